@@ -1,0 +1,2 @@
+env:
+	test -x .venv/bin/python || python3 -m venv .venv

@@ -1,0 +1,1 @@
+"""Clients at work: worker jobs, processes, threads, barriers."""

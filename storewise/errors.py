@@ -1,0 +1,88 @@
+"""Every error that Storewise raises on purpose.
+
+A user sees one of these as a single clear message; anything else is a defect and keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class StorewiseError(Exception):
+    """Base of all errors whose message is written for the user."""
+
+
+class ConfigError(StorewiseError):
+    """A study that cannot be used as written; the message names the file and the key."""
+
+
+class InputError(StorewiseError):
+    """An input file that is not a complete SSEARCH ``-m 10`` output.
+
+    ``line`` is 1-based and ``offset`` is the 0-based byte position of that line's first byte in
+    the decompressed content; both are None where no position makes sense (a missing file).
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        reason: str,
+        *,
+        line: int | None = None,
+        offset: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+    ) -> None:
+        self.path = str(path)
+        self.reason = reason
+        self.line = line
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        where = self.path
+        if self.line is not None:
+            where += f", line {self.line}"
+        if self.offset is not None:
+            where += f" (byte {self.offset})"
+        text = f"{where}: {self.reason}"
+        if self.expected is not None:
+            text += f"; expected {self.expected}"
+        if self.found is not None:
+            text += f"; found {self.found}"
+        return text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions with keyword-only arguments do not survive a process pool by themselves.
+        return (_rebuild_input_error, (self.path, self.reason, self.line, self.offset,
+                                       self.expected, self.found))
+
+
+def _rebuild_input_error(
+    path: str,
+    reason: str,
+    line: int | None,
+    offset: int | None,
+    expected: str | None,
+    found: str | None,
+) -> InputError:
+    return InputError(path, reason, line=line, offset=offset, expected=expected, found=found)
+
+
+class EngineError(StorewiseError):
+    """An engine that cannot do what was asked, or failed doing it."""
+
+
+class SearchError(StorewiseError):
+    """A run of ``ssearch36`` that did not give a complete output."""
+
+
+class ResultError(StorewiseError):
+    """A stored result that does not fit the result schema."""
+
+
+class Aborted(StorewiseError):
+    """The trial was ended from elsewhere; the message carries the first reason."""

@@ -1,0 +1,1 @@
+"""Measuring: operation recorder, host sampler, canary and the result schema."""

@@ -1,0 +1,1 @@
+"""SSEARCH outputs: bytes to alignments to documents; manifest and shards."""

@@ -1,0 +1,1 @@
+"""What clients do: the contract and one module per workload."""
