@@ -1,0 +1,228 @@
+"""The engine contract: what a store must be able to say and do.
+
+An *engine* is a stateless description of a store (how to start its nodes, how to connect); a
+*client* is one process's open connection to it. One engine is one module; `registry` maps names
+to modules. Engines import no other engine, and nothing above this package.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from storewise.documents import Document, Encoding, Kind
+from storewise.errors import EngineError
+
+#: When secondary indexes are built: never, before the load, or after it.
+IndexTime = Literal["none", "before", "after"]
+Mode = Literal["write", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What an engine can do. A study that asks for more is refused when it is read."""
+
+    embedded: bool
+    """Lives in the client's process: no nodes, its files are an output of the write worker."""
+    durable: bool
+    """Acknowledged documents survive a crash at the engine's durable consistency level."""
+    stores: bool = True
+    """Keeps what is inserted (the null engine does not)."""
+    distributed: bool = False
+    """One store can span several nodes."""
+    replicas: bool = False
+    authentication: bool = False
+    secondary_indexes: bool = False
+    updates: bool = False
+    deletes: bool = False
+    scans: bool = False
+    """Documents can be read in key order from a start id."""
+    ranges: bool = False
+    """Documents can be found by a range of another field."""
+    server_aggregation: bool = False
+    concurrent_writers: bool = True
+    """One file (or server) can have several writing processes at once. Embedded engines always
+    get one store directory per writing process, and the report says so."""
+    count: Literal["native", "scan", "none"] = "native"
+    """How the number of documents of a kind is known."""
+    owner: bool = False
+    """The client can tell which node (or store) holds an id."""
+
+
+class EngineSettings(BaseModel):
+    """Settings of an engine in a study; each engine has its own subclass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a client creates before the load."""
+
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    indexes: tuple[tuple[Kind, str], ...] = ()
+    """Secondary indexes as (kind, field)."""
+    index_time: IndexTime = "none"
+    study_fields: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One running server, as its node published it."""
+
+    role: str
+    index: int
+    host: str
+    address: str
+    port: int
+
+
+class Placement(ABC):
+    """Which of an embedded engine's stores holds a document."""
+
+    @abstractmethod
+    def store_of(self, document_id: bytes) -> int:
+        """Index into `Cluster.stores`; raises KeyError for an id that no store has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All that a client needs in order to connect.
+
+    A writing client of an embedded engine sees exactly one entry in `stores`, its own new and
+    empty directory; a reading client sees the stores of all writers and `placement` tells which
+    one holds an id. Server engines have `endpoints` and no stores.
+    """
+
+    engine: str
+    stores: tuple[Path, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    consistency: str = ""
+    network_file_system: bool = False
+    """True where `stores` lie on NFS, Lustre or the like: engines must not use WAL files with
+    shared memory there."""
+    credentials: Path | None = None
+    placement: Placement | None = None
+
+
+class Client(ABC):
+    """One process's connection.
+
+    `Engine.connect` is called once per process; each client thread then calls `for_thread` and
+    uses only what that returns. Verbs that an engine's flags deny raise EngineError. Every verb
+    raises EngineError for a failure of the store, never a driver's own exception type.
+    """
+
+    def for_thread(self) -> Client:
+        """The client for the calling thread: itself where it may be shared between threads."""
+        return self
+
+    @abstractmethod
+    def create(self, schema: Schema) -> None:
+        """Create tables or collections (and indexes, where `schema.index_time` is "before")."""
+
+    @abstractmethod
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        """Insert a batch of one kind, in the engine's `encoding`; acknowledged when it returns.
+
+        An id that exists already is overwritten, so that a retried shard never doubles.
+        """
+
+    def finish(self) -> None:  # noqa: B027 - most engines have nothing to do here
+        """End of the load by this client: flush, close files, build indexes of time "after"."""
+
+    @abstractmethod
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        """The document with this id as a dict (ids as 12 bytes), None where there is none."""
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        """The documents of several ids, in their order, None for each that is missing."""
+        return [self.get(kind, document_id) for document_id in document_ids]
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """Set fields of a document; False where there is none."""
+        raise self._cannot("update")
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        """Delete a document; False where there was none."""
+        raise self._cannot("delete")
+
+    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
+        """Up to `limit` documents with ids >= `start`, in the order of ids, over all stores."""
+        raise self._cannot("scan")
+
+    def range(
+        self,
+        kind: Kind,
+        field_name: str,
+        low: float | str | None = None,
+        high: float | str | None = None,
+        limit: int | None = None,
+    ) -> list[Document]:
+        """Documents with low <= field <= high (an open end where None), in no fixed order.
+
+        Documents whose field is null are never in a range.
+        """
+        raise self._cannot("range")
+
+    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
+        """The `limit` most frequent values of a field with their numbers of documents,
+        most frequent first, ties by value; null values are left out."""
+        raise self._cannot("aggregate")
+
+    def count(self, kind: Kind) -> int:
+        """Number of stored documents of a kind, where `flags.count` is not "none"."""
+        raise self._cannot("count")
+
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
+        """Name of the node or store that holds an id, None where the engine cannot tell."""
+        return None
+
+    @abstractmethod
+    def disk_bytes(self) -> int:
+        """Bytes of all files of the store, as allocated for users (not sparse)."""
+
+    def status(self) -> dict[str, float]:
+        """The engine's own counters at this moment, for the difference over a phase."""
+        return {}
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close this process's connection; a second call does nothing."""
+
+    def _cannot(self, verb: str) -> EngineError:
+        return EngineError(f"{type(self).__name__} has no {verb}: its flags say so")
+
+
+class Engine(ABC):
+    """The description of a store."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    """The name people know, for figures and tables."""
+    flags: ClassVar[Flags]
+    encoding: ClassVar[Encoding] = "dict"
+    """The form of documents that `Client.insert` takes."""
+    consistencies: ClassVar[Mapping[str, str]]
+    """Consistency levels and what each means here; the first is the default."""
+    Settings: ClassVar[type[EngineSettings]] = EngineSettings
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """Versions of the engine and of its client library."""
+
+    @abstractmethod
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        """Open one process's connection; raises EngineError with the store's own words."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise EngineError with `message` unless `condition` holds."""
+    if not condition:
+        raise EngineError(message)

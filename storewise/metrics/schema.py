@@ -1,0 +1,185 @@
+"""The one result schema: a long table of samples, stored as Parquet.
+
+Every part of a trial (a write worker, a read worker, a host, the verification) writes one file
+of this schema into the trial's directory; together they are the trial's table. The conditions
+(study, trial with its factors, versions, seed, host) are inside each file as JSON metadata, so
+that a file found alone still says what it measured. See ``docs/results.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storewise.errors import ResultError
+
+#: Raised by one whenever a reader of the older form would misread the newer one.
+SCHEMA_VERSION = 1
+
+_CATEGORY = pa.dictionary(pa.int32(), pa.string())
+
+#: Core columns. A part also has one string column ``factor.<name>`` per factor of its trial.
+CORE = pa.schema(
+    [
+        pa.field("trial", _CATEGORY, nullable=False),
+        pa.field("repeat", pa.int32(), nullable=False),
+        pa.field("phase", _CATEGORY, nullable=False),
+        pa.field("step", pa.int32(), nullable=False),
+        pa.field("worker", pa.int32()),  # null: not a worker's figure
+        pa.field("process", pa.int32()),  # null: the whole worker
+        pa.field("host", _CATEGORY, nullable=False),
+        pa.field("node", _CATEGORY),  # owning or sampled node, null for embedded stores
+        pa.field("operation", _CATEGORY),  # null where the metric is not of an operation
+        pa.field("second", pa.int32()),  # from the step's start; null: over the whole step
+        pa.field("warmup", pa.bool_(), nullable=False),
+        pa.field("metric", _CATEGORY, nullable=False),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("unit", _CATEGORY, nullable=False),
+    ]
+)
+FACTOR_PREFIX = "factor."
+METADATA_KEY = b"storewise"
+
+
+class Sample(NamedTuple):
+    """One row, without what is the same for the whole part (trial, repeat, host, factors)."""
+
+    phase: str
+    metric: str
+    value: float
+    unit: str
+    step: int = 0
+    second: int | None = None
+    operation: str | None = None
+    worker: int | None = None
+    process: int | None = None
+    node: str | None = None
+    warmup: bool = False
+
+
+#: Metric names and units. ``docs/results.md`` says how each is taken.
+METRICS: Mapping[str, str] = {
+    # of operations, per worker, process, operation and second (and totals without second)
+    "operations": "1",
+    "documents": "1",
+    "bytes": "B",
+    "errors": "1",
+    "service_time_sum": "s",
+    "prepare_time_sum": "s",
+    # per step
+    "duration": "s",
+    "started_at": "s",  # Unix time
+    "acknowledged": "1",
+    # of the worker's own processes, per second
+    "client_cpu": "s",
+    "client_rss": "B",
+    # of a host, per second
+    "cpu_user": "%",
+    "cpu_system": "%",
+    "cpu_iowait": "%",
+    "cpu_idle": "%",
+    "cpu_steal": "%",
+    "memory_used": "B",
+    "memory_available": "B",
+    "disk_read": "B/s",
+    "disk_write": "B/s",
+    "disk_busy": "%",
+    "network_received": "B/s",
+    "network_sent": "B/s",
+    # of a store, per second and at the end of a phase
+    "store_cpu": "s",
+    "store_rss": "B",
+    "store_bytes": "B",
+    # before the load, per host
+    "canary_cpu": "1/s",
+    "canary_disk_write": "B/s",
+    "canary_disk_read": "B/s",
+    # verification, per kind (in `operation`)
+    "expected_documents": "1",
+    "counted_documents": "1",
+    "checked_documents": "1",
+    "lost_documents": "1",
+    "wrong_documents": "1",
+}
+
+
+def write_part(
+    path: Path,
+    samples: Iterable[Sample],
+    *,
+    trial: str,
+    repeat: int,
+    host: str,
+    factors: Mapping[str, Any],
+    conditions: Mapping[str, Any],
+) -> None:
+    """Write one part, whole or not at all.
+
+    `conditions` is kept as JSON in the file's metadata: the resolved study, the trial, versions,
+    seed, host and warnings. Raises ResultError for a metric that METRICS does not have, or one
+    with another unit.
+    """
+    rows = list(samples)
+    for row in rows:
+        if METRICS.get(row.metric) != row.unit and not row.metric.startswith("status."):
+            raise ResultError(
+                f"metric {row.metric!r} with unit {row.unit!r} is not in the result schema"
+            )
+    n = len(rows)
+    columns: dict[str, Any] = {
+        "trial": [trial] * n,
+        "repeat": [repeat] * n,
+        "host": [host] * n,
+    }
+    for name in Sample._fields:
+        columns[name] = [getattr(row, name) for row in rows]
+    schema = CORE
+    for name, value in factors.items():
+        schema = schema.append(pa.field(FACTOR_PREFIX + name, _CATEGORY, nullable=False))
+        columns[FACTOR_PREFIX + name] = [_text(value)] * n
+    meta = {"schema_version": SCHEMA_VERSION, "factors": dict(factors), **conditions}
+    table = pa.table(
+        {f.name: pa.array(columns[f.name], type=f.type) for f in schema},
+        schema=schema.with_metadata({METADATA_KEY: json.dumps(meta, default=str).encode()}),
+    )
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(table, aside, compression="zstd")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
+    """A part's table and its conditions; raises ResultError where it does not fit the schema."""
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ResultError(f"{path}: not a readable result part: {error}") from error
+    raw = (table.schema.metadata or {}).get(METADATA_KEY)
+    if raw is None:
+        raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
+    meta: dict[str, Any] = json.loads(raw)
+    version = meta.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ResultError(
+            f"{path}: result schema version {version}, this Storewise reads {SCHEMA_VERSION}; "
+            "analyse it with the version that wrote it, or measure the trial again"
+        )
+    for wanted in CORE:
+        if wanted.name not in table.column_names:
+            raise ResultError(f"{path}: column {wanted.name!r} is missing")
+        found = table.schema.field(wanted.name).type
+        if found != wanted.type:
+            raise ResultError(f"{path}: column {wanted.name!r} is {found}, expected {wanted.type}")
+    return table, meta

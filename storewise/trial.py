@@ -1,0 +1,101 @@
+"""A trial: one combination of the factors' levels and one repeat, with all that its jobs need.
+
+A trial is plain data. The workflow hands it to each of its jobs as JSON, so that a job needs no
+study file and sees exactly what the rule's recorded parameters say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from storewise.documents import Kind
+from storewise.engines.base import IndexTime, Schema
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Phase(_Plain):
+    """A phase of a trial, its parameters checked against the workload already."""
+
+    name: str
+    params: dict[str, Any] = Field(default_factory=dict)
+    steps: list[dict[str, Any]] = Field(default_factory=list)
+    """Overrides of `params` or of `threads`, one after the other on the same data."""
+
+    def step_overrides(self) -> list[dict[str, Any]]:
+        """One entry per step; a phase without steps is one step without overrides."""
+        return self.steps or [{}]
+
+
+class Trial(_Plain):
+    """One trial of a study."""
+
+    study: str
+    id: str
+    engine: str
+    workload: str
+    repeat: int
+    seed: int
+    factors: dict[str, Any]
+    """Every factor with this trial's level, `engine` among them."""
+    workers: int = 1
+    processes: int = 1
+    threads: int = 1
+    consistency: str = ""
+    index_time: IndexTime = "none"
+    indexes: list[tuple[str, str]] = Field(default_factory=list)
+    """Secondary indexes as (table, field)."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Of the engine."""
+    phases: list[Phase]
+    study_fields: bool = False
+    on_bad_input: Literal["fail", "quarantine"] = "fail"
+    verify: int = 200
+    """Documents of each kind that the verification reads back."""
+
+    @property
+    def shards(self) -> int:
+        """Parts into which the inputs are cut: one per writing process."""
+        return self.workers * self.processes
+
+    def phase(self, name: str) -> Phase:
+        """The phase called `name`; KeyError where the trial has none."""
+        for phase in self.phases:
+            if phase.name == name:
+                return phase
+        raise KeyError(name)
+
+    def schema(self) -> Schema:
+        """What its clients create before the load."""
+        tables = {kind.table: kind for kind in Kind}
+        return Schema(
+            indexes=tuple((tables[table], name) for table, name in self.indexes),
+            index_time=self.index_time,
+            study_fields=self.study_fields,
+        )
+
+
+def trial_id(factors: Mapping[str, Any], repeat: int) -> str:
+    """A readable prefix and a short hash of the factors' levels and the repeat.
+
+    It does not depend on the trial's position nor on which other trials the study has.
+    """
+    text = json.dumps({"factors": factors, "repeat": repeat}, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    engine = re.sub(r"[^a-z0-9]+", "", str(factors.get("engine", "trial")).lower())
+    workers = f"-w{factors['workers']}" if "workers" in factors else ""
+    return f"{engine}{workers}-r{repeat}-{digest}"
+
+
+def trial_seed(study_seed: int, identifier: str) -> int:
+    """The trial's own seed, from its id and the study's seed, never from its position."""
+    digest = hashlib.sha256(f"{study_seed}:{identifier}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

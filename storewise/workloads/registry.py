@@ -1,0 +1,23 @@
+"""The one line per workload that adding a workload touches."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from storewise.errors import ConfigError
+from storewise.workloads.base import Workload
+
+#: Workload name -> "module:class".
+WORKLOADS: dict[str, str] = {
+    "alignments": "storewise.workloads.alignments:AlignmentsWorkload",
+}
+
+
+def workload(name: str) -> Workload:
+    """The workload called `name`; raises ConfigError with the known names."""
+    if name not in WORKLOADS:
+        raise ConfigError(f"no workload is called {name!r}; known: {', '.join(sorted(WORKLOADS))}")
+    module, _, cls = WORKLOADS[name].partition(":")
+    instance = getattr(import_module(module), cls)()
+    assert isinstance(instance, Workload)
+    return instance
