@@ -73,7 +73,7 @@ class Trial(_Plain):
                 return phase
         raise KeyError(name)
 
-    def schema(self) -> Schema:
+    def store_schema(self) -> Schema:
         """What its clients create before the load."""
         tables = {kind.table: kind for kind in Kind}
         return Schema(

@@ -67,9 +67,6 @@ class ClientContext:
     """Of the trial; a client derives its own stream from it and its place."""
     step: int = 0
     study_fields: bool = False
-    on_bad_input: str = "fail"
-    quarantine: Callable[[str, Exception], None] | None = None
-    """Called with (path, error) for an input file that is left out."""
 
     @property
     def client(self) -> int:
