@@ -1,0 +1,87 @@
+# The study, its trials and where things are. Nothing here writes a file.
+import os
+
+from snakemake.exceptions import WorkflowError
+
+try:
+    from storewise.config import load_study
+    from storewise.errors import StorewiseError
+    from storewise.session.run import LOCAL_LEASE, failures
+    from storewise.workloads.registry import workload as workload_named
+except ImportError as error:
+    raise WorkflowError(
+        f"Storewise is not installed for the Python that runs Snakemake ({error}); "
+        "run `make env` and then `.venv/bin/snakemake`, or activate .venv"
+    )
+
+unknown = sorted(set(config) - {"study", "scale"})
+if unknown:
+    raise WorkflowError(
+        f"--config {' '.join(unknown)}: not known; --config takes study=NAME|PATH and scale=NAME. "
+        "Everything else stands in the study's file."
+    )
+try:
+    STUDY = load_study(
+        config.get("study", "demo"), scale=config.get("scale"), root=Path(workflow.basedir)
+    )
+    PHASES = workload_named(STUDY.workload).phases
+except StorewiseError as error:
+    raise WorkflowError(str(error))
+
+R = f"results/{STUDY.name}"
+REPORT = f"{R}/report.html"
+LOAD = [phase.name for phase in STUDY.phases if PHASES[phase.name].loads]
+AFTER_LOAD = [phase.name for phase in STUDY.phases if not PHASES[phase.name].loads]
+
+
+def failed_for_good(trial_id):
+    """Whether `storewise run` has given a trial up after its retries."""
+    return os.path.exists(f"{R}/trials/{trial_id}/failed.json")
+
+
+ALL_TRIALS = {trial.id: trial for trial in STUDY.trials()}
+TRIALS = {name: trial for name, trial in ALL_TRIALS.items() if not failed_for_good(name)}
+
+
+wildcard_constraints:
+    trial="|".join(ALL_TRIALS),
+    phase=r"[a-z_]+",
+    worker=r"\d+",
+    part=r"\d+",
+    shards=r"\d+",
+
+
+def trial_of(wildcards):
+    return ALL_TRIALS[wildcards.trial]
+
+
+def phase_results(trial, phase):
+    """The result parts of all workers of one phase."""
+    return [f"{R}/trials/{trial.id}/{phase}.{k}.parquet" for k in range(trial.workers)]
+
+
+def stores(trial):
+    """The store directories that a trial's write workers make."""
+    return [f"{R}/trials/{trial.id}/store.{k}" for k in range(trial.workers)]
+
+
+def written(trial):
+    """The lists of files that a trial's write workers stored."""
+    return [f"{R}/trials/{trial.id}/written.{k}.parquet" for k in range(trial.workers)]
+
+
+def final_outputs(trial):
+    """What a complete trial leaves."""
+    parts = [part for phase in trial.phases for part in phase_results(trial, phase.name)]
+    return [*parts, f"{R}/trials/{trial.id}/verify.parquet"]
+
+
+def only_analysis():
+    """Whether just analysis or report was asked for: stored results are source files then.
+
+    In a job's own process the question does not arise (its rule is the only one allowed).
+    """
+    if not workflow.is_main_process:
+        return True
+    targets = set(workflow.dag_settings.targets)
+    return bool(targets) and targets <= {"analysis", "report", REPORT}

@@ -1,0 +1,121 @@
+# The run's side of its sessions, in the main Snakemake process only: lease, abort on the first
+# error or on a shutdown, and a clean end. facts behind each part: docs/sessions.md.
+#
+# This file touches internals of Snakemake 9.27 (logging events, scheduler flags, lock files);
+# pyproject.toml pins that series and tests/test_faults.py holds each part to its promise.
+import logging
+import re
+import sys
+import threading
+
+from snakemake.logging import logger
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from storewise.session.live import Abort
+from storewise.session.run import CLUSTER_LEASE, RUN_VARIABLE, Run, sweep_dead
+
+SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
+
+
+def say(text):
+    print(f"storewise: {text}", file=sys.stderr, flush=True)
+
+
+class Controller(logging.Handler):
+    """Ends live trials as soon as Snakemake reports a failed job or a shutdown."""
+
+    def emit(self, record):
+        event = getattr(record, "event", None)
+        if event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
+            outputs = " ".join(map(str, getattr(record, "output", None) or []))
+            logs = [str(path) for path in getattr(record, "log", None) or []]
+            rule_name = getattr(record, "rule_name", "a job")
+            for trial in set(re.findall(rf"{R}/(?:trials|live)/([^/\s]+)/", outputs)):
+                log = logs[0].split(" (")[0] if logs else ""
+                why = Abort(f"{rule_name} failed without a message of its own", True, log)
+                failure = RUN.job_failed(trial, why)
+                if failure is not None:
+                    say(f"trial {trial} ended: {failure.reason}")
+        elif str(record.msg).startswith(SHUTDOWN_MESSAGES):
+            RUN.abort_live(Abort("the run was stopped", own=False))
+
+
+def shutting_down():
+    scheduler = getattr(workflow, "scheduler", None)
+    if scheduler is not None and getattr(scheduler, "_user_kill", None):
+        return "the run was stopped"
+    return None
+
+
+def planned_trials():
+    """Jobs of the plan by trial."""
+    plan = {}
+    for job in workflow.dag.needrun_jobs():
+        trial = dict(job.wildcards_dict).get("trial")
+        if trial is not None:
+            plan.setdefault(trial, []).append(job)
+    return plan
+
+
+def check_plan(plan):
+    """Refuse, before anything starts, what would only wait without end."""
+    for trial_id, jobs in plan.items():
+        trial = ALL_TRIALS[trial_id]
+        planned = {str(f) for job in jobs for f in job.output}
+        missing = [f for f in final_outputs(trial) if f not in planned]
+        if missing:
+            raise WorkflowError(
+                f"the targets ask for a part of trial {trial_id} only; a trial is measured whole "
+                f"(missing in the plan: {', '.join(missing)}). Ask for {REPORT} instead."
+            )
+    if not plan:
+        return
+    widest = max((ALL_TRIALS[name] for name in plan), key=lambda trial: trial.workers)
+    workers = [job for job in plan[widest.id] if job.rule.name in {"load", "phase"}]
+    if workflow.local_exec:
+        cores = workflow.resource_settings.cores or 1
+        threads = max(job.threads for job in workers)
+        # Snakemake's local executor keeps five places beyond its cores for jobs without threads.
+        slots = cores // threads if threads else cores + 5
+        advice = (
+            f"use --cores {widest.workers * threads or max(1, widest.workers - 5)} or more"
+            + ("" if threads == 0 else ", or --profile profiles/local, where workers take no core")
+        )
+    else:
+        slots = workflow.nodes
+        advice = f"use --jobs {widest.workers} or more"
+    if slots < widest.workers:
+        raise WorkflowError(
+            f"trial {widest.id} has {widest.workers} workers that start together, but only {slots} "
+            f"jobs can run at once here: they would wait for each other for ever; {advice}"
+        )
+
+
+def finish(reason):
+    for name in RUN.end(reason):
+        say(f"could not end {name} from here; it ends by itself when its lease runs out")
+
+
+if workflow.is_main_process:
+    sweep_dead(Path(R), say)
+    RUN = Run(Path(R))
+    os.environ[RUN_VARIABLE] = RUN.id
+    logger.addHandler(Controller())
+
+
+onstart:
+    plan = planned_trials()
+    check_plan(plan)
+    if plan:
+        if not workflow.local_exec:
+            RUN.lease_seconds = CLUSTER_LEASE
+        locks = getattr(workflow.persistence, "_lockfile", {}).values()
+        RUN.start(locks=map(str, locks), watch=shutting_down)
+
+
+onsuccess:
+    finish(None)
+
+
+onerror:
+    finish("the run ended with an error")

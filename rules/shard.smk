@@ -1,0 +1,77 @@
+# Raw files -> manifest -> shards. Raw files are never inputs of a rule: a million files would be
+# a million checks of times at each start, and a touched file would plan every trial again.
+# `-R manifest` lists the inputs anew; only new and changed files are digested again.
+
+
+rule manifest:
+    input:
+        SEARCH_OUTPUTS,
+    output:
+        files=f"{R}/inputs/files.txt",
+    log:
+        f"{R}/logs/manifest.log",
+    params:
+        paths=STUDY.inputs.paths,
+    message:
+        "Listing the inputs"
+    script:
+        "../scripts/manifest.py"
+
+
+rule digest:
+    # One of inputs.jobs parts, whatever the number of files.
+    input:
+        files=f"{R}/inputs/files.txt",
+    output:
+        part=f"{R}/inputs/parts/{{part}}.parquet",
+    log:
+        f"{R}/logs/digest.{{part}}.log",
+    threads: 64
+    resources:
+        mem_mb=2000,
+        runtime=720,
+    params:
+        parts=STUDY.inputs.jobs,
+        digest=STUDY.inputs.digest,
+        on_bad_input=STUDY.on_bad_input,
+        cache=f"{R}/inputs/cache",
+    message:
+        "Digesting part {wildcards.part} of the inputs"
+    script:
+        "../scripts/digest.py"
+
+
+rule merge:
+    input:
+        parts=expand(f"{R}/inputs/parts/{{part}}.parquet", part=range(STUDY.inputs.jobs)),
+    output:
+        manifest=f"{R}/inputs/manifest.parquet",
+        quarantine=f"{R}/inputs/quarantine.tsv",
+    log:
+        f"{R}/logs/merge.log",
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    message:
+        "Merging the manifest"
+    script:
+        "../scripts/merge.py"
+
+
+rule shard:
+    input:
+        manifest=f"{R}/inputs/manifest.parquet",
+    output:
+        shards=f"{R}/inputs/shards/{{shards}}.parquet",
+    log:
+        f"{R}/logs/shard.{{shards}}.log",
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        sample=STUDY.inputs.sample.model_dump() if STUDY.inputs.sample else None,
+        state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
+    message:
+        "Balancing the inputs over {wildcards.shards} shards"
+    script:
+        "../scripts/shard.py"

@@ -1,0 +1,96 @@
+# The phases of a trial: its load, what follows on the same data, and the verification.
+# All workers of a phase start together at a barrier, so they must all run at once; profiles/local
+# gives them no core of their own.
+import copy
+
+# `embedded: one_host` puts a trial's phases into one cluster job, where a store on node-local
+# disk would otherwise not be seen by the next phase.
+PHASES_GROUP = "phases" if STUDY.embedded == "one_host" else None
+
+
+def store_output(path):
+    return directory(path) if STUDY.keep_data else temp(directory(path))
+
+
+def before_phase(wildcards):
+    """Results of the phase before, of all workers."""
+    trial = trial_of(wildcards)
+    names = [phase.name for phase in trial.phases]
+    return phase_results(trial, names[names.index(wildcards.phase) - 1])
+
+
+def trial_param(wildcards):
+    return trial_of(wildcards).model_dump(mode="json")
+
+
+rule load:
+    input:
+        session=f"{R}/live/{{trial}}/session.json",
+        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
+    output:
+        result=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.parquet",
+        hdr=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.hlog",
+        written=f"{R}/trials/{{trial}}/written.{{worker}}.parquet",
+        store=store_output(f"{R}/trials/{{trial}}/store.{{worker}}"),
+    log:
+        f"{R}/logs/{{trial}}/{{phase}}.{{worker}}.log",
+    wildcard_constraints:
+        phase="|".join(LOAD),
+    priority: 100
+    group: PHASES_GROUP
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=720,
+    params:
+        trial=trial_param,
+        results=R,
+        study_digest=STUDY.digest(),
+    message:
+        "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
+    script:
+        "../scripts/worker.py"
+
+
+use rule load as phase with:
+    input:
+        before_phase,
+        session=f"{R}/live/{{trial}}/session.json",
+        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
+        written=lambda wildcards: written(trial_of(wildcards)),
+        stores=lambda wildcards: stores(trial_of(wildcards)),
+    output:
+        result=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.parquet",
+        hdr=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.hlog",
+    wildcard_constraints:
+        phase="|".join(AFTER_LOAD) or "none",
+
+
+rule verify:
+    input:
+        lambda wildcards: [
+            part
+            for phase in trial_of(wildcards).phases
+            for part in phase_results(trial_of(wildcards), phase.name)
+        ],
+        session=f"{R}/live/{{trial}}/session.json",
+        written=lambda wildcards: written(trial_of(wildcards)),
+        stores=lambda wildcards: stores(trial_of(wildcards)),
+    output:
+        result=f"{R}/trials/{{trial}}/verify.parquet",
+    log:
+        f"{R}/logs/{{trial}}/verify.log",
+    priority: 200
+    group: PHASES_GROUP
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=240,
+    params:
+        trial=trial_param,
+        results=R,
+        study_digest=STUDY.digest(),
+    message:
+        "Trial {wildcards.trial}: verifying what was stored"
+    script:
+        "../scripts/verify.py"

@@ -1,0 +1,322 @@
+"""The study: one YAML file, read whole, checked, and turned into trials.
+
+Unknown keys are errors that name the nearest known one; every message names the file, the line
+and the key. ``config/README.md`` explains each key to users; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from storewise.engines.registry import ENGINES, engine
+from storewise.errors import ConfigError
+from storewise.studycheck import check_study
+from storewise.studyfile import StudyText, nearest, read_yaml
+from storewise.trial import Phase, Trial, trial_id, trial_seed
+
+STUDIES = Path("config/studies")
+#: Search options of the published study; -E takes one argument of two values.
+STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+class SampleOf(_Section):
+    """A seeded part of the input files; exactly one of `files`, `bytes`, `share`."""
+
+    files: int | None = Field(default=None, ge=1)
+    bytes: int | None = Field(default=None, ge=1)
+    share: float | None = Field(default=None, gt=0, le=1)
+    seed: int = 1
+
+    @model_validator(mode="after")
+    def _one(self) -> SampleOf:
+        if sum(v is not None for v in (self.files, self.bytes, self.share)) != 1:
+            raise ValueError("give exactly one of files, bytes and share")
+        return self
+
+
+class Search(_Section):
+    """FASTA files to search, for users who have only sequences."""
+
+    queries: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    libraries: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    program: str = "ssearch36"
+    options: list[str] = list(STUDY_SEARCH_OPTIONS)
+    queries_per_file: int = Field(default=1, ge=1)
+
+
+class Inputs(_Section):
+    """Where the SSEARCH outputs are, or what to search."""
+
+    paths: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    search: Search | None = None
+    sample: SampleOf | None = None
+    digest: Literal["full", "sampled"] = "full"
+    jobs: int = Field(default=1, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _some(self) -> Inputs:
+        if bool(self.paths) == (self.search is not None):
+            raise ValueError("give either paths (SSEARCH outputs) or search (FASTA files)")
+        return self
+
+
+def _engines(value: Any) -> Any:
+    """A list of names, or a mapping of names to settings; YAML's null is the engine `null`."""
+    if isinstance(value, list):
+        if any(isinstance(item, dict | list) for item in value):
+            raise ValueError("give names, or a mapping of names to settings")
+        value = {item: {} for item in value}
+    if isinstance(value, dict):
+        return {"null" if k is None else k: v or {} for k, v in value.items()}
+    raise ValueError("give a list of engine names, or a mapping of names to settings")
+
+
+def _phases(value: Any) -> Any:
+    """A list of phase names or of one-key mappings `name: parameters`."""
+    if not isinstance(value, list):
+        raise ValueError("give a list of phases, such as `- write: {batch_size: 1000}`")
+    found = []
+    for item in value:
+        if isinstance(item, str):
+            entry: dict[str, Any] = {"name": item}
+            found.append(entry)
+        elif isinstance(item, dict) and len(item) == 1:
+            ((name, params),) = item.items()
+            if params is not None and not isinstance(params, dict):
+                raise ValueError(f"parameters of phase {name!r} must be a mapping")
+            params = dict(params or {})
+            steps = params.pop("steps", [])
+            found.append({"name": name, "params": params, "steps": steps})
+        elif isinstance(item, dict) and "name" in item:
+            found.append(item)  # the resolved form of a stored study
+        else:
+            raise ValueError("each phase is a name or one `name: {parameters}`")
+    return found
+
+
+class Study(_Section):
+    """One study, resolved: `extends` followed, the scale applied, every value checked."""
+
+    name: str
+    title: str = ""
+    workload: str = "alignments"
+    inputs: Inputs
+    engines: Annotated[dict[str, dict[str, Any]], BeforeValidator(_engines)] = Field(min_length=1)
+    factors: dict[str, Annotated[list[Any], BeforeValidator(_as_list)]] = Field(
+        default_factory=dict
+    )
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    repeats: int = Field(default=1, ge=1, le=1000)
+    phases: Annotated[list[Phase], BeforeValidator(_phases)] = Field(min_length=1)
+    indexes: list[str] = ["align.e", "align.gene"]
+    study_fields: bool = False
+    on_bad_input: Literal["fail", "quarantine"] = "fail"
+    verify: int = Field(default=200, ge=0)
+    embedded: Literal["shared", "one_host"] = "shared"
+    retries: int = Field(default=1, ge=0, le=100)
+    live_sessions: int = Field(default=1, ge=1)
+    keep_data: bool = False
+    scale: str = ""
+    seed: int = 1
+
+    def digest(self) -> str:
+        """16 hex digits that change with any value of the study."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def trials(self) -> list[Trial]:
+        """All trials, in a seeded random order in which a new trial moves no other."""
+        return sorted(
+            self._combinations(),
+            key=lambda t: hashlib.sha256(f"order:{self.seed}:{t.id}".encode()).digest(),
+        )
+
+    def _combinations(self) -> Iterator[Trial]:
+        for name, settings in self.engines.items():
+            own = {
+                key: levels
+                for key, levels in self.factors.items()
+                if "." not in key
+                or key.split(".", 1)[0] not in ENGINES
+                or key.split(".", 1)[0] == name
+            }
+            levels: dict[str, list[Any]] = {
+                "workers": [1],
+                "processes": [1],
+                "threads": [1],
+                "consistency": [next(iter(engine(name).consistencies))],
+                "index": ["none"],
+                **own,
+            }
+            for combination in itertools.product(*levels.values()):
+                factors = {"engine": name, **dict(zip(levels, combination, strict=True))}
+                if any(
+                    all(factors.get(key) == value for key, value in rule.items())
+                    for rule in self.exclude
+                ):
+                    continue
+                for repeat in range(1, self.repeats + 1):
+                    yield self._trial(name, settings, factors, repeat)
+
+    def _trial(
+        self, name: str, settings: Mapping[str, Any], factors: dict[str, Any], repeat: int
+    ) -> Trial:
+        settings = dict(settings)
+        overrides: dict[str, dict[str, Any]] = {}
+        for key, value in factors.items():
+            owner, _, param = key.partition(".")
+            if param and owner == name:
+                settings[param] = value
+            elif param:
+                overrides.setdefault(owner, {})[param] = value
+        phases = [
+            phase.model_copy(update={"params": {**phase.params, **overrides.get(phase.name, {})}})
+            for phase in self.phases
+        ]
+        identifier = trial_id(factors, repeat)
+        return Trial(
+            study=self.name,
+            id=identifier,
+            engine=name,
+            workload=self.workload,
+            repeat=repeat,
+            seed=trial_seed(self.seed, identifier),
+            factors=factors,
+            workers=factors["workers"],
+            processes=factors["processes"],
+            threads=factors["threads"],
+            consistency=factors["consistency"],
+            index_time=factors["index"],
+            indexes=[(i.split(".")[0], i.split(".")[1]) for i in self.indexes],
+            settings=settings,
+            phases=phases,
+            study_fields=self.study_fields,
+            on_bad_input=self.on_bad_input,
+            verify=self.verify,
+        )
+
+
+#: Keys that the file may have and that are used up in reading it.
+_FILE_KEYS = ("extends", "scales")
+#: Keys that the design names and this version cannot serve yet: refused, never ignored.
+_RESERVED = ("allow_open_ports", "publish", "prices", "weights", "references")
+
+
+def find_study(name: str | Path, root: Path = Path()) -> Path:
+    """The file of a study given by name (under config/studies) or by path."""
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} and (path.is_file() or len(path.parts) > 1):
+        if path.is_file():
+            return path
+        raise ConfigError(f"{path}: there is no such study file")
+    for suffix in (".yaml", ".yml"):
+        found = root / STUDIES / f"{path.name.removesuffix(suffix)}{suffix}"
+        if len(path.parts) == 1 and found.is_file():
+            return found
+    known = sorted(p.stem for p in (root / STUDIES).glob("*.y*ml"))
+    raise ConfigError(
+        f"no study is called {str(name)!r}{nearest(str(name), known)}; "
+        f"known in {root / STUDIES}: {', '.join(known) or 'none'}; or give the path of a YAML file"
+    )
+
+
+def load_study(name: str | Path, *, scale: str | None = None, root: Path = Path()) -> Study:
+    """Read, resolve and check a study; raises ConfigError with file, line and key."""
+    path = find_study(name, root)
+    text = _resolved(path, root, ())
+    data: dict[str, Any] = dict(text.data)
+    scales: dict[str, Any] = data.pop("scales", {}) or {}
+    if not isinstance(scales, dict):
+        text.fail(("scales",), "must map the name of each scale to the keys that it changes")
+    chosen = scale if scale is not None else data.get("scale")
+    if chosen:
+        if chosen not in scales:
+            text.fail(
+                ("scale",),
+                f"{chosen!r} is not a scale of this study; known: "
+                f"{', '.join(map(str, scales)) or 'none'}",
+            )
+        data = _merged(data, dict(scales[chosen] or {}))
+        data["scale"] = chosen
+    for key in _RESERVED:
+        if key in data:
+            text.fail((key,), "is kept for a later version of Storewise, which cannot do this yet")
+    try:
+        study = Study.model_validate({"name": path.stem, **data})
+    except ValidationError as error:
+        _explain(error, text)
+    check_study(study, text)
+    return study
+
+
+def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> StudyText:
+    if path.resolve() in seen:
+        raise ConfigError(f"{path}: extends itself, through {' -> '.join(map(str, seen))}")
+    text = read_yaml(path)
+    base = text.data.pop("extends", None)
+    if base is None:
+        return text
+    if not isinstance(base, str):
+        text.fail(("extends",), "must be the name or path of one study")
+    beside = path.parent / base
+    below = _resolved(
+        beside if beside.is_file() else find_study(base, root), root, (*seen, path.resolve())
+    )
+    return StudyText(text.path, _merged(below.data, text.data), {**below.lines, **text.lines})
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` on top of `base`; mappings are merged, anything else is replaced."""
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        result[key] = _merged(old or {}, value) if both else value
+    return result
+
+
+def _explain(error: ValidationError, text: StudyText) -> NoReturn:
+    """Turn pydantic's first complaint into one message that names file, line and key."""
+    first = error.errors()[0]
+    place = tuple(first["loc"])
+    if first["type"] == "extra_forbidden":
+        model: type[BaseModel] = Study
+        for part in place[:-1]:
+            info = model.model_fields.get(str(part))
+            model = next(
+                (
+                    t
+                    for t in (Inputs, Search, SampleOf, Phase)
+                    if info is not None and re.search(rf"\b{t.__name__}\b", str(info.annotation))
+                ),
+                Phase if "phases" in place else Study,
+            )
+        known = sorted({*model.model_fields} - {"name"})
+        if model is Study:
+            known += _FILE_KEYS
+        text.fail(
+            place,
+            f"is not a known key{nearest(str(place[-1]), known)}; known here: {', '.join(known)}",
+        )
+    if first["type"] == "missing":
+        text.fail(place, "is missing; config/README.md explains it")
+    message = first["msg"].removeprefix("Value error, ")
+    found = first.get("input")
+    shown = f"; found {found!r}" if not isinstance(found, dict | list) else ""
+    text.fail(place, message[0].lower() + message[1:] + shown)

@@ -1,0 +1,188 @@
+"""What keeps the jobs of a trial together while it lives, on any file system they share.
+
+A *run* is one Snakemake process. It renews a lease file, ``leases/<run id>``, every few seconds.
+A trial that is being measured has a *live directory*, ``live/<trial>/``, whose ``session.json``
+names its run. Every job of the trial registers its process there and *watches*: it ends as soon
+as somebody wrote ``abort``, the directory has gone, or the run's lease has not changed for longer
+than its time. So nothing outlives a killed run, whatever host it is on, and nothing depends on
+clocks that agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from storewise.errors import Aborted
+
+SESSION = "session.json"
+ABORT = "abort"
+MEMBERS = "members"
+LEASES = "leases"
+LIVE = "live"
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Write a small file so that others see all of it or nothing."""
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that cannot be mistaken for a later one with the same pid."""
+
+    host: str
+    pid: int
+    started: float
+
+    @classmethod
+    def current(cls) -> Process:
+        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
+
+    def is_here(self) -> bool:
+        return self.host == socket.gethostname()
+
+    def alive(self) -> bool | None:
+        """Whether it runs; None where it is on another host and we cannot tell."""
+        if not self.is_here():
+            return None
+        try:
+            found = psutil.Process(self.pid)
+            return found.create_time() == self.started and found.status() != "zombie"
+        except psutil.NoSuchProcess:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One life of a trial: who opened it and how long its lease holds."""
+
+    trial: str
+    run: str
+    lease_seconds: float
+    opened: float
+
+    def write(self, path: Path) -> None:
+        write_aside(path, json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Session:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+class Watch:
+    """What a job calls while it works; `check` raises Aborted when the trial is to end."""
+
+    def __init__(self, results: Path, session: Session) -> None:
+        self._directory = results / LIVE / session.trial
+        self._lease = results / LEASES / session.run
+        self._session = session
+        self._seen: tuple[int, int] | None = None
+        self._since = time.monotonic()
+
+    def check(self) -> None:
+        reason = self.reason()
+        if reason is not None:
+            raise Aborted(reason)
+
+    def reason(self) -> str | None:
+        """Why the trial is to end, None while it may go on."""
+        abort = self._directory / ABORT
+        if abort.exists():
+            return read_abort(abort).reason
+        try:
+            session = Session.read(self._directory / SESSION)
+        except FileNotFoundError:
+            return "its session was removed"
+        if session != self._session:
+            return "another run has taken its place"
+        try:
+            stat = self._lease.stat()
+        except FileNotFoundError:
+            return f"its run {self._session.run} has ended"
+        now = time.monotonic()
+        mark = (stat.st_mtime_ns, stat.st_ino)
+        if mark != self._seen:
+            self._seen, self._since = mark, now
+        elif now - self._since > self._session.lease_seconds:
+            return (
+                f"its run {self._session.run} has not renewed its lease for "
+                f"{self._session.lease_seconds:.0f} s: it was killed or lost the file system"
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Why a trial ends: the first reason, and whether it is the trial's own failure."""
+
+    reason: str
+    own: bool
+    """False where the run was stopped from outside (Ctrl-C, SIGTERM): no failed attempt."""
+    log: str = ""
+
+
+def abort(directory: Path, why: Abort) -> bool:
+    """Tell all jobs of a trial to end; the first reason stays. True if ours was the first."""
+    if not directory.is_dir():
+        return False
+    aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
+    aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
+    try:
+        # link() is atomic on NFS too and, unlike rename(), never replaces an earlier reason.
+        os.link(aside, directory / ABORT)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    return True
+
+
+def read_abort(path: Path) -> Abort:
+    try:
+        return Abort(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        return Abort("aborted, with an unreadable reason", own=True)
+
+
+@contextmanager
+def membership(directory: Path, name: str) -> Iterator[None]:
+    """Register this process as a job of a trial while the block runs."""
+    path = directory / MEMBERS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_aside(path, json.dumps(asdict(Process.current())))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def members(directory: Path) -> dict[str, Process]:
+    """Jobs that are registered in a live directory, by name."""
+    found = {}
+    for path in sorted((directory / MEMBERS).glob("*.json")):
+        try:
+            found[path.stem] = Process(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:  # it ended while we looked
+            continue
+    return found
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory tree, if it is there, although others may still delete in it."""
+    while path.exists():
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,263 @@
+"""A run's side of its live trials: lease, abort, failures, and sweeping what a run left behind.
+
+The caller (``rules/control.smk``) brings Snakemake's events; nothing here knows Snakemake.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+from storewise.session.live import (
+    ABORT,
+    LEASES,
+    LIVE,
+    SESSION,
+    Abort,
+    Process,
+    Session,
+    abort,
+    members,
+    read_abort,
+    remove_tree,
+    write_aside,
+)
+
+#: Seconds after which an unchanged lease is stale. On clusters NFS caches attributes for minutes.
+LOCAL_LEASE = 25.0
+CLUSTER_LEASE = 180.0
+RENEW_EVERY = 3.0
+FAILURES = "failures"
+#: Environment variable through which a run tells its local jobs its id.
+RUN_VARIABLE = "STOREWISE_RUN"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a lease file says about its run."""
+
+    run: str
+    process: Process
+    seconds: float
+    locks: tuple[str, ...] = ()
+    """Snakemake lock files that the run holds, to be removed with it."""
+
+    def write(self, directory: Path) -> None:
+        write_aside(directory / self.run, json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Lease:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return cls(data["run"], Process(**data["process"]), data["seconds"], tuple(data["locks"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt at a trial."""
+
+    trial: str
+    reason: str
+    log_tail: str
+    run: str
+    at: float
+
+
+@dataclass
+class Run:
+    """One Snakemake process and the live trials that are its own."""
+
+    results: Path
+    lease_seconds: float = LOCAL_LEASE
+    id: str = field(
+        default_factory=lambda: (
+            f"{socket.gethostname()}.{os.getpid()}.{time.time_ns():x}{secrets.token_hex(2)}"
+        )
+    )
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _locks: tuple[str, ...] = ()
+
+    def start(
+        self, locks: Iterable[str] = (), watch: Callable[[], str | None] | None = None
+    ) -> None:
+        """Take the lease and keep it renewed in a daemon thread.
+
+        `watch` is asked at each renewal for a reason to end all live trials.
+        """
+        self._locks = tuple(locks)
+        (self.results / LEASES).mkdir(parents=True, exist_ok=True)
+        self._renew()
+
+        def beat() -> None:
+            while not self._stopping.wait(RENEW_EVERY):
+                self._renew()
+                reason = watch() if watch is not None else None
+                if reason:
+                    self.abort_live(Abort(reason, own=False))
+
+        self._thread = threading.Thread(target=beat, name="storewise-lease", daemon=True)
+        self._thread.start()
+
+    def _renew(self) -> None:
+        lease = Lease(self.id, Process.current(), self.lease_seconds, self._locks)
+        lease.write(self.results / LEASES)
+
+    def live(self) -> list[Path]:
+        """Live directories of this run's own trials."""
+        return [d for d, s in live_sessions(self.results) if s is not None and s.run == self.id]
+
+    def abort_live(self, why: Abort) -> None:
+        """End all live trials of this run; those that have a reason already keep it."""
+        for directory in self.live():
+            abort(directory, why)
+
+    def job_failed(self, trial: str, why: Abort) -> Failure | None:
+        """A job of a trial failed: end the trial and record the attempt, once per session.
+
+        Nothing is recorded where the run itself was being stopped.
+        """
+        directory = self.results / LIVE / trial
+        if not directory.is_dir():
+            return None
+        abort(directory, why)
+        first = read_abort(directory / ABORT)
+        mark = directory / "failure-recorded"
+        if not first.own or mark.exists():
+            return None
+        mark.touch()
+        failure = Failure(trial, first.reason, _tail(first.log or why.log), self.id, time.time())
+        path = self.results / FAILURES / f"{trial}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(failure)) + "\n")
+        return failure
+
+    def end(self, reason: str | None = None) -> list[str]:
+        """Give the lease back and remove what is left of this run's trials.
+
+        Returns names of processes that could not be ended (on other hosts).
+        """
+        if reason is not None:
+            self.abort_live(Abort(reason, own=False))
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=RENEW_EVERY * 2)
+        left = [name for directory in self.live() for name in sweep(self.results, directory)]
+        (self.results / LEASES / self.id).unlink(missing_ok=True)
+        for name in (LEASES, LIVE):
+            _remove_if_empty(self.results / name)
+        return left
+
+
+def _remove_if_empty(directory: Path) -> None:
+    if directory.is_dir() and not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _tail(log: str, lines: int = 30) -> str:
+    if not log or not Path(log).is_file():
+        return ""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def live_sessions(results: Path) -> list[tuple[Path, Session | None]]:
+    """Live directories and their sessions (None where it has none or cannot be read)."""
+    found: list[tuple[Path, Session | None]] = []
+    for directory in sorted((results / LIVE).glob("*/")):
+        try:
+            found.append((directory, Session.read(directory / SESSION)))
+        except (OSError, ValueError, TypeError):
+            found.append((directory, None))
+    return found
+
+
+def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
+    """Leases whose run has certainly ended.
+
+    On this host that is a process which no longer runs; on another, a lease older than twice its
+    time by this host's clock.
+    """
+    dead: list[tuple[Path, Lease | None]] = []
+    for path in sorted((results / LEASES).glob("[!.]*")):
+        try:
+            lease: Lease | None = Lease.read(path)
+            age = time.time() - path.stat().st_mtime
+        except FileNotFoundError:
+            continue
+        except (ValueError, TypeError, KeyError):
+            lease, age = None, time.time() - path.stat().st_mtime
+        alive = lease.process.alive() if lease is not None else None
+        limit = 2 * (lease.seconds if lease is not None else CLUSTER_LEASE)
+        if alive is False or (alive is None and age > limit):
+            dead.append((path, lease))
+    return dead
+
+
+def sweep_dead(results: Path, say: Callable[[str], None]) -> None:
+    """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
+
+    To be called before the workflow is planned; live runs of others are left alone.
+    """
+    dead = dead_leases(results)
+    gone = {path.name for path, _ in dead}
+    for path, lease in dead:
+        for lock in lease.locks if lease is not None else ():
+            if Path(lock).exists():
+                Path(lock).unlink()
+                say(f"removed the lock {lock} of run {path.name}, which was killed")
+        path.unlink(missing_ok=True)
+    known = {path.name for path in (results / LEASES).glob("[!.]*")}
+    for directory, session in live_sessions(results):
+        if session is None or session.run in gone or session.run not in known:
+            left = sweep(results, directory)
+            say(f"removed what was left of trial {directory.name}, whose run has ended")
+            for name in left:
+                say(f"could not end {name}; it ends by itself when it sees that its run is gone")
+    for name in (LEASES, LIVE):
+        _remove_if_empty(results / name)
+
+
+def sweep(results: Path, directory: Path, patience: float = 10.0) -> list[str]:
+    """Remove a trial's live directory and its stores, after its jobs have ended.
+
+    Jobs on this host get `patience` seconds to end by themselves, then they are killed. Returns
+    those on other hosts, which we can only tell.
+    """
+    abort(directory, Abort("its run has ended", own=False))
+    jobs = members(directory)
+    deadline = time.monotonic() + patience
+    local = [(name, p) for name, p in jobs.items() if p.is_here() and p.pid != os.getpid()]
+    for _, process in local:
+        try:
+            found = psutil.Process(process.pid)
+            if found.create_time() != process.started:
+                continue
+            try:
+                found.wait(max(0.0, deadline - time.monotonic()))
+            except psutil.TimeoutExpired:
+                for child in [*found.children(recursive=True), found]:
+                    child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    for store in (results / "trials" / directory.name).glob("store.*"):
+        remove_tree(store)
+    remove_tree(directory)
+    return [f"{name} (process {p.pid} on {p.host})" for name, p in jobs.items() if not p.is_here()]
+
+
+def failures(results: Path, trial: str) -> list[Failure]:
+    """Failed attempts at a trial, oldest first."""
+    path = results / FAILURES / f"{trial}.jsonl"
+    if not path.is_file():
+        return []
+    return [Failure(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]

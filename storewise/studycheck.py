@@ -1,0 +1,176 @@
+"""What a single value of a study cannot tell: names, levels and what engines are able to do.
+
+A study that asks an engine for what it cannot do is refused here, when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from storewise.documents import FIELDS, Kind
+from storewise.engines.base import Engine
+from storewise.engines.registry import ENGINES, engine
+from storewise.errors import EngineError
+from storewise.studyfile import StudyText, nearest
+from storewise.trial import Trial
+from storewise.workloads.registry import WORKLOADS, workload
+
+if TYPE_CHECKING:
+    from storewise.config import Study
+
+#: Factors that every workload has, besides `engine` and dotted ones (`write.batch_size`).
+PLAIN_FACTORS = ("workers", "processes", "threads", "consistency", "index")
+
+
+def check_study(study: Study, text: StudyText) -> None:
+    """What a single value cannot tell: names, levels and what engines are able to do."""
+    for name in study.engines:
+        if name not in ENGINES:
+            text.fail(
+                ("engines", name),
+                f"no engine is called {name!r}{nearest(name, list(ENGINES))}; "
+                f"known: {', '.join(sorted(ENGINES))}",
+            )
+    if study.workload not in WORKLOADS:
+        text.fail(
+            ("workload",),
+            f"no workload is called {study.workload!r}"
+            f"{nearest(study.workload, list(WORKLOADS))}; known: {', '.join(sorted(WORKLOADS))}",
+        )
+    _check_indexes(study, text)
+    _check_factors(study, text)
+    try:
+        engines = {name: engine(name) for name in study.engines}
+    except EngineError as error:
+        text.fail(("engines",), str(error))
+    trials = study.trials()
+    if not trials:
+        text.fail(("exclude",), "leaves no trial at all")
+    names = [phase.name for phase in study.phases]
+    if len(set(names)) < len(names):
+        text.fail(("phases",), "names a phase twice; use steps for several runs of one phase")
+    for trial in trials:
+        _check_trial(trial, engines[trial.engine], text)
+    _check_phases(study, text)
+
+
+def _check_indexes(study: Study, text: StudyText) -> None:
+    for i, item in enumerate(study.indexes):
+        table, _, name = item.partition(".")
+        kinds = {kind.table: kind for kind in Kind}
+        if table not in kinds or name not in {f.name for f in FIELDS[kinds[table]]}:
+            text.fail(("indexes", i), f"{item!r} is not a field; write `table.field`, e.g. align.e")
+        if study.study_fields and any(
+            f.name == name and f.beyond_study for f in FIELDS[kinds[table]]
+        ):
+            text.fail(("indexes", i), f"{item!r} is left out by study_fields: true")
+
+
+def _check_factors(study: Study, text: StudyText) -> None:
+    owners = {p.name for p in study.phases} | set(study.engines)
+    for name, levels in study.factors.items():
+        if "." in name:
+            owner = name.split(".", 1)[0]
+            if owner not in owners:
+                text.fail(
+                    ("factors", name),
+                    f"{owner!r} is neither a phase nor an engine of this study"
+                    f"{nearest(owner, sorted(owners))}",
+                )
+        elif name not in PLAIN_FACTORS:
+            text.fail(
+                ("factors", name),
+                f"is not a known factor{nearest(name, PLAIN_FACTORS)}; known: "
+                f"{', '.join(PLAIN_FACTORS)}, phase.parameter and engine.setting",
+            )
+        if not levels:
+            text.fail(("factors", name), "has no levels")
+        if len({json.dumps(v, sort_keys=True) for v in levels}) < len(levels):
+            text.fail(("factors", name), "has a level twice")
+        for level in levels:
+            if name in {"workers", "processes", "threads"} and (
+                not isinstance(level, int) or isinstance(level, bool) or level < 1
+            ):
+                text.fail(("factors", name), f"levels are whole numbers from 1; found {level!r}")
+            if name == "index" and level not in {"none", "before", "after"}:
+                text.fail(("factors", name), f"levels are none, before, after; found {level!r}")
+    for i, rule in enumerate(study.exclude):
+        for key in rule:
+            known = ["engine", *PLAIN_FACTORS, *study.factors]
+            if key not in known:
+                text.fail(("exclude", i, key), f"is not a factor{nearest(key, known)}")
+
+
+def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
+    if trial.consistency not in store.consistencies:
+        text.fail(
+            ("factors", "consistency"),
+            f"engine {trial.engine} has no level {trial.consistency!r}"
+            f"{nearest(str(trial.consistency), list(store.consistencies))}; "
+            f"it has: {', '.join(store.consistencies)}",
+        )
+    if trial.index_time != "none" and not store.flags.secondary_indexes:
+        text.fail(
+            ("factors", "index"),
+            f"engine {trial.engine} has no secondary indexes; leave the engine out, or add "
+            f"`exclude: [{{engine: {trial.engine}, index: {trial.index_time}}}]`",
+        )
+    try:
+        store.Settings.model_validate(trial.settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0]) if first["loc"] else ""
+        known = sorted(store.Settings.model_fields)
+        place: tuple[str | int, ...] = ("engines", trial.engine, key)
+        if f"{trial.engine}.{key}" in trial.factors:
+            place = ("factors", f"{trial.engine}.{key}")
+        if first["type"] == "extra_forbidden":
+            text.fail(
+                place,
+                f"is not a setting of {trial.engine}{nearest(key, known)}; "
+                f"known: {', '.join(known) or 'none'}",
+            )
+        text.fail(place, f"{first['msg'].lower()}; found {first.get('input')!r}")
+
+
+def _check_phases(study: Study, text: StudyText) -> None:
+    spec = workload(study.workload).phases
+    for i, phase in enumerate(study.phases):
+        place = ("phases", i, phase.name)
+        if phase.name not in spec:
+            text.fail(
+                place,
+                f"workload {study.workload} has no phase {phase.name!r}"
+                f"{nearest(phase.name, list(spec))}; it has: {', '.join(spec)}",
+            )
+        if spec[phase.name].loads != (i == 0):
+            text.fail(place, "the loading phase comes first, and once")
+        dotted = {
+            key.split(".", 1)[1]: levels
+            for key, levels in study.factors.items()
+            if key.startswith(f"{phase.name}.")
+        }
+        if spec[phase.name].loads and len(phase.steps) > 1:
+            text.fail((*place, "steps"), "a loading phase has one step: it makes the data")
+        variants: list[tuple[str | None, dict[str, Any]]] = [(None, {})]
+        variants += [(k, {k: v}) for k, levels in dotted.items() for v in levels]
+        for step in phase.step_overrides():
+            override = {k: v for k, v in step.items() if k != "threads"}
+            for factor, extra in variants:
+                try:
+                    spec[phase.name].params.model_validate({**phase.params, **override, **extra})
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    key = str(first["loc"][0]) if first["loc"] else ""
+                    known = sorted(spec[phase.name].params.model_fields)
+                    at = ("factors", f"{phase.name}.{factor}") if factor == key else (*place, key)
+                    if first["type"] == "extra_forbidden":
+                        text.fail(
+                            at,
+                            f"is not a parameter of phase {phase.name}{nearest(key, known)}; "
+                            f"known: {', '.join(known)}, steps",
+                        )
+                    text.fail(at, f"{first['msg'].lower()}; found {first.get('input')!r}")
