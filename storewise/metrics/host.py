@@ -1,0 +1,100 @@
+"""Facts about the host that a result needs: processor, memory, file systems, disks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+#: File system types that other hosts see too: no shared-memory WAL files, caches of attributes.
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs3 nfs4 lustre beegfs gpfs cifs smb3 smbfs ceph afs 9p panfs pvfs2 orangefs ncpfs "
+    "glusterfs wekafs ocfs2 gfs2 davfs s3fs sshfs juicefs moosefs seaweedfs cvmfs2".split()
+)
+
+
+def host_name() -> str:
+    return socket.gethostname()
+
+
+def file_system(path: Path) -> str:
+    """Type of the file system that holds `path` (``ext4``, ``nfs4``, ``fuse.sshfs``), or
+    ``unknown`` where the system does not tell."""
+    real = path.resolve()
+    best: tuple[int, str] = (-1, "unknown")
+    for mount in psutil.disk_partitions(all=True):
+        point = Path(mount.mountpoint)
+        # Of two mounts at one point the later one is seen.
+        if real.is_relative_to(point) and len(point.parts) >= best[0]:
+            best = (len(point.parts), mount.fstype)
+    return best[1]
+
+
+def is_network(fstype: str) -> bool:
+    """Whether a file system type is shared over a network."""
+    return fstype.lower().removeprefix("fuse.").removeprefix("fuse-") in NETWORK_FILE_SYSTEMS
+
+
+def disk_of(path: Path) -> str | None:
+    """Kernel name of the whole disk that holds `path` (``sda``, ``nvme0n1``), None where it is
+    not one disk (tmpfs, overlay, network) or cannot be told."""
+    number = path.stat().st_dev
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    if os.major(number) == 0 or not device.exists():
+        return None
+    real = device.resolve()
+    name = real.parent.name if (real / "partition").exists() else real.name
+    return name if name in psutil.disk_io_counters(perdisk=True) else None
+
+
+def tree_bytes(directories: tuple[Path, ...]) -> int:
+    """Allocated bytes of all files under these directories; a missing one counts as empty.
+
+    Files that vanish while it looks (a store compacts) are not counted.
+    """
+    total = 0
+    todo = [os.fspath(directory) for directory in directories]
+    while todo:
+        try:
+            entries = os.scandir(todo.pop())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with entries:
+            for entry in entries:
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                except FileNotFoundError:
+                    continue
+    return total
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return platform.processor() or "unknown"
+    return platform.processor() or "unknown"
+
+
+def facts() -> dict[str, Any]:
+    """What a reader of the results wants to know of this host (JSON values)."""
+    return {
+        "name": host_name(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": psutil.cpu_count(logical=False),
+        "cpus": psutil.cpu_count(),
+        "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "memory_bytes": psutil.virtual_memory().total,
+        "boot_time": psutil.boot_time(),
+    }

@@ -1,0 +1,256 @@
+"""The recorder of one client thread: what each operation did and how long it took.
+
+Appending is all that happens while the clock of an operation matters. Rows gather in a flat list
+and are worked up with numpy in slices of a few hundred, between two operations and outside every
+recorded time, into per-second counters and HdrHistogram counters.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storewise.metrics.hdr import COUNTERS, Integers, Time, bucket_indexes
+
+NS = 1_000_000_000
+#: Operations worked up at once: about 0.1 ms of work.
+SLICE = 512
+#: Work up at least this often (ns), so that progress can be seen from outside.
+FLUSH_EVERY = NS // 4
+_WIDTH = 6
+#: Length of `Recorder.rows` at which `flush` is due.
+ROOM = SLICE * _WIDTH
+
+
+@dataclass(slots=True)
+class Counter:
+    """Sums over one series and second. Times in ns.
+
+    `service_ns` and the operations are those that succeeded; `prepare_ns` is the client's own
+    work (parsing, drawing ids) before each of them, failed ones included.
+    """
+
+    operations: int = 0
+    documents: int = 0
+    bytes: int = 0
+    errors: int = 0
+    service_ns: int = 0
+    prepare_ns: int = 0
+
+    def add(self, other: Counter) -> None:
+        self.operations += other.operations
+        self.documents += other.documents
+        self.bytes += other.bytes
+        self.errors += other.errors
+        self.service_ns += other.service_ns
+        self.prepare_ns += other.prepare_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is recorded apart: an operation, and the owner where the client knows it."""
+
+    operation: str
+    owner: str | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """One second's histogram counters, sparse: `indexes` rise, `counts` belong to them."""
+
+    series: Series
+    failed: bool
+    time: Time
+    second: int
+    indexes: NDArray[np.int32]
+    counts: NDArray[np.uint32]
+
+
+@dataclass(slots=True)
+class Recorded:
+    """All that one or several client threads recorded in one step."""
+
+    counters: dict[tuple[Series, int], Counter] = field(default_factory=dict)
+    histograms: list[Counts] = field(default_factory=list)
+    first_error: str | None = None
+
+    def merge(self, other: Recorded) -> None:
+        for key, counter in other.counters.items():
+            self.counters.setdefault(key, Counter()).add(counter)
+        self.histograms.extend(other.histograms)
+        if self.first_error is None:
+            self.first_error = other.first_error
+
+
+class _Open:
+    """The dense counters of one series in the second that is running."""
+
+    __slots__ = ("response", "second", "service")
+
+    def __init__(self) -> None:
+        self.second = -1
+        self.service = np.zeros(COUNTERS, dtype=np.uint32)
+        # None while every operation began when it was meant to: both times are then the same.
+        self.response: NDArray[np.uint32] | None = None
+
+
+class Recorder:
+    """Records the operations of one client thread from `zero` (perf_counter_ns) on.
+
+    Operations must be recorded in the order in which they end. An operation belongs to the second
+    in which it ended.
+    """
+
+    def __init__(self, zero: int) -> None:
+        self.zero = zero
+        self.operations = 0
+        """Recorded so far, failed ones included; up to date after `flush`."""
+        self.documents = 0
+        self._series: list[Series] = []
+        self._codes: dict[tuple[str, str | None], int] = {}
+        self.rows: list[int] = []
+        """Six values an operation, as `record` appends them; a tight loop may do it itself."""
+        self.wake = zero + FLUSH_EVERY
+        """When (perf_counter_ns) `flush` is due, however few rows there are."""
+        self._ready_at = zero
+        self._last_code = 0
+        self._open: dict[int, _Open] = {}
+        self._counters: dict[tuple[int, int], Counter] = {}
+        self._closed: list[Counts] = []
+        self._first_error: str | None = None
+
+    def code(self, operation: str, owner: str | None = None) -> int:
+        """The code under which `record` knows an operation (and its owner)."""
+        key = (operation, owner)
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = len(self._series)
+            self._series.append(Series(operation, owner))
+        return code
+
+    def record(
+        self,
+        code: int,
+        intended: int,
+        start: int,
+        end: int,
+        documents: int,
+        nbytes: int,
+        error: bool = False,
+    ) -> None:
+        """Record one operation; all times are perf_counter_ns.
+
+        `intended` is when it should have begun (equal to `start` in a closed loop): response time
+        counts from there, service time from `start`.
+        """
+        self.rows.extend((code << 1 | error, intended, start, end, documents, nbytes))
+        if len(self.rows) >= ROOM or end >= self.wake:
+            self.flush()
+
+    def error(self, message: str) -> None:
+        """Keep the text of the first failed operation."""
+        if self._first_error is None:
+            self._first_error = message
+
+    def flush(self) -> None:
+        """Work up what has been recorded; its own time counts as no operation's preparation."""
+        if self.rows:
+            table = np.frombuffer(array("q", self.rows), dtype=np.int64).reshape(-1, _WIDTH)
+            self.rows.clear()
+            self._work_up(table)
+        now = perf_counter_ns()
+        self._ready_at = now
+        self.wake = now + FLUSH_EVERY
+
+    def _work_up(self, table: Integers) -> None:
+        codes, intended, start, end, documents, nbytes = table.T
+        ready = np.empty_like(end)
+        ready[0] = self._ready_at
+        ready[1:] = end[:-1]
+        seconds = (end - self.zero) // NS
+        service = end - start
+        on_time = bool((intended == start).all())
+        if not on_time:
+            # A paced client waits for the intended start: that is idle time, not preparation.
+            ready = np.where(intended == start, ready, np.maximum(ready, intended))
+        prepare = np.maximum(start - ready, 0)
+        response = service if on_time else end - intended
+        self.operations += len(table)
+        self.documents += int(documents.sum())
+        self._last_code = int(codes[-1])
+        keys = seconds * (2 * len(self._series)) + codes
+        if keys[0] == keys[-1] and (keys == keys[0]).all():
+            everything = slice(None)
+            groups: list[tuple[int, int, slice | NDArray[np.bool_]]] = [
+                (int(codes[0]), int(seconds[0]), everything)
+            ]
+        else:
+            first = np.unique(keys, return_index=True)[1]
+            groups = [(int(codes[i]), int(seconds[i]), keys == keys[i]) for i in first]
+        for code, second, rows in groups:
+            counter = self._counters.setdefault((code >> 1, second), Counter())
+            counter.prepare_ns += int(prepare[rows].sum())
+            counted = service[rows]
+            if code & 1:
+                counter.errors += len(counted)
+            else:
+                counter.operations += len(counted)
+                counter.documents += int(documents[rows].sum())
+                counter.bytes += int(nbytes[rows].sum())
+                counter.service_ns += int(counted.sum())
+            self._histogram(code, second, counted, None if on_time else response[rows])
+
+    def _histogram(
+        self, code: int, second: int, service: Integers, response: Integers | None
+    ) -> None:
+        running = self._open.get(code)
+        if running is None:
+            running = self._open[code] = _Open()
+        if running.second != second:
+            self._close(code, running)
+            running.second = second
+        indexes = bucket_indexes(service)
+        if response is not None or running.response is not None:
+            if running.response is None:
+                running.response = running.service.copy()
+            other = indexes if response is None else bucket_indexes(response)
+            np.add.at(running.response, other, 1)
+        np.add.at(running.service, indexes, 1)
+
+    def _close(self, code: int, running: _Open) -> None:
+        indexes = np.flatnonzero(running.service)
+        if not len(indexes):
+            return
+        series, failed, second = self._series[code >> 1], bool(code & 1), running.second
+        where = indexes.astype(np.int32)
+        counts = running.service[indexes]
+        self._closed.append(Counts(series, failed, "service_time", second, where, counts))
+        if running.response is not None:
+            other = np.flatnonzero(running.response)
+            where, counts = other.astype(np.int32), running.response[other]
+            running.response = None
+        self._closed.append(Counts(series, failed, "response_time", second, where, counts))
+        running.service[indexes] = 0
+
+    def result(self, end: int | None = None) -> Recorded:
+        """All that was recorded.
+
+        `end` (perf_counter_ns) is when the client had nothing more to do: the time since its last
+        operation counts as preparation of that operation's kind (the tail of a parse).
+        """
+        last = self.rows[-3] if self.rows else self._ready_at
+        self.flush()
+        if end is not None and end > last and self._counters:
+            key = (self._last_code >> 1, max(0, (end - self.zero) // NS))
+            self._counters.setdefault(key, Counter()).prepare_ns += end - last
+        for code, running in self._open.items():
+            self._close(code, running)
+        return Recorded(
+            {(self._series[code], second): c for (code, second), c in self._counters.items()},
+            self._closed,
+            self._first_error,
+        )
