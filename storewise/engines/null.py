@@ -1,0 +1,99 @@
+"""The null engine: accepts everything, answers reads from nothing.
+
+What a client reaches against it is the client's own ceiling: the cost of parsing, driving and
+measuring without any store. Nothing here may be slower than it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+from storewise.documents import Document, Kind
+from storewise.engines.base import Client, Cluster, Engine, Flags, Mode, Schema
+from storewise.engines.tabular import (
+    check_limit,
+    consistency_of,
+    parse_settings,
+    store_directories,
+)
+
+
+class NullClient(Client):
+    """Forgets what it is given; may be shared between threads."""
+
+    def create(self, schema: Schema) -> None:
+        """Nothing is created."""
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        """The batch is dropped."""
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        """A dict with the id that was asked for, made without a look-up."""
+        return {"_id": document_id}
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        return [{"_id": document_id} for document_id in document_ids]
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        return True
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        return True
+
+    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
+        """`limit` times the start id, so that a driver counts as many documents as it asked for."""
+        check_limit(limit)
+        return [{"_id": start}] * limit
+
+    def range(
+        self,
+        kind: Kind,
+        field_name: str,
+        low: float | str | None = None,
+        high: float | str | None = None,
+        limit: int | None = None,
+    ) -> list[Document]:
+        return []
+
+    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
+        return []
+
+    def disk_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class NullEngine(Engine):
+    """No store at all."""
+
+    name: ClassVar[str] = "null"
+    title: ClassVar[str] = "no store"
+    flags: ClassVar[Flags] = Flags(
+        embedded=True,
+        durable=False,
+        stores=False,
+        secondary_indexes=True,
+        updates=True,
+        deletes=True,
+        scans=True,
+        ranges=True,
+        server_aggregation=True,
+        count="none",
+    )
+    consistencies: ClassVar[Mapping[str, str]] = {
+        "durable": "nothing is kept; the level only lets it stand beside stores that have it",
+        "relaxed": "nothing is kept; the level only lets it stand beside stores that have it",
+    }
+
+    def versions(self) -> dict[str, str]:
+        return {"storewise": version("storewise")}
+
+    def connect(self, cluster: Cluster, mode: Mode) -> NullClient:
+        parse_settings(self.Settings, self, cluster)
+        consistency_of(self, cluster)
+        store_directories(self, cluster, mode)
+        return NullClient()

@@ -1,0 +1,388 @@
+"""SQLite: one database file per writing process.
+
+Formats and pragmas: https://www.sqlite.org/pragma.html, /wal.html, /withoutrowid.html, /uri.html.
+"""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+from pydantic import Field as Setting
+
+from storewise.documents import FieldType, Kind
+from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
+from storewise.engines.sqlreads import SqlReads
+from storewise.engines.tabular import (
+    Router,
+    Row,
+    Table,
+    consistency_of,
+    index_ddl,
+    make_tables,
+    parse_settings,
+    quoted,
+    store_directories,
+    table_from_names,
+)
+from storewise.errors import EngineError
+
+FILE_NAME = "documents.sqlite"
+#: Seconds that a connection waits for another one's lock.
+BUSY_SECONDS = 60.0
+
+_TYPES: Mapping[FieldType, str] = {"id": "BLOB", "int": "INTEGER", "float": "REAL", "str": "TEXT"}
+#: What the driver raises: its own errors, and Python's for values that SQLite cannot hold (an
+#: integer above 64 bits, a lone surrogate in a string).
+_FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
+
+
+class SqliteSettings(EngineSettings):
+    """Settings of SQLite."""
+
+    page_size: int = Setting(
+        default=4096, ge=512, le=65536, description="bytes of a database page, a power of two"
+    )
+    cache_mib: int = Setting(
+        default=64, ge=1, description="page cache of a connection to a store, MiB"
+    )
+    immutable: bool = Setting(
+        default=True,
+        description="readers take finished files as unchanging: no locks, no look for changes",
+    )
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the clients of one process have in common."""
+
+    mode: Mode
+    paths: tuple[Path, ...]
+    settings: SqliteSettings
+    durable: bool
+    wal: bool
+    router: Router
+    tables: dict[Kind, Table] = field(default_factory=dict)
+    schema: Schema | None = None
+    # SQLite lets one connection write at a time and makes the others poll; a lock of our own
+    # hands over without sleeping.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    clients: list[SqliteClient] = field(default_factory=list)
+
+
+class SqliteClient(SqlReads):
+    """One thread's connections to the stores."""
+
+    engine_name = "sqlite"
+
+    def __init__(self, shared: _Shared) -> None:
+        super().__init__([path.parent for path in shared.paths], shared.router)
+        self._shared = shared
+        self._connections: dict[int, sqlite3.Connection] = {}
+        self._closed = False
+        self._use_tables(shared.tables)
+        with shared.lock:
+            shared.clients.append(self)
+
+    def for_thread(self) -> SqliteClient:
+        """A client with connections of its own; `finish` and `close` belong to the first one."""
+        return SqliteClient(self._shared)
+
+    def _source(self, table: Table, store: int) -> str:
+        return quoted(table.name)
+
+    def _table(self, kind: Kind) -> Table:
+        if kind not in self._tables and self._shared.tables:
+            # Another thread's client has created them since.
+            self._use_tables(self._shared.tables)
+        return super()._table(kind)
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        tables = make_tables(schema)
+        statements = [_table_ddl(table) for table in tables.values()]
+        if schema.index_time == "before":
+            statements += [index_ddl(*index) for index in schema.indexes]
+        connection = self._connection(0)
+        with shared.lock:
+            try:
+                for statement in statements:
+                    connection.execute(statement)
+            except _FAILURES as error:
+                self._fail(0, error)
+            shared.tables, shared.schema = tables, schema
+        self._use_tables(tables)
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        shared = self._writing("insert")
+        table = self._table(kind)
+        rows = table.rows(documents)
+        marks = ", ".join("?" * len(table.columns))
+        sql = f"INSERT OR REPLACE INTO {quoted(table.name)} VALUES ({marks})"
+        connection = self._connection(0)
+        with shared.lock:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(sql, rows)
+                connection.execute("COMMIT")
+            except _FAILURES as error:
+                self._roll_back(connection, error)
+
+    def finish(self) -> None:
+        shared = self._writing("finish")
+        with shared.lock:
+            for client in shared.clients:
+                if client is not self:
+                    client._disconnect()
+            connection = self._connection(0)
+            try:
+                if shared.schema is not None and shared.schema.index_time == "after":
+                    for index in shared.schema.indexes:
+                        connection.execute(index_ddl(*index))
+                # Leaving WAL mode copies the log into the database and removes it and its shared
+                # memory (a kept rollback journal likewise): readers then get one file that is
+                # complete in itself.
+                mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+                if mode != "delete":
+                    raise EngineError(
+                        f"sqlite: {shared.paths[0]}: the journal could not be merged into the "
+                        "database: another connection still uses the file"
+                    )
+            except _FAILURES as error:
+                self._fail(0, error)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        shared = self._writing("update")
+        table = self._table(kind)
+        table.check_changes(changes)
+        connection = self._connection(0)
+        with shared.lock:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                done = self._change(connection, table, document_id, changes)
+                connection.execute("COMMIT")
+            except (*_FAILURES, EngineError) as error:
+                self._roll_back(connection, error)
+        return done
+
+    def _change(
+        self,
+        connection: sqlite3.Connection,
+        table: Table,
+        document_id: bytes,
+        changes: Mapping[str, Any],
+    ) -> bool:
+        if not table.has_params:
+            names = ", ".join(f"{quoted(name)} = ?" for name in changes)
+            sql = f"UPDATE {quoted(table.name)} SET {names} WHERE _id = ?"
+            return connection.execute(sql, (*changes.values(), document_id)).rowcount > 0
+        row = connection.execute(self._get_sql[table.kind, 0], (document_id,)).fetchone()
+        if row is None:
+            return False
+        changed = table.rows([{**table.document(row), **changes}])[0]
+        marks = ", ".join("?" * len(changed))
+        connection.execute(f"REPLACE INTO {quoted(table.name)} VALUES ({marks})", changed)
+        return True
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        shared = self._writing("delete")
+        sql = f"DELETE FROM {quoted(self._table(kind).name)} WHERE _id = ?"
+        with shared.lock:
+            try:
+                return self._connection(0).execute(sql, (document_id,)).rowcount > 0
+            except _FAILURES as error:
+                self._fail(0, error)
+
+    def status(self) -> dict[str, float]:
+        """Pages, free pages and (while writing) rows changed, summed over stores."""
+        counters = {"pages": 0.0, "free_pages": 0.0}
+        for store in range(len(self._shared.paths)):
+            counters["pages"] += self._rows(store, "PRAGMA page_count")[0][0]
+            counters["free_pages"] += self._rows(store, "PRAGMA freelist_count")[0][0]
+        if self._shared.mode == "write":
+            with self._shared.lock:
+                counters["rows_changed"] = float(
+                    sum(
+                        connection.total_changes
+                        for client in self._shared.clients
+                        for connection in client._connections.values()
+                    )
+                )
+        return counters
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        shared = self._shared
+        with shared.lock:
+            first = shared.clients[0] is self
+            for client in shared.clients if first else [self]:
+                client._closed = True
+                client._disconnect()
+
+    def _disconnect(self) -> None:
+        while self._connections:
+            _, connection = self._connections.popitem()
+            connection.close()
+
+    def _connection(self, store: int) -> sqlite3.Connection:
+        connection = self._connections.get(store)
+        if connection is None:
+            if self._closed:
+                raise EngineError(f"sqlite: the client of {self._shared.paths[store]} is closed")
+            try:
+                connection = self._connections[store] = _open(self._shared, store)
+            except _FAILURES as error:
+                self._fail(store, error)
+        return connection
+
+    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        try:
+            return self._connection(store).execute(sql, values).fetchall()
+        except _FAILURES as error:
+            self._fail(store, error)
+
+    def _writing(self, verb: str) -> _Shared:
+        if self._shared.mode != "write":
+            raise EngineError(f"sqlite: {verb} needs a client that is connected to write")
+        return self._shared
+
+    def _roll_back(self, connection: sqlite3.Connection, error: Exception) -> NoReturn:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as second:
+            # A connection that cannot roll back must not be used again; closing it does the rest.
+            self._disconnect()
+            error.add_note(f"rolling back failed as well: {second}")
+        if isinstance(error, EngineError):
+            raise error
+        self._fail(0, error)
+
+    def _fail(self, store: int, error: Exception) -> NoReturn:
+        raise EngineError(f"sqlite: {self._shared.paths[store]}: {error}") from error
+
+
+def _table_ddl(table: Table) -> str:
+    # WITHOUT ROWID: the table is one B-tree in the order of `_id`. A rowid table would keep the
+    # rows by a number that nobody asks for and the 12-byte ids in a second tree, so that each read
+    # descends twice; ids of one file ascend, so that loading appends in both cases. Its price,
+    # long rows in interior pages, is small here: SQLite moves most of a long row to overflow pages.
+    columns = [
+        f"{quoted(c.name)} {_TYPES[c.type]}" + (" PRIMARY KEY NOT NULL" if c.name == "_id" else "")
+        for c in table.columns
+    ]
+    name = quoted(table.name)
+    return f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)}) WITHOUT ROWID"
+
+
+def _open(shared: _Shared, store: int) -> sqlite3.Connection:
+    path = shared.paths[store]
+    query = "mode=rwc"
+    if shared.mode == "read":
+        query = "mode=ro"
+        # `immutable` is right only for a file that nobody writes and that has no journal to
+        # replay: the loading job has ended, and `finish` has left nothing beside the file.
+        left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
+        if shared.settings.immutable and not any(left):
+            query += "&immutable=1"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{query}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,  # transactions are begun by us, never by the driver
+        check_same_thread=False,  # one thread uses it, another one may close it
+    )
+    try:
+        connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
+        if shared.mode == "write":
+            _configure_writer(connection, shared, path)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _configure_writer(connection: sqlite3.Connection, shared: _Shared, path: Path) -> None:
+    connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
+    # WAL needs memory that all connections share, which network file systems do not have.
+    wanted = "wal" if shared.wal else "truncate"
+    mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+    if mode != wanted:
+        raise sqlite3.OperationalError(f"{path.parent} does not take journal mode {wanted}")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
+
+
+def _read_tables(client: SqliteClient, shared: _Shared) -> dict[Kind, Table]:
+    """The tables that all stores have, from the files themselves."""
+    tables: dict[Kind, Table] = {}
+    for store, path in enumerate(shared.paths):
+        if not path.is_file():
+            raise EngineError(f"sqlite: {path} does not exist: nothing was loaded there")
+        for kind in Kind:
+            rows = client._rows(store, f"PRAGMA table_info({quoted(kind.table)})")
+            if not rows:
+                continue
+            table = table_from_names(kind, [row[1] for row in rows], path)
+            if tables.setdefault(kind, table) != table:
+                raise EngineError(f"sqlite: {path}: {kind.table} has other columns than before")
+    return tables
+
+
+class SqliteEngine(Engine):
+    """SQLite in the client's process."""
+
+    name: ClassVar[str] = "sqlite"
+    title: ClassVar[str] = "SQLite"
+    flags: ClassVar[Flags] = Flags(
+        embedded=True,
+        durable=True,
+        secondary_indexes=True,
+        updates=True,
+        deletes=True,
+        scans=True,
+        ranges=True,
+        server_aggregation=True,
+        concurrent_writers=False,
+    )
+    consistencies: ClassVar[Mapping[str, str]] = {
+        "durable": "synchronous=FULL: a batch is a transaction, on disk (fsync) when acknowledged",
+        "relaxed": (
+            "synchronous=OFF: a batch is one transaction, with the operating system when "
+            "acknowledged; it survives the death of the process, not that of the machine, which "
+            "may leave the file damaged"
+        ),
+    }
+    Settings: ClassVar[type[EngineSettings]] = SqliteSettings
+
+    def versions(self) -> dict[str, str]:
+        return {"sqlite": sqlite3.sqlite_version, "python-sqlite3": platform.python_version()}
+
+    def connect(self, cluster: Cluster, mode: Mode) -> SqliteClient:
+        settings = parse_settings(SqliteSettings, self, cluster)
+        if settings.page_size & (settings.page_size - 1):
+            raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
+        shared = _Shared(
+            mode=mode,
+            durable=consistency_of(self, cluster) == "durable",
+            paths=tuple(d / FILE_NAME for d in store_directories(self, cluster, mode)),
+            settings=settings,
+            wal=not cluster.network_file_system,
+            router=Router(len(cluster.stores), cluster.placement),
+        )
+        client = SqliteClient(shared)
+        try:
+            if mode == "write":
+                client._connection(0)
+            else:
+                shared.tables = _read_tables(client, shared)
+                client._use_tables(shared.tables)
+        except EngineError:
+            client.close()
+            raise
+        return client

@@ -1,0 +1,300 @@
+"""What the embedded tabular stores have in common.
+
+Columns of a kind, documents to rows and back, the directories of a cluster, and the merging of
+answers over several stores. Only the standard library and pydantic are imported here: workers are
+started hundreds of times, and a worker that writes SQLite must not pay for Arrow.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from storewise.documents import PARAMS_COLUMN, Document, Field, FieldType, Kind, fields
+from storewise.engines.base import Cluster, Engine, EngineSettings, Mode, Placement, Schema
+from storewise.errors import EngineError
+
+Row = tuple[Any, ...]
+_Settings = TypeVar("_Settings", bound=EngineSettings)
+
+#: Ids that one `IN (...)` list may hold: far below SQLite's limit of 999 in old builds.
+IN_LIST = 500
+
+_PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
+_PYTHON_TYPES: Mapping[FieldType, tuple[type, ...]] = {
+    "id": (bytes,),
+    "int": (int, float),
+    "float": (int, float),
+    "str": (str,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of one kind: its columns in storage order, ``_id`` first."""
+
+    kind: Kind
+    columns: tuple[Field, ...]
+
+    @property
+    def name(self) -> str:
+        return self.kind.table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def has_params(self) -> bool:
+        return self.columns[-1].name == PARAMS_COLUMN
+
+    @property
+    def select(self) -> str:
+        """The columns as a SQL select list."""
+        return ", ".join(quoted(name) for name in self.names)
+
+    def column(self, name: str) -> Field:
+        """The column called `name`; EngineError with the known ones where there is none."""
+        for column in self.columns:
+            if column.name == name and name != PARAMS_COLUMN:
+                return column
+        known = ", ".join(n for n in self.names if n != PARAMS_COLUMN)
+        raise EngineError(f"{self.name} has no column {name!r}; it has {known}")
+
+    def rows(self, documents: Sequence[Document]) -> list[Row]:
+        """The documents as tuples in the order of the columns.
+
+        A document that lacks a column or has a field more is an EngineError: a value that the
+        table cannot hold would otherwise be lost without a word.
+        """
+        if self.has_params:
+            return [self._params_row(document) for document in documents]
+        try:
+            rows = list(map(itemgetter(*self.names), documents))
+        except KeyError as error:
+            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+        if sum(map(len, documents)) != len(rows) * len(self.columns):
+            known = set(self.names)
+            extra = sorted({key for document in documents for key in document} - known)
+            raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
+        return rows
+
+    def _params_row(self, document: Document) -> Row:
+        own = self.names[:-1]
+        rest = dict(document)
+        try:
+            values = [rest.pop(name) for name in own]
+            params = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
+        except KeyError as error:
+            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+        except (TypeError, ValueError) as error:
+            raise EngineError(f"{self.name}: a value cannot be written as JSON: {error}") from error
+        return (*values, params)
+
+    def document(self, row: Row) -> Document:
+        """The document of a row, as it was inserted."""
+        document: Document = dict(zip(self.names, row, strict=True))
+        if self.has_params:
+            document.update(json.loads(document.pop(PARAMS_COLUMN)))
+        return document
+
+    def decoder(self) -> Any:
+        """`document` as a function for hot paths, its look-ups done once."""
+        if self.has_params:
+            return self.document
+        names = self.names
+        return lambda row: dict(zip(names, row))  # noqa: B905 - a row of our own select
+
+    def check_changes(self, changes: Mapping[str, Any]) -> None:
+        """Raise EngineError for changes that no document of this table can take."""
+        if not changes:
+            raise EngineError(f"update of {self.name}: no field is named")
+        if "_id" in changes:
+            raise EngineError(f"update of {self.name}: an id cannot be changed")
+        if not self.has_params:
+            for name in changes:
+                self.column(name)
+
+    def range_clause(self, field_name: str, low: Any, high: Any) -> tuple[str, list[Any]]:
+        """WHERE clause and parameters of low <= field <= high; None is an open end."""
+        column = self.column(field_name)
+        name = quoted(column.name)
+        clauses, values = [f"{name} IS NOT NULL"], []
+        for bound, operator in ((low, ">="), (high, "<=")):
+            if bound is None:
+                continue
+            if not isinstance(bound, _PYTHON_TYPES[column.type]):
+                raise EngineError(
+                    f"{self.name}.{field_name} is of type {column.type}; {bound!r} cannot bound it"
+                )
+            clauses.append(f"{name} {operator} ?")
+            values.append(bound)
+        return " AND ".join(clauses), values
+
+
+def quoted(name: str) -> str:
+    """A SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def make_table(kind: Kind, *, study_fields: bool) -> Table:
+    """The table of a kind, with the JSON column where the kind has open fields."""
+    columns = fields(kind, study_fields=study_fields)
+    return Table(kind, (*columns, _PARAMS_FIELD) if kind is Kind.TASKS else columns)
+
+
+def make_tables(schema: Schema) -> dict[Kind, Table]:
+    """The tables of a schema; EngineError where an index names no column."""
+    tables = {kind: make_table(kind, study_fields=schema.study_fields) for kind in schema.kinds}
+    for kind, field_name in schema.indexes:
+        if kind not in tables:
+            raise EngineError(f"index on {kind.table}.{field_name}: no such table is created")
+        tables[kind].column(field_name)
+    return tables
+
+
+def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
+    """The table that a store's own column names describe, as a reader finds it."""
+    for study_fields in (False, True):
+        table = make_table(kind, study_fields=study_fields)
+        if table.names == tuple(names):
+            return table
+    raise EngineError(
+        f"{where}: {kind.table} has the columns {', '.join(names)}; "
+        f"expected {', '.join(make_table(kind, study_fields=False).names)}"
+    )
+
+
+def index_ddl(kind: Kind, field_name: str) -> str:
+    """CREATE INDEX of a secondary index, the same words in SQLite and DuckDB."""
+    return (
+        f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{field_name}')} "
+        f"ON {quoted(kind.table)} ({quoted(field_name)})"
+    )
+
+
+def parse_settings(model: type[_Settings], engine: Engine, cluster: Cluster) -> _Settings:
+    """The engine's settings of a cluster; EngineError that names each wrong key."""
+    try:
+        return model.model_validate(dict(cluster.settings))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+        )
+        known = ", ".join(model.model_fields) or "none"
+        raise EngineError(f"settings of {engine.name}: {problems} (known: {known})") from error
+
+
+def consistency_of(engine: Engine, cluster: Cluster) -> str:
+    """The cluster's consistency level, the engine's first where it names none."""
+    level = cluster.consistency or next(iter(engine.consistencies))
+    if level not in engine.consistencies:
+        raise EngineError(
+            f"{engine.name} has no consistency level {level!r}; "
+            f"it has {', '.join(engine.consistencies)}"
+        )
+    return level
+
+
+def store_directories(engine: Engine, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
+    """The cluster's store directories, checked; a writer's one is made where it is missing."""
+    if mode == "write":
+        if len(cluster.stores) != 1:
+            raise EngineError(
+                f"{engine.name}: a writing client needs one store directory of its own, "
+                f"not {len(cluster.stores)}"
+            )
+        try:
+            cluster.stores[0].mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{engine.name}: cannot make the store directory: {error}") from error
+    elif not cluster.stores:
+        raise EngineError(f"{engine.name}: there is no store directory to read from")
+    for directory in cluster.stores:
+        if not directory.is_dir():
+            raise EngineError(f"{engine.name}: {directory} is not a directory")
+    return cluster.stores
+
+
+class Router:
+    """Which of several stores to ask for an id."""
+
+    def __init__(self, stores: int, placement: Placement | None) -> None:
+        self._all = tuple(range(stores))
+        self._single = self._all if stores == 1 else None
+        self._placement = placement
+
+    def stores_of(self, document_id: bytes) -> Sequence[int]:
+        """The stores to ask: one where the placement tells, else all in turn, none for an id
+        that the placement does not know."""
+        if self._single is not None:
+            return self._single
+        if self._placement is None:
+            return self._all
+        try:
+            return (self._placement.store_of(document_id),)
+        except KeyError:
+            return ()
+
+    def group(self, document_ids: Iterable[bytes]) -> dict[int, list[bytes]]:
+        """The distinct ids by store to ask."""
+        groups: dict[int, list[bytes]] = {}
+        for document_id in dict.fromkeys(document_ids):
+            for store in self.stores_of(document_id):
+                groups.setdefault(store, []).append(document_id)
+        return groups
+
+
+def chunks(values: Sequence[bytes], size: int = IN_LIST) -> Iterator[list[bytes]]:
+    """`values` in lists of at most `size`."""
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
+
+
+def merge_scans(parts: Iterable[list[Document]], limit: int) -> list[Document]:
+    """The first `limit` documents by id of lists that are each in the order of ids."""
+    merged = heapq.merge(*parts, key=itemgetter("_id"))
+    return [document for document, _ in zip(merged, range(limit), strict=False)]
+
+
+def merge_counts(parts: Iterable[Iterable[tuple[Any, int]]], limit: int) -> list[tuple[Any, int]]:
+    """The `limit` most frequent values over the stores' full tallies, ties by value."""
+    totals: dict[Any, int] = {}
+    for part in parts:
+        for value, number in part:
+            totals[value] = totals.get(value, 0) + number
+    return heapq.nsmallest(limit, totals.items(), key=lambda item: (-item[1], item[0]))
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise EngineError for a limit below zero, which the stores read in different ways."""
+    if limit is not None and limit < 0:
+        raise EngineError(f"a limit cannot be {limit}")
+
+
+def directory_bytes(directories: Iterable[Path]) -> int:
+    """Bytes of all files below the directories, holes not counted.
+
+    The size of a file counts, not its blocks, because file systems report blocks late (NFS,
+    Lustre) or after compression; only where fewer bytes are allocated than the size says, as in a
+    file with holes, do the blocks count. A file that vanishes during the walk counts nothing.
+    """
+    total = 0
+    for directory in directories:
+        for root, _, names in os.walk(directory):
+            for name in names:
+                try:
+                    status = (Path(root) / name).stat()
+                except FileNotFoundError:
+                    continue
+                allocated = status.st_blocks * 512
+                total += min(status.st_size, allocated) if allocated else status.st_size
+    return total
