@@ -72,6 +72,9 @@ METRICS: Mapping[str, str] = {
     "errors": "1",
     "service_time_sum": "s",
     "prepare_time_sum": "s",
+    # of operations, per owning node (in `node`) over the whole step
+    "owner_operations": "1",
+    "owner_errors": "1",
     # per step
     "duration": "s",
     "started_at": "s",  # Unix time
@@ -80,6 +83,7 @@ METRICS: Mapping[str, str] = {
     "client_cpu": "s",
     "client_rss": "B",
     # of a host, per second
+    "sample_length": "s",
     "cpu_user": "%",
     "cpu_system": "%",
     "cpu_iowait": "%",
@@ -92,6 +96,7 @@ METRICS: Mapping[str, str] = {
     "disk_busy": "%",
     "network_received": "B/s",
     "network_sent": "B/s",
+    "loopback": "B/s",
     # of a store, per second and at the end of a phase
     "store_cpu": "s",
     "store_rss": "B",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,7 +23,8 @@ class Operation(NamedTuple):
 
     `call` does it and returns the number of documents that it moved; an exception of type
     StorewiseError counts as a failed operation. `name` is one of the phase's `operations`.
-    `owner` is the node that will answer, where the client can tell.
+    `owner` is the node that will answer, where the client can tell. Where the bytes are known
+    only afterwards, `size` tells them; it is called after the clock has stopped.
     """
 
     name: str
@@ -31,6 +32,22 @@ class Operation(NamedTuple):
     documents: int = 1
     bytes: int = 0
     owner: str | None = None
+    size: Callable[[], int] | None = None
+
+
+class LoadedFile(NamedTuple):
+    """One input file that a client has stored whole, with the counts of its full parse."""
+
+    path: str
+    bytes: int
+    digest: bytes
+    queries: int
+    alignments: int
+    shard: int
+
+    @property
+    def documents(self) -> int:
+        return self.queries + 3 * self.alignments
 
 
 class PhaseParams(BaseModel):
@@ -67,6 +84,11 @@ class ClientContext:
     """Of the trial; a client derives its own stream from it and its place."""
     step: int = 0
     study_fields: bool = False
+    phase: str = ""
+    written: tuple[Path, ...] = ()
+    """After the load: the lists of the files that its workers stored, with true counts."""
+    loaded: list[LoadedFile] = field(default_factory=list)
+    """A loading client appends each file that it has stored whole."""
 
     @property
     def client(self) -> int:
@@ -104,6 +126,9 @@ class Workload(ABC):
     @abstractmethod
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
         """The operations of one client in one step of a phase, in order.
+
+        Called before the step's barrier: what must be read or built first is done in this call,
+        not when the first operation is asked for.
 
         The iterator ends when its share of the work is done; the driver also stops it at the
         phase's time limit. Errors raised by the iterator itself end the trial.

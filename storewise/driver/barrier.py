@@ -1,0 +1,67 @@
+"""A barrier of jobs on several hosts that share nothing but a directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from time import monotonic, sleep
+
+from storewise.errors import StorewiseError
+from storewise.metrics.host import host_name
+
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.05
+
+
+class Barrier:
+    """All of `parties` wait for each other under one `name` of a shared directory.
+
+    A party arrives by renaming a file of its own into place and then lists the directory until
+    all have arrived: no locks, no links, nothing that NFS does not do atomically. Opening a
+    directory makes an NFS client ask the server whether it changed (close-to-open consistency),
+    so each poll opens it anew. A name can be used once in the life of a directory.
+    """
+
+    def __init__(self, directory: Path, parties: Collection[str], name: str) -> None:
+        for text in (name, *parties):
+            if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
+                raise ValueError(f"{text!r}: names of barriers and parties are file names here")
+        self._directory = directory / "barriers" / name
+        self._parties = frozenset(parties)
+        self._name = name
+
+    def missing(self) -> list[str]:
+        """The parties that have not arrived yet, sorted."""
+        try:
+            arrived = os.listdir(self._directory)
+        except FileNotFoundError:
+            arrived = []
+        return sorted(self._parties.difference(arrived))
+
+    def wait(self, me: str, check: Callable[[], None], timeout: float | None = None) -> None:
+        """Arrive as `me` and return when all have arrived.
+
+        `check` is called at every poll (10-50 ms apart) and ends the wait by raising. After
+        `timeout` seconds StorewiseError names the parties that did not come.
+        """
+        if me not in self._parties:
+            raise ValueError(f"{me!r} is not a party of barrier {self._name!r}")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        aside = self._directory / f".{me}.{host_name()}.{os.getpid()}"
+        aside.touch()
+        aside.replace(self._directory / me)
+        start = monotonic()
+        pause = _FIRST_PAUSE
+        while missing := self.missing():
+            check()
+            waited = monotonic() - start
+            if timeout is not None and waited >= timeout:
+                raise StorewiseError(
+                    f"barrier {self._name}: after {waited:.0f} s "
+                    f"{len(missing)} of {len(self._parties)} parties are missing: "
+                    f"{', '.join(missing)}; their jobs may still be queued or have failed to start"
+                )
+            sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 1.5)

@@ -1,0 +1,268 @@
+"""What a host does each second of a step: processor, memory, disk, network, store and clients.
+
+Samples are taken on whole seconds from the step's start (no drift: each waits for its own
+boundary); the last one, when the step ends between two, is shorter and says so in
+``sample_length``. One sampler per host and phase takes the host's figures; every worker takes
+those of its own processes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+
+import psutil
+
+from storewise.metrics.host import disk_of, host_name, tree_bytes
+from storewise.metrics.recorder import NS
+from storewise.metrics.schema import Sample
+
+#: psutil's names of Linux CPU times, by our metric. Guest time is part of user time there.
+_CPU = {
+    "cpu_user": ("user", "nice"),
+    "cpu_system": ("system", "irq", "softirq"),
+    "cpu_iowait": ("iowait",),
+    "cpu_idle": ("idle",),
+    "cpu_steal": ("steal",),
+}
+#: The share of a second that measuring the store's files may take.
+_DU_SHARE = 0.02
+
+
+def elect(live: Path, name: str) -> bool:
+    """Whether this process is the one on its host that does `name`, once for a live directory.
+
+    The first to create a file exclusively is (O_EXCL is atomic on NFS since version 3).
+    """
+    path = live / f"{name}.{host_name()}"
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+class ProcessGroup:
+    """CPU time and memory of processes, those that come and go included."""
+
+    def __init__(self, pids: Sequence[int], *, descend: bool) -> None:
+        self._pids = tuple(pids)
+        self._descend = descend
+        self._known: dict[psutil.Process, float] = {}
+        self.sample()
+
+    def _members(self) -> list[psutil.Process]:
+        found = []
+        for pid in self._pids:
+            try:
+                root = psutil.Process(pid)
+                found.append(root)
+                if self._descend:
+                    found += root.children(recursive=True)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def sample(self) -> tuple[float, int]:
+        """(CPU seconds since the sample before, resident bytes now).
+
+        What a process used between its last sample and its end is not seen.
+        """
+        used, resident = 0.0, 0
+        for process in self._members():
+            try:
+                with process.oneshot():
+                    times = process.cpu_times()
+                    memory = process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+            total = times.user + times.system
+            used += total - self._known.get(process, 0.0)
+            self._known[process] = total
+            resident += memory
+        return used, resident
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What one sampler looks at.
+
+    `clients` are the worker's client processes by process index. `store_roots` are the root pids
+    of the store's servers on this host; an embedded store (`embedded`) lives in the clients.
+    `store` are the directories whose size this worker reports (its own while it loads; those of
+    all, by one worker only, afterwards). `disk_path` lies on the disk to look at.
+    """
+
+    clients: Mapping[int, int]
+    store_roots: tuple[int, ...] = ()
+    embedded: bool = False
+    store: tuple[Path, ...] = ()
+    disk_path: Path | None = None
+    host: bool = True
+    """Take the host's figures (one worker per host does)."""
+
+
+class Sampler:
+    """A thread that samples one step; `stop` ends it and gives the samples."""
+
+    def __init__(self, watched: Watched, *, phase: str, worker: int, step: int) -> None:
+        self._watched = watched
+        self._phase, self._worker, self._step = phase, worker, step
+        self._samples: list[Sample] = []
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._zero = 0
+        self._second = 0
+        self._failure: BaseException | None = None
+        path = watched.disk_path
+        self.disk = disk_of(path) if path is not None and path.exists() else None
+        """The disk that is sampled; None stands for all disks of the host."""
+
+    def start(self, zero: int) -> None:
+        """Begin; `zero` is the step's start in perf_counter_ns."""
+        self._zero = zero
+        self._take_first()
+        self._thread.start()
+
+    def stop(self) -> list[Sample]:
+        """Take the last, partial sample and hand all samples over."""
+        self._done.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self._samples
+
+    def _run(self) -> None:
+        try:
+            second = 0
+            last = False
+            while not last:
+                due = self._zero + (second + 1) * NS
+                last = self._done.wait(max(0.0, (due - perf_counter_ns()) / NS))
+                self._take(second)
+                # A stalled host may have slept over boundaries: the sample then covers them all.
+                second = max(second + 1, (perf_counter_ns() - self._zero) // NS)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _take_first(self) -> None:
+        watched = self._watched
+        self._at = perf_counter()
+        self._groups = {
+            process: ProcessGroup([pid], descend=True) for process, pid in watched.clients.items()
+        }
+        self._roots = ProcessGroup(watched.store_roots, descend=True)
+        self._next_du = 0.0
+        if watched.host:
+            self._cpu = psutil.cpu_times()
+            self._disk = self._disk_counters()
+            self._net = psutil.net_io_counters(pernic=True)
+
+    def _disk_counters(self) -> dict[str, tuple[int, int, int]]:
+        counters = psutil.disk_io_counters(perdisk=True)
+        names = [self.disk] if self.disk else [n for n in counters if _is_whole(n)]
+        return {
+            name: (c.read_bytes, c.write_bytes, int(getattr(c, "busy_time", 0)))
+            for name in names
+            if (c := counters.get(name)) is not None
+        }
+
+    def _take(self, second: int) -> None:
+        now = perf_counter()
+        length = now - self._at
+        if length < 0.001:  # the step ended on a boundary: nothing new to say
+            return
+        self._at = now
+        self._second = second
+        watched = self._watched
+        worker = self._worker
+        cpu_sum, rss_sum = 0.0, 0
+        for process, group in self._groups.items():
+            cpu, rss = group.sample()
+            self._put("client_cpu", cpu, "s", worker, process)
+            self._put("client_rss", rss, "B", worker, process)
+            cpu_sum, rss_sum = cpu_sum + cpu, rss_sum + rss
+        if watched.embedded:
+            self._put("store_cpu", cpu_sum, "s", worker)
+            self._put("store_rss", rss_sum, "B", worker)
+        elif watched.store_roots:
+            cpu, rss = self._roots.sample()
+            self._put("store_cpu", cpu, "s", worker)
+            self._put("store_rss", rss, "B", worker)
+        if watched.store and now >= self._next_du:
+            before = perf_counter()
+            self._put("store_bytes", tree_bytes(watched.store), "B", worker)
+            took = perf_counter() - before
+            self._next_du = before + took / _DU_SHARE if took > _DU_SHARE else 0.0
+        if watched.host:
+            self._put("sample_length", length, "s")
+            self._take_host(length)
+
+    def _put(
+        self,
+        metric: str,
+        value: float,
+        unit: str,
+        worker: int | None = None,
+        process: int | None = None,
+    ) -> None:
+        self._samples.append(
+            Sample(
+                self._phase,
+                metric,
+                value,
+                unit,
+                step=self._step,
+                second=self._second,
+                worker=worker,
+                process=process,
+            )
+        )
+
+    def _take_host(self, length: float) -> None:
+        put = self._put
+        times = psutil.cpu_times()
+        # Kernel counters of idle and iowait can step back a little (proc(5)).
+        spent = {
+            metric: max(0.0, sum(getattr(times, f, 0) - getattr(self._cpu, f, 0) for f in fields))
+            for metric, fields in _CPU.items()
+        }
+        self._cpu = times
+        total = sum(spent.values())
+        for metric, value in spent.items():
+            put(metric, 100 * value / total if total else 0.0, "%")
+        memory = psutil.virtual_memory()
+        put("memory_used", memory.used, "B")
+        put("memory_available", memory.available, "B")
+        disk, old = self._disk_counters(), self._disk
+        self._disk = disk
+        common = disk.keys() & old.keys()
+        put("disk_read", sum(disk[n][0] - old[n][0] for n in common) / length, "B/s")
+        put("disk_write", sum(disk[n][1] - old[n][1] for n in common) / length, "B/s")
+        # Milliseconds in which the busiest disk had work, as a share of the sample's length.
+        busy = max((disk[n][2] - old[n][2] for n in common), default=0)
+        put("disk_busy", min(100.0, busy / (10 * length)), "%")
+        net, before = psutil.net_io_counters(pernic=True), self._net
+        self._net = net
+        received = sent = loopback = 0
+        for name in net.keys() & before.keys():
+            if name == "lo":
+                loopback += net[name].bytes_sent - before[name].bytes_sent
+            else:
+                received += net[name].bytes_recv - before[name].bytes_recv
+                sent += net[name].bytes_sent - before[name].bytes_sent
+        put("network_received", received / length, "B/s")
+        put("network_sent", sent / length, "B/s")
+        put("loopback", loopback / length, "B/s")
+
+
+def _is_whole(name: str) -> bool:
+    """Whether a kernel disk name is a whole real disk: no partition, loop, ram or mapper device
+    (those would count the same bytes twice)."""
+    block = Path("/sys/block") / name
+    return block.exists() and not name.startswith(("loop", "ram", "zram", "dm-", "md"))
