@@ -1,2 +1,52 @@
-env:
-	test -x .venv/bin/python || python3 -m venv .venv
+# make run: set up and run the default study.   make test: set up and run all tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help env test-env system-packages run test test-all lint clean
+
+help:
+	@echo "make run        set up .venv and run the default study"
+	@echo "make env        only set up .venv"
+	@echo "make test       set up what the tests need and run them all"
+	@echo "make lint       formatting, lint and types only"
+	@echo "make clean      remove .venv and caches (results stay)"
+
+$(BIN)/storewise: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Storewise needs Python >= 3.11, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+env: $(BIN)/storewise
+
+$(VENV)/.test-env: $(BIN)/storewise
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev]'
+	@touch $@
+
+test-env: $(VENV)/.test-env
+
+# As root on Debian it installs what the tests use; else it says what is missing.
+system-packages:
+	@tests/system-packages
+
+run: env
+	$(BIN)/storewise run demo
+
+lint: test-env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+test: test-env system-packages lint
+	$(BIN)/python -m pytest
+
+test-all: test-env system-packages lint
+	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,8 +1,6 @@
 # The phases of a trial: its load, what follows on the same data, and the verification.
 # All workers of a phase start together at a barrier, so they must all run at once; profiles/local
 # gives them no core of their own.
-import copy
-
 # `embedded: one_host` puts a trial's phases into one cluster job, where a store on node-local
 # disk would otherwise not be seen by the next phase.
 PHASES_GROUP = "phases" if STUDY.embedded == "one_host" else None
@@ -45,7 +43,6 @@ rule load:
     params:
         trial=trial_param,
         results=R,
-        study_digest=STUDY.digest(),
     message:
         "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
     script:
@@ -89,7 +86,6 @@ rule verify:
     params:
         trial=trial_param,
         results=R,
-        study_digest=STUDY.digest(),
     message:
         "Trial {wildcards.trial}: verifying what was stored"
     script:

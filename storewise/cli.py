@@ -1,0 +1,226 @@
+"""The command line, `storewise`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from storewise import __version__
+from storewise.errors import StorewiseError
+
+app = typer.Typer(
+    name="storewise",
+    help="Which data store should hold my sequence-search results, on my cluster?",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+_errors = Console(stderr=True)
+
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
+]
+
+
+def say(text: str) -> None:
+    """A message for the user, on standard error so that output can be piped."""
+    _errors.print(f"storewise: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point: an expected error is one message and exit status 2, never a traceback."""
+    try:
+        app()
+    except StorewiseError as error:
+        say(str(error))
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output has gone (`storewise inspect ... | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"storewise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@contextmanager
+def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error; plain silence where that is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=_errors, transient=True, disable=not _errors.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(n: int) -> None:
+            bar.advance(task, n)
+
+        yield advance
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[Executor | None]:
+    if jobs == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(jobs or os.cpu_count() or 1)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _each(
+    pool: Executor | None, work: Callable[..., Any], items: Iterable[tuple[Any, ...]]
+) -> Iterator[Any]:
+    """Results of work(*item), in the order of the items."""
+    if pool is None:
+        yield from (work(*item) for item in items)
+    else:
+        yield from (f.result() for f in [pool.submit(work, *item) for item in items])
+
+
+@app.command()
+def inspect(
+    files: Annotated[list[str], typer.Argument(help="SSEARCH -m 10 outputs; - is standard input.")],
+    jobs: Jobs = 1,
+) -> None:
+    """Say what SSEARCH outputs hold and whether they are complete: one JSON object a line.
+
+    Exit status 0 only if all files are complete.
+
+    Example: `storewise inspect results/*.m10.gz --jobs 0 > inspected.jsonl`
+    """
+    from storewise.ssearch.inspect import inspect_file
+
+    complete = True
+    with _pool(jobs) as pool, _progress("inspecting", len(files)) as advance:
+        for found in _each(pool, inspect_file, ((name,) for name in files)):
+            typer.echo(orjson.dumps(found).decode())
+            complete = complete and bool(found["complete"])
+            advance(1)
+    raise typer.Exit(0 if complete else 1)
+
+
+def _convert_one(name: str, to: str, outdir: Path) -> list[Path] | StorewiseError:
+    from storewise.ssearch.convert import convert_file
+
+    try:
+        return convert_file(name, to, outdir)
+    except StorewiseError as error:
+        return error
+
+
+@app.command()
+def convert(
+    files: Annotated[list[str], typer.Argument(help="SSEARCH -m 10 outputs; - is standard input.")],
+    to: Annotated[str, typer.Option("--to", help="jsonl, bson or parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the documents.")],
+    jobs: Jobs = 1,
+) -> None:
+    """Write the documents of SSEARCH outputs as files, usable without a database.
+
+    A bad file is named and nothing of it is written; the others are converted all the same.
+    Exit status 0 only if all were converted.
+
+    Example: `storewise convert results/*.m10.gz --to parquet -o documents --jobs 0`
+    """
+    if to not in {"jsonl", "bson", "parquet"}:
+        raise typer.BadParameter(f"{to!r} is none of jsonl, bson, parquet", param_hint="--to")
+    good = True
+    with _pool(jobs) as pool, _progress("converting", len(files)) as advance:
+        for found in _each(pool, _convert_one, ((name, to, output) for name in files)):
+            if isinstance(found, StorewiseError):
+                good = False
+                say(str(found))
+            else:
+                for path in found:
+                    typer.echo(path)
+            advance(1)
+    raise typer.Exit(0 if good else 1)
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Directory of SSEARCH -m 10 outputs.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Study file to write.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a commented study for a directory of your own SSEARCH outputs.
+
+    Example: `storewise init /data/ssearch -o config/studies/mine.yaml`
+    """
+    from storewise.template import write_study
+
+    path = write_study(directory, output, force=force)
+    say(f"wrote {path}; look at it, then: storewise run {path}")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def run(
+    context: typer.Context,
+    study: Annotated[str, typer.Argument(help="Name under config/studies, or a YAML file.")],
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", help="Name under profiles/, or a path; default: this machine."),
+    ] = None,
+    scale: Annotated[str | None, typer.Option("--scale", help="One of the study's scales.")] = None,
+    cores: Annotated[int | None, typer.Option("--cores", min=1, help="For Snakemake.")] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try trials again that were given up.")
+    ] = False,
+) -> None:
+    """Run a study to its report, trying failed trials again as the study says.
+
+    Further arguments go to Snakemake. Exit status 0 if every trial was measured, 1 if some were
+    given up (the report is there and names them).
+
+    Example: `storewise run demo`, or `storewise run mine.yaml --profile slurm`
+    """
+    from storewise.runner import results_of, run_study
+
+    status = run_study(
+        study,
+        profile=profile,
+        scale=scale,
+        cores=cores,
+        retry_failed=retry_failed,
+        extra=context.args,
+        say=say,
+    )
+    if status in {0, 1}:
+        report, finding = results_of(study, scale)
+        if report is not None:
+            typer.echo(finding)
+            typer.echo(f"Report: {report}")
+    raise typer.Exit(status)

@@ -58,6 +58,7 @@ class Search(_Section):
     program: str = "ssearch36"
     options: list[str] = list(STUDY_SEARCH_OPTIONS)
     queries_per_file: int = Field(default=1, ge=1)
+    jobs: int = Field(default=1, ge=1, le=1000)
 
 
 class Inputs(_Section):

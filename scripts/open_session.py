@@ -1,0 +1,18 @@
+"""Open a trial: its session names the run, so that its jobs end when the run does."""
+
+import os
+import time
+from pathlib import Path
+
+from storewise.session.job import plain_job
+from storewise.session.live import Session, remove_tree
+from storewise.session.run import LEASES, RUN_VARIABLE, Lease
+
+with plain_job(snakemake.log[0]):
+    results = Path(snakemake.params.results)
+    run = os.environ[RUN_VARIABLE]
+    path = Path(snakemake.output.session)
+    remove_tree(path.parent)
+    path.parent.mkdir(parents=True)
+    lease = Lease.read(results / LEASES / run)
+    Session(snakemake.wildcards.trial, run, lease.seconds, time.time()).write(path)

@@ -1,0 +1,161 @@
+"""`storewise run`: call Snakemake, again after a failed trial, and end with the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from storewise.config import Study, load_study
+from storewise.errors import StorewiseError
+from storewise.processes import dies_with_parent
+from storewise.session.live import write_aside
+from storewise.session.run import FAILURES, Failure, failures
+
+FAILED = "failed.json"
+HOME = Path(__file__).resolve().parent.parent
+
+
+def workflow_home() -> Path:
+    """The directory of the Snakefile: the working directory, else the checkout we run from."""
+    for directory in (Path.cwd(), HOME):
+        if (directory / "Snakefile").is_file() and (directory / "rules").is_dir():
+            return directory
+    raise StorewiseError(
+        "there is no Storewise workflow here: run `storewise run` in a checkout of Storewise"
+    )
+
+
+def run_study(
+    name: str,
+    *,
+    profile: str | None,
+    scale: str | None,
+    cores: int | None,
+    retry_failed: bool,
+    extra: Sequence[str],
+    say: Callable[[str], None],
+) -> int:
+    """Run a study to its report; returns the exit status for the shell.
+
+    0: every trial was measured. 1: the report is there, but trials failed for good (named in
+    it). Snakemake's own status where it failed for another reason than a trial.
+    """
+    home = workflow_home()
+    study = load_study(name, scale=scale, root=home)
+    results = Path("results") / study.name
+    if retry_failed:
+        for trial in study.trials():
+            (results / "trials" / trial.id / FAILED).unlink(missing_ok=True)
+    command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
+    started = time.time()
+    while True:
+        before = _attempts(study, results, started)
+        status = _snakemake(command)
+        if status == 0 or status < 0 or status >= 128:
+            break
+        after = _attempts(study, results, started)
+        new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
+        if not new:
+            return status
+        for name_of in new:
+            tried = after[name_of]
+            if len(tried) > study.retries:
+                give_up(study, results, name_of, tried)
+                say(
+                    f"trial {name_of} failed {len(tried)} times and is left out: {tried[-1].reason}"
+                )
+            else:
+                say(f"trial {name_of} failed ({tried[-1].reason}); it is tried again")
+    if status != 0:
+        return status
+    given_up = [t.id for t in study.trials() if (results / "trials" / t.id / FAILED).exists()]
+    if given_up:
+        say(
+            f"{len(given_up)} of {len(study.trials())} trials failed: {', '.join(given_up)}; "
+            "the report has their reasons, --retry-failed tries them again"
+        )
+    return 1 if given_up else 0
+
+
+def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:
+    """Mark a trial as failed for good: it leaves the plan, its reason goes into the report."""
+    trial = next(t for t in study.trials() if t.id == trial_id)
+    directory = results / "trials" / trial_id
+    directory.mkdir(parents=True, exist_ok=True)
+    last = tried[-1]
+    write_aside(
+        directory / FAILED,
+        json.dumps(
+            {
+                "trial": trial_id,
+                "factors": trial.factors,
+                "repeat": trial.repeat,
+                "attempts": len(tried),
+                "reason": last.reason,
+                "log_tail": last.log_tail,
+            },
+            indent=1,
+        )
+        + "\n",
+    )
+
+
+def _attempts(study: Study, results: Path, since: float) -> dict[str, list[Failure]]:
+    if not (results / FAILURES).is_dir():
+        return {}
+    found = {
+        trial.id: [f for f in failures(results, trial.id) if f.at >= since]
+        for trial in study.trials()
+    }
+    return {trial: tried for trial, tried in found.items() if tried}
+
+
+def slots_needed(study: Study) -> int:
+    """Cores to name to Snakemake's local executor so that the widest phase fits.
+
+    It runs jobs that take no core in five places beyond its cores.
+    """
+    widest = max((trial.workers for trial in study.trials()), default=1)
+    return max(os.cpu_count() or 1, widest - 5)
+
+
+def _command(
+    home: Path,
+    study: Study,
+    name: str,
+    *,
+    profile: str | None,
+    scale: str | None,
+    cores: int | None,
+    extra: Sequence[str],
+) -> list[str]:
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(home / "Snakefile")]
+    if profile is None:
+        command += ["--profile", str(home / "profiles" / "local")]
+        command += ["--cores", str(cores or slots_needed(study))]
+    else:
+        local = home / "profiles" / profile
+        command += ["--profile", str(local) if local.is_dir() else profile]
+        if cores is not None:
+            command += ["--cores", str(cores)]
+    command += [*extra, "--config", f"study={name}"]
+    if scale is not None:
+        command.append(f"scale={scale}")
+    return command
+
+
+def _snakemake(command: Sequence[str]) -> int:
+    # SIGTERM lets a Snakemake that lost us end its trials in order.
+    child = subprocess.Popen(command, preexec_fn=dies_with_parent(signal.SIGTERM))
+    while True:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            # The terminal sent it to Snakemake too, which ends its trials first.
+            continue

@@ -1,0 +1,108 @@
+"""The frame of every job of a live trial: its log, its watch, and the end it makes of a failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from storewise.errors import Aborted, StorewiseError
+from storewise.session.live import LIVE, Abort, Session, Watch, abort, membership
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class Signalled(Aborted):
+    """This one job was told to end by a signal."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.number = signal.Signals(number)
+        super().__init__(f"{name} was ended by signal {self.number.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a job may use: `check` raises Aborted when the trial is to end."""
+
+    check: Callable[[], None]
+    log: logging.Logger
+    live: Path
+    session: Session
+
+
+def job_log(path: Path | str) -> logging.Logger:
+    """A logger that writes the job's log file, one readable line per message."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logger = logging.getLogger("storewise.job")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    for old in list(logger.handlers):
+        logger.removeHandler(old)
+        old.close()
+    handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logger.addHandler(handler)
+    return logger
+
+
+@contextmanager
+def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
+    """A job outside of trials: an expected error is one message and exit status 1."""
+    log = job_log(log_path)
+    try:
+        yield log
+    except StorewiseError as error:
+        log.error("%s", error)
+        sys.exit(f"storewise: {error}")
+    except BaseException:
+        log.error("unexpected error\n%s", traceback.format_exc())
+        raise
+
+
+@contextmanager
+def trial_job(results: Path, session_file: Path, name: str, log_path: Path | str) -> Iterator[Job]:
+    """A job of a live trial.
+
+    While the block runs, the process is registered in the trial's live directory. If it raises,
+    the trial is aborted with that as its reason (unless it has one already) and the process
+    exits with status 1; expected errors are one message, others keep their traceback in the log.
+    """
+    log = job_log(log_path)
+    session = Session.read(session_file)
+    live = results / LIVE / session.trial
+    log.info("trial %s, %s, process %d", session.trial, name, os.getpid())
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        raise Signalled(name, number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, ended)
+    try:
+        with membership(live, name):
+            yield Job(Watch(results, session).check, log, live, session)
+        log.info("done")
+    except Aborted as error:
+        # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
+        own = isinstance(error, Signalled) and error.number != signal.SIGINT
+        abort(live, Abort(str(error), own=own, log=str(log_path)))
+        log.error("%s", error)
+        sys.exit(f"storewise: {name} ended: {error}")
+    except (StorewiseError, MemoryError, OSError) as error:
+        reason = f"{name}: {error or type(error).__name__}"
+        log.error("%s", reason)
+        if not isinstance(error, StorewiseError):
+            log.error("%s", traceback.format_exc())
+        abort(live, Abort(reason, own=True, log=str(log_path)))
+        sys.exit(f"storewise: {reason}")
+    except BaseException as error:
+        log.error("unexpected error\n%s", traceback.format_exc())
+        abort(live, Abort(f"{name}: {type(error).__name__}: {error}", own=True, log=str(log_path)))
+        raise

@@ -1,0 +1,110 @@
+"""`storewise init`: a commented study for a directory of SSEARCH outputs."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+
+import yaml
+
+from storewise.config import STUDIES, load_study
+from storewise.errors import ConfigError, InputError
+from storewise.ssearch.stream import open_input
+
+#: Files that are looked at before we say that a directory holds no SSEARCH output.
+LOOKED_AT = 200
+_HEAD_BYTES = 1 << 16
+_MARKS = (b"; pg_name", b"\n; pg_", b"SSEARCH", b"ssearch", b"FASTA searches", b"-m 10")
+
+_STUDY = """\
+# A study of Storewise, written by `storewise init`. Run it with
+#
+#   storewise run {file}
+#
+# config/README.md explains every key.
+title: {title}
+
+inputs:
+  # Directories (with all below them), globs, files, or @FILE with one path a line.
+  paths: {path}
+  # For a first look, take only a part: `files: 20`, `bytes: 2000000000` or `share: 0.05`.
+  {sample}
+  # `sampled` reads only a few blocks of each file for its id: for inputs of terabytes.
+  digest: full
+
+# null stores nothing (the ceiling of the client); parquet is the choice of no database.
+engines: [null, sqlite, duckdb, parquet]
+
+factors:
+  # Jobs that write and read at the same time.
+  workers: [1, 2]
+  # Processes of a worker, and client threads of each process.
+  # processes: [1, 4]
+  # threads: [1]
+  # durable: an acknowledged document survives a crash. relaxed: it may not, and is faster.
+  # consistency: [durable, relaxed]
+  # Indexes on e-value and gene: none, before or after the load.
+  # index: [none, after]
+
+# More repeats give narrower intervals; three or more let repeats be compared with each other.
+repeats: 3
+
+phases:
+  # Documents of one kind per insert.
+  - write: {{batch_size: 1000}}
+  # Random documents, until so many were read in all or the time is over.
+  - read: {{operations: 1000000, seconds: 30, warmup: 3}}
+
+# An output that is not complete: `fail` ends the run and names it, `quarantine` goes on without
+# it and names it in the report.
+on_bad_input: quarantine
+"""
+
+
+def write_study(directory: Path, output: Path | None, *, force: bool = False) -> Path:
+    """Write a study for `directory`; raises ConfigError or InputError with what to do."""
+    if not directory.is_dir():
+        raise InputError(directory, "there is no such directory; name one with SSEARCH outputs")
+    found, looked = _first_output(directory)
+    if found is None:
+        raise InputError(
+            directory,
+            f"none of the first {looked} files is an SSEARCH -m 10 output"
+            if looked
+            else "the directory holds no file",
+            expected="outputs of `ssearch36 -m 10` (plain, gzip or zstd)",
+        )
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", directory.resolve().name).strip("-") or "study"
+    path = output or STUDIES / f"{name}.yaml"
+    if path.exists() and not force:
+        raise ConfigError(f"{path}: exists already; name another with -o, or use --force")
+    many = looked >= LOOKED_AT
+    text = _STUDY.format(
+        file=path,
+        title=yaml.safe_dump(f"Stores for {directory.resolve().name}", width=1000).split("\n")[0],
+        path=yaml.safe_dump(str(directory.resolve()), width=1000).split("\n")[0],
+        sample="sample: {files: 200, seed: 1}" if many else "# sample: {files: 20, seed: 1}",
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    load_study(path)
+    return path
+
+
+def _first_output(directory: Path) -> tuple[Path | None, int]:
+    looked = 0
+    for path in islice((p for p in directory.rglob("*") if p.is_file()), LOOKED_AT):
+        looked += 1
+        try:
+            with open_input(path) as stream:
+                head = stream.read(_HEAD_BYTES)
+        except (InputError, OSError):
+            continue
+        if any(mark in head for mark in _MARKS):
+            return path, LOOKED_AT if looked == LOOKED_AT else _count(directory)
+    return None, looked
+
+
+def _count(directory: Path) -> int:
+    return sum(1 for _ in islice((p for p in directory.rglob("*") if p.is_file()), LOOKED_AT))
