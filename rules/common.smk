@@ -22,7 +22,9 @@ if unknown:
     )
 try:
     STUDY = load_study(
-        config.get("study", "demo"), scale=config.get("scale"), root=Path(workflow.basedir)
+        config.get("study", "demo"),
+        scale=config.get("scale"),
+        root=Path(workflow.basedir),
     )
     PHASES = workload_named(STUDY.workload).phases
 except StorewiseError as error:
@@ -40,7 +42,9 @@ def failed_for_good(trial_id):
 
 
 ALL_TRIALS = {trial.id: trial for trial in STUDY.trials()}
-TRIALS = {name: trial for name, trial in ALL_TRIALS.items() if not failed_for_good(name)}
+TRIALS = {
+    name: trial for name, trial in ALL_TRIALS.items() if not failed_for_good(name)
+}
 
 
 wildcard_constraints:
@@ -72,7 +76,9 @@ def written(trial):
 
 def final_outputs(trial):
     """What a complete trial leaves."""
-    parts = [part for phase in trial.phases for part in phase_results(trial, phase.name)]
+    parts = [
+        part for phase in trial.phases for part in phase_results(trial, phase.name)
+    ]
     return [*parts, f"{R}/trials/{trial.id}/verify.parquet"]
 
 

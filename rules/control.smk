@@ -32,7 +32,9 @@ class Controller(logging.Handler):
             rule_name = getattr(record, "rule_name", "a job")
             for trial in set(re.findall(rf"{R}/(?:trials|live)/([^/\s]+)/", outputs)):
                 log = logs[0].split(" (")[0] if logs else ""
-                why = Abort(f"{rule_name} failed without a message of its own", True, log)
+                why = Abort(
+                    f"{rule_name} failed without a message of its own", True, log
+                )
                 failure = RUN.job_failed(trial, why)
                 if failure is not None:
                     say(f"trial {trial} ended: {failure.reason}")
@@ -79,7 +81,11 @@ def check_plan(plan):
         slots = cores // threads if threads else cores + 5
         advice = (
             f"use --cores {widest.workers * threads or max(1, widest.workers - 5)} or more"
-            + ("" if threads == 0 else ", or --profile profiles/local, where workers take no core")
+            + (
+                ""
+                if threads == 0
+                else ", or --profile profiles/local, where workers take no core"
+            )
         )
     else:
         slots = workflow.nodes
@@ -93,7 +99,9 @@ def check_plan(plan):
 
 def finish(reason):
     for name in RUN.end(reason):
-        say(f"could not end {name} from here; it ends by itself when its lease runs out")
+        say(
+            f"could not end {name} from here; it ends by itself when its lease runs out"
+        )
 
 
 if workflow.is_main_process:

@@ -14,7 +14,9 @@ LANE_PLACE = {trial.id: place for place, trial in enumerate(LANE)}
 
 def before_in_lane(wildcards):
     place = LANE_PLACE.get(wildcards.trial, 0) - STUDY.live_sessions
-    return [ancient(f"{R}/trials/{LANE[place].id}/verify.parquet")] if place >= 0 else []
+    return (
+        [ancient(f"{R}/trials/{LANE[place].id}/verify.parquet")] if place >= 0 else []
+    )
 
 
 localrules:

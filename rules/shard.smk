@@ -43,7 +43,9 @@ rule digest:
 
 rule merge:
     input:
-        parts=expand(f"{R}/inputs/parts/{{part}}.parquet", part=range(STUDY.inputs.jobs)),
+        parts=expand(
+            f"{R}/inputs/parts/{{part}}.parquet", part=range(STUDY.inputs.jobs)
+        ),
     output:
         manifest=f"{R}/inputs/manifest.parquet",
         quarantine=f"{R}/inputs/quarantine.tsv",

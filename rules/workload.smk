@@ -35,7 +35,8 @@ rule load:
     wildcard_constraints:
         phase="|".join(LOAD),
     priority: 100
-    group: PHASES_GROUP
+    group:
+        PHASES_GROUP
     threads: 1
     resources:
         mem_mb=2000,
@@ -78,7 +79,8 @@ rule verify:
     log:
         f"{R}/logs/{{trial}}/verify.log",
     priority: 200
-    group: PHASES_GROUP
+    group:
+        PHASES_GROUP
     threads: 1
     resources:
         mem_mb=2000,

@@ -83,8 +83,8 @@ def trial_job(results: Path, session_file: Path, name: str, log_path: Path | str
     def ended(number: int, frame: FrameType | None) -> None:
         raise Signalled(name, number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, ended)
+    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, ended) for number in handled}
     try:
         with membership(live, name):
             yield Job(Watch(results, session).check, log, live, session)
@@ -106,3 +106,6 @@ def trial_job(results: Path, session_file: Path, name: str, log_path: Path | str
         log.error("unexpected error\n%s", traceback.format_exc())
         abort(live, Abort(f"{name}: {type(error).__name__}: {error}", own=True, log=str(log_path)))
         raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,207 @@
+"""Leases, aborts and sweeping, with real processes and no Snakemake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from storewise.errors import Aborted, EngineError
+from storewise.session import live as live_module
+from storewise.session.job import trial_job
+from storewise.session.live import Abort, Process, Session, Watch, abort, members, membership
+from storewise.session.run import Lease, Run, failures, sweep_dead
+
+
+def opened(results: Path, run: str, trial: str = "t", lease: float = 25.0) -> Session:
+    directory = results / "live" / trial
+    directory.mkdir(parents=True)
+    session = Session(trial, run, lease, time.time())
+    session.write(directory / "session.json")
+    return session
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = Run(tmp_path)
+    run.start()
+    return run
+
+
+def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -> None:
+    watch = Watch(tmp_path, opened(tmp_path, run.id))
+    watch.check()
+    run.end()
+    with pytest.raises(Aborted):
+        watch.check()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
+    session = opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    assert abort(directory, Abort("first", own=True))
+    assert not abort(directory, Abort("second", own=True))
+    with pytest.raises(Aborted, match="first"):
+        Watch(tmp_path, session).check()
+    assert sorted(p.name for p in directory.iterdir()) == ["abort", "session.json"]
+    run.end()
+
+
+def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened(tmp_path, "r", lease=20.0)
+    lease = tmp_path / "leases" / "r"
+    lease.parent.mkdir()
+    lease.write_text("x")
+    os.utime(lease, (0, 0))  # a host whose clock is decades behind
+    now = [1000.0]
+    monkeypatch.setattr(live_module.time, "monotonic", lambda: now[0])
+    watch = Watch(tmp_path, session)
+    watch.check()
+    now[0] += 19
+    watch.check()
+    os.utime(lease, (5, 5))
+    now[0] += 19
+    watch.check()
+    now[0] += 21
+    with pytest.raises(Aborted, match="lease"):
+        watch.check()
+
+
+def test_another_session_takes_a_trial_over(tmp_path: Path, run: Run) -> None:
+    session = opened(tmp_path, run.id)
+    watch = Watch(tmp_path, session)
+    replace(session, run="another").write(tmp_path / "live" / "t" / "session.json")
+    assert "another run" in str(watch.reason())
+    run.end()
+
+
+def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(
+    tmp_path: Path, run: Run
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(f"line {i}" for i in range(100)))
+    opened(tmp_path, run.id)
+    abort(tmp_path / "live" / "t", Abort("disk full", own=True, log=str(log)))
+    first = run.job_failed("t", Abort("load failed", own=True))
+    assert first is not None
+    assert first.reason == "disk full"
+    assert first.log_tail.splitlines()[-1] == "line 99"
+    assert run.job_failed("t", Abort("phase failed", own=True)) is None
+    opened(tmp_path, run.id, trial="u")
+    run.abort_live(Abort("the run was stopped", own=False))
+    assert run.job_failed("u", Abort("load failed", own=True)) is None
+    assert [f.reason for f in failures(tmp_path, "t")] == ["disk full"]
+    assert failures(tmp_path, "u") == []
+    run.end()
+
+
+def dead_process() -> Process:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = Process(os.uname().nodename, child.pid, psutil.Process(child.pid).create_time())
+    child.communicate(b"\n")
+    return process
+
+
+def test_what_a_killed_run_left_is_swept_and_a_live_run_is_not(tmp_path: Path, run: Run) -> None:
+    opened(tmp_path, "dead", trial="a")
+    opened(tmp_path, run.id, trial="b")
+    store = tmp_path / "trials" / "a" / "store.0"
+    store.mkdir(parents=True)
+    (store / "file").write_text("x")
+    lock = tmp_path / "0.input.lock"
+    lock.touch()
+    Lease("dead", dead_process(), 25.0, (str(lock),)).write(tmp_path / "leases")
+    said: list[str] = []
+    sweep_dead(tmp_path, said.append)
+    assert not lock.exists()
+    assert not store.exists()
+    assert [p.name for p in (tmp_path / "live").iterdir()] == ["b"]
+    assert [p.name for p in (tmp_path / "leases").iterdir()] == [run.id]
+    assert len(said) == 2
+    run.end()
+    sweep_dead(tmp_path, said.append)
+    assert len(said) == 2
+
+
+def test_a_lease_of_another_host_is_believed_until_it_is_old(tmp_path: Path) -> None:
+    leases = tmp_path / "leases"
+    leases.mkdir()
+    Lease("far", Process("elsewhere", 1, 1.0), 25.0).write(leases)
+    said: list[str] = []
+    sweep_dead(tmp_path, said.append)
+    assert (leases / "far").exists()
+    os.utime(leases / "far", (time.time() - 60, time.time() - 60))
+    sweep_dead(tmp_path, said.append)
+    assert not leases.exists()
+
+
+def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
+    me = Process.current()
+    assert me.alive() is True
+    assert replace(me, started=me.started - 100).alive() is False
+
+
+def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run: Run) -> None:
+    opened(tmp_path, run.id)
+    code = (
+        "import signal, sys; from pathlib import Path\n"
+        "from storewise.session.live import membership\n"
+        "with membership(Path(sys.argv[1]), 'w'):\n print('in', flush=True); signal.pause()"
+    )
+    directory = tmp_path / "live" / "t"
+    child = subprocess.Popen([sys.executable, "-c", code, directory], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    assert members(directory)["w"].pid == child.pid
+    from storewise.session.run import sweep
+
+    sweep(tmp_path, directory, patience=0.2)
+    assert child.wait(timeout=10) == -9
+    assert not directory.exists()
+    child.stdout.close()
+    run.end()
+
+
+@pytest.mark.parametrize(
+    ("raised", "own", "words"),
+    [
+        (EngineError("sqlite: disk I/O error"), True, "disk I/O error"),
+        (OSError(28, "No space left on device"), True, "No space left"),
+        (ZeroDivisionError("boom"), True, "ZeroDivisionError: boom"),
+    ],
+)
+def test_a_failing_job_gives_its_trial_the_reason(
+    tmp_path: Path, run: Run, raised: Exception, own: bool, words: str
+) -> None:
+    session = opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    log = tmp_path / "w.log"
+    with (
+        pytest.raises((SystemExit, ZeroDivisionError)),
+        trial_job(tmp_path, directory / "session.json", "write.0", log) as job,
+    ):
+        assert job.session == session
+        assert "write.0" in members(directory)
+        raise raised
+    found = json.loads((directory / "abort").read_text())
+    assert words in found["reason"]
+    assert found["own"] is own
+    assert words in log.read_text()
+    assert members(directory) == {}
+    run.end()
+
+
+def test_membership_ends_with_the_block(tmp_path: Path) -> None:
+    with membership(tmp_path, "x"):
+        assert members(tmp_path)["x"].alive()
+    assert members(tmp_path) == {}
