@@ -97,6 +97,22 @@ def check_plan(plan):
         )
 
 
+def check_writable():
+    """One clear error for a results directory that cannot be written, before anything starts."""
+    probe = Path(R) / f".writable.{os.getpid()}"
+    try:
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"x" * 65536)
+        probe.unlink()
+    except OSError as error:
+        if os.access(R, os.W_OK):
+            probe.unlink(missing_ok=True)
+        raise WorkflowError(
+            f"results cannot be written to {os.path.abspath(R)}: {error.strerror}; "
+            "free space, change its rights, or run from another directory (--directory)"
+        )
+
+
 def finish(reason):
     for name in RUN.end(reason):
         say(
@@ -112,6 +128,7 @@ if workflow.is_main_process:
 
 
 onstart:
+    check_writable()
     plan = planned_trials()
     check_plan(plan)
     if plan:

@@ -1,0 +1,2 @@
+# From FASTA to SSEARCH outputs, for users who have only sequences.
+SEARCH_OUTPUTS = []

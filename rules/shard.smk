@@ -26,7 +26,7 @@ rule digest:
         part=f"{R}/inputs/parts/{{part}}.parquet",
     log:
         f"{R}/logs/digest.{{part}}.log",
-    threads: 64
+    threads: 8
     resources:
         mem_mb=2000,
         runtime=720,

@@ -62,6 +62,9 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
     except StorewiseError as error:
         log.error("%s", error)
         sys.exit(f"storewise: {error}")
+    except OSError as error:
+        log.error("%s\n%s", error, traceback.format_exc())
+        sys.exit(f"storewise: {error}")
     except BaseException:
         log.error("unexpected error\n%s", traceback.format_exc())
         raise
