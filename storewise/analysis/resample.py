@@ -1,0 +1,171 @@
+"""Means over repeats with bootstrap intervals.
+
+Rates, sizes and their ratios are positive and their errors multiply, so all is done on logarithms
+and the mean is the geometric one (Fleming & Wallace, "How not to lie with statistics", CACM
+29(3), 1986). Where a value is not positive the arithmetic mean and its interval are used instead.
+
+Over n >= 2 repeats the *repeats* are resampled. A percentile interval of few values cannot leave
+their range and covers far too little (for n = 2 about half of what it claims), so the bootstrap's
+standard error s_b is used with Student's t and the narrowness correction sqrt(n / (n - 1)):
+mean +- t(n - 1) * s_b * sqrt(n / (n - 1)) (Hesterberg, "What Teachers Should Know About the
+Bootstrap", The American Statistician 69(4), 2015, sections 3 and 5). With one repeat only the
+*seconds* within it can be resampled, in moving blocks because neighbours are alike (Kuensch,
+Annals of Statistics 17(3), 1989); such an interval knows nothing of what differs from run to run
+and is labelled so. With neither, there is no interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+#: Confidence level of every interval.
+LEVEL = 0.95
+RESAMPLES = 2000
+SEED = 20190601
+#: Fewest seconds from which an interval within one trial is made.
+MIN_SECONDS = 8
+
+Resampled = Literal["repeats", "seconds", "none"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its interval; `low` and `high` are nan where `resampled` is "none".
+
+    `error` is the standard error of the mean on the scale of `log` (logarithms or plain values),
+    `freedom` its degrees of freedom; both serve to carry the interval into ratios.
+    """
+
+    n: int
+    mean: float
+    low: float
+    high: float
+    resampled: Resampled
+    error: float = math.nan
+    freedom: float = math.nan
+    log: bool = True
+
+    def known(self) -> bool:
+        """Whether there is an interval at all."""
+        return self.resampled != "none"
+
+    def overlaps(self, other: Estimate) -> bool:
+        """Whether the two cannot be told apart; unknown intervals overlap with everything."""
+        if not (self.known() and other.known()):
+            return True
+        return self.low <= other.high and other.low <= self.high
+
+
+@lru_cache(maxsize=4096)
+def _standard_error(values: tuple[float, ...]) -> float:
+    """Bootstrap standard error of the mean, corrected for narrowness."""
+    n = len(values)
+    # scipy's bootstrap warns and gives nan where all values are equal; the error is then 0.
+    if max(values) == min(values):
+        return 0.0
+    found = stats.bootstrap(
+        (np.asarray(values),),
+        np.mean,
+        n_resamples=RESAMPLES,
+        vectorized=True,
+        method="basic",
+        rng=np.random.default_rng(SEED),
+    )
+    return float(found.standard_error) * math.sqrt(n / (n - 1))
+
+
+def estimate(values: Sequence[float], seconds: Sequence[float] = ()) -> Estimate:
+    """The mean of one value per repeat, with its 95 % interval.
+
+    `seconds` are the per-second values of the single repeat, used only where `values` has one.
+    Raises ValueError for no value at all.
+    """
+    if not len(values):
+        raise ValueError("no value to take the mean of")
+    plain = np.asarray(values, dtype=float)
+    log = bool(np.all(plain > 0))
+    scaled = np.log(plain) if log else plain
+    centre = float(np.mean(scaled))
+    n = len(plain)
+    mean = math.exp(centre) if log else centre
+    if n == 1:
+        return _within(mean, seconds)
+    error = _standard_error(tuple(map(float, scaled)))
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error
+    low, high = centre - half, centre + half
+    if log:
+        low, high = math.exp(low), math.exp(min(high, 700.0))
+    return Estimate(n, mean, low, high, "repeats", error, n - 1.0, log)
+
+
+def _within(mean: float, seconds: Sequence[float]) -> Estimate:
+    """The interval of one trial's mean rate from its own seconds."""
+    rates = np.asarray(seconds, dtype=float)
+    if len(rates) < MIN_SECONDS or not np.all(np.isfinite(rates)) or rates.mean() <= 0:
+        return Estimate(1, mean, math.nan, math.nan, "none")
+    # Relative to the seconds' own mean: the headline may be of the whole phase.
+    means = block_means(rates) / rates.mean()
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    error = float(np.std(np.log(means[means > 0]))) if np.any(means > 0) else math.nan
+    return Estimate(1, mean, mean * low, mean * high, "seconds", error, len(rates) - 1.0)
+
+
+def block_means(values: Floats, resamples: int = RESAMPLES) -> Floats:
+    """Means of moving-block resamples; blocks of the cube root of n, as usual for a mean."""
+    n = len(values)
+    length = max(1, round(n ** (1 / 3)))
+    blocks = math.ceil(n / length)
+    rng = np.random.default_rng(SEED)
+    starts = rng.integers(0, n - length + 1, size=(resamples, blocks))
+    index = (starts[:, :, None] + np.arange(length)).reshape(resamples, -1)[:, :n]
+    means: Floats = values[index].mean(axis=1)
+    return means
+
+
+def ratio(above: Estimate, below: Estimate) -> Estimate:
+    """The ratio of two independent means with its interval.
+
+    On logarithms the ratio is a difference: errors add in squares, degrees of freedom as Welch
+    and Satterthwaite have them (Welch, Biometrika 34, 1947).
+    """
+    if below.mean == 0:
+        return Estimate(min(above.n, below.n), math.nan, math.nan, math.nan, "none")
+    mean = above.mean / below.mean
+    n = min(above.n, below.n)
+    if not (above.known() and below.known() and above.log and below.log) or mean <= 0:
+        return Estimate(n, mean, math.nan, math.nan, "none")
+    error = math.hypot(above.error, below.error)
+    if error == 0:
+        freedom = above.freedom + below.freedom
+    else:
+        freedom = error**4 / (
+            above.error**4 / above.freedom + below.error**4 / below.freedom
+        )
+    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    resampled: Resampled = (
+        "repeats" if above.resampled == below.resampled == "repeats" else "seconds"
+    )
+    return Estimate(
+        n, mean, mean * math.exp(-half), mean * math.exp(min(half, 700.0)), resampled, error,
+        freedom,
+    )
+
+
+def columns(found: Estimate) -> Mapping[str, float | int | str]:
+    """The estimate as columns of a table."""
+    return {
+        "n": found.n,
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "resampled": found.resampled,
+    }
