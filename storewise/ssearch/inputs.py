@@ -1,0 +1,207 @@
+"""Which files a study names: directories, globs, lists and single files."""
+
+# A million paths are strings here; a Path object for each would cost several times as much.
+# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH123, PTH207
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from storewise.errors import InputError
+from storewise.ssearch.scan import CHUNK_BYTES
+
+_LIST_SUFFIXES = (".list", ".txt")
+_HEAD_BYTES = 4096
+
+
+def list_inputs(specs: Iterable[str | Path]) -> list[str]:
+    """The files that `specs` name: normalized paths, sorted, each once.
+
+    A spec is a directory (all regular files below it), a glob (``**`` crosses directories), a
+    list (``@FILE``, or a file that ends in ``.list`` or ``.txt`` and is not itself an SSEARCH
+    output: one path per line, ``#`` starts a comment line), or a path. Relative paths count from
+    the working directory, those in a list too. Directories and globs leave out names that start
+    with a dot, as shells do. Links are followed, each directory once.
+
+    Raises InputError for a spec that matches nothing and for a name that is not UTF-8.
+    """
+    found: set[str] = set()
+    for spec in specs:
+        matched = False
+        for path in _expand(str(spec)):
+            matched = True
+            found.add(os.path.normpath(path))
+        if not matched:
+            raise InputError(
+                str(spec),
+                "no input file",
+                expected="a directory with files, a glob that matches, a list, or a file",
+            )
+    for path in found:
+        # Arrow and JSON hold text; a name of other bytes would fail there without saying which.
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+                "the file name is not UTF-8; rename it",
+            ) from None
+    return sorted(found)
+
+
+def _expand(spec: str) -> Iterator[str]:
+    if spec.startswith("@"):
+        yield from _listed(spec[1:])
+    elif os.path.isdir(spec):
+        yield from _walk(spec)
+    elif os.path.exists(spec):
+        yield from _listed(spec) if _is_list(spec) else (spec,)
+    elif glob.has_magic(spec):
+        yield from (path for path in glob.iglob(spec, recursive=True) if os.path.isfile(path))
+
+
+def _walk(top: str) -> Iterator[str]:
+    """Regular files below `top`, without keeping the tree in memory."""
+    seen: set[tuple[int, int]] = set()
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            status = os.stat(directory)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir():
+                        waiting.append(entry.path)
+                    elif entry.is_file() or entry.is_symlink():
+                        # A dangling link is reported when the file is read.
+                        yield entry.path
+        except OSError as error:
+            raise InputError(
+                directory, f"the directory cannot be read: {error.strerror or error}"
+            ) from error
+
+
+def _is_list(path: str) -> bool:
+    if not path.endswith(_LIST_SUFFIXES):
+        return False
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return b"\n version " not in head
+
+
+def _listed(path: str) -> Iterator[str]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", buffering=CHUNK_BYTES) as lines:
+            for number, line in enumerate(lines, start=1):
+                name = line.rstrip("\r\n")
+                if "\0" in name:
+                    raise InputError(
+                        path, "a NUL byte", line=number, expected="a list: one path per line"
+                    )
+                if name.strip() and not name.startswith("#"):
+                    yield name
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> InputError:
+    return InputError(path, f"the file cannot be read: {error.strerror or error}")
+
+
+def slice_paths(paths: Iterable[str], part: int, parts: int) -> list[str]:
+    """The share of `paths` that job `part` (from 0) of `parts` takes.
+
+    It depends on each path alone, so a file stays with its job (and its cache) when others come.
+    """
+    if not 0 <= part < parts:
+        raise ValueError(f"part {part} is not one of 0..{parts - 1}")
+    return [path for path in paths if zlib.crc32(path.encode()) % parts == part]
+
+
+def sample_order(paths: Sequence[str], seed: int) -> list[int]:
+    """Indexes of `paths` in a seeded random order in which each path's place is its own.
+
+    Files that are added or removed do not move the others against each other, so that a larger
+    sample holds the smaller one.
+    """
+    key = seed.to_bytes(8, "big", signed=True)
+
+    def rank(index: int) -> bytes:
+        return hashlib.blake2b(paths[index].encode(), digest_size=16, key=key).digest()
+
+    return sorted(range(len(paths)), key=rank)
+
+
+def sample_paths(
+    paths: Sequence[str],
+    *,
+    files: int | None = None,
+    bytes: int | None = None,
+    share: float | None = None,
+    seed: int = 1,
+) -> list[str]:
+    """A seeded sample of `paths`, in their order, so that only it has to be digested.
+
+    Exactly one of `files` (a number), `bytes` (files are taken until their stored sizes reach it)
+    and `share` (0..1 of the files, rounded up) says how much; at least one file is taken.
+    """
+    chosen = sample_indexes(
+        paths,
+        (lambda index: _size(paths[index])),
+        files=files,
+        bytes=bytes,
+        share=share,
+        seed=seed,
+    )
+    return [paths[index] for index in chosen]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def sample_indexes(
+    paths: Sequence[str],
+    size: Callable[[int], int],
+    *,
+    files: int | None = None,
+    bytes: int | None = None,
+    share: float | None = None,
+    seed: int = 1,
+) -> list[int]:
+    """Indexes, ascending, of the sample that `sample_paths` describes; `size` gives one's bytes."""
+    if (files is not None) + (bytes is not None) + (share is not None) != 1:
+        raise ValueError("give exactly one of files, bytes and share")
+    order = sample_order(paths, seed)
+    if share is not None:
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, not {share}")
+        # Rounded first: 0.1 * 30 is 3.0000000000000004 and must stay 3.
+        files = -int(-round(share * len(order), 9) // 1)
+    if files is not None:
+        return sorted(order[: max(files, 1)])
+    assert bytes is not None
+    taken: list[int] = []
+    total = 0
+    for index in order:
+        if taken and total >= bytes:
+            break
+        taken.append(index)
+        total += size(index)
+    return sorted(taken)
