@@ -35,9 +35,9 @@ class Barrier:
     def missing(self) -> list[str]:
         """The parties that have not arrived yet, sorted."""
         try:
-            arrived = os.listdir(self._directory)
+            arrived = {path.name for path in self._directory.iterdir()}
         except FileNotFoundError:
-            arrived = []
+            arrived = set()
         return sorted(self._parties.difference(arrived))
 
     def wait(self, me: str, check: Callable[[], None], timeout: float | None = None) -> None:

@@ -12,8 +12,35 @@ import psutil
 
 #: File system types that other hosts see too: no shared-memory WAL files, caches of attributes.
 NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs3 nfs4 lustre beegfs gpfs cifs smb3 smbfs ceph afs 9p panfs pvfs2 orangefs ncpfs "
-    "glusterfs wekafs ocfs2 gfs2 davfs s3fs sshfs juicefs moosefs seaweedfs cvmfs2".split()
+    (
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "lustre",
+        "beegfs",
+        "gpfs",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "ceph",
+        "afs",
+        "9p",
+        "panfs",
+        "pvfs2",
+        "orangefs",
+        "ncpfs",
+        "glusterfs",
+        "wekafs",
+        "ocfs2",
+        "gfs2",
+        "davfs",
+        "s3fs",
+        "sshfs",
+        "juicefs",
+        "moosefs",
+        "seaweedfs",
+        "cvmfs2",
+    )
 )
 
 

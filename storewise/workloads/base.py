@@ -39,8 +39,8 @@ class LoadedFile(NamedTuple):
     """One input file that a client has stored whole, with the counts of its full parse."""
 
     path: str
-    bytes: int
     digest: bytes
+    bytes: int
     queries: int
     alignments: int
     shard: int
@@ -48,6 +48,15 @@ class LoadedFile(NamedTuple):
     @property
     def documents(self) -> int:
         return self.queries + 3 * self.alignments
+
+
+class RefusedFile(NamedTuple):
+    """One input file that turned out to be bad while it was stored; nothing of it is kept."""
+
+    path: str
+    reason: str
+    line: int | None
+    offset: int | None
 
 
 class PhaseParams(BaseModel):
@@ -89,6 +98,10 @@ class ClientContext:
     """After the load: the lists of the files that its workers stored, with true counts."""
     loaded: list[LoadedFile] = field(default_factory=list)
     """A loading client appends each file that it has stored whole."""
+    quarantine: bool = False
+    """Go on without a bad input file instead of failing."""
+    refused: list[RefusedFile] = field(default_factory=list)
+    """A loading client appends each bad file that it went on without."""
 
     @property
     def client(self) -> int:

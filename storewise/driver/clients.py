@@ -1,0 +1,295 @@
+"""Client processes and their threads: the side that works.
+
+A worker job forks its client processes; each connects once, and in each step runs its client
+threads. Parent and child talk over a pipe: the child says `Ready`, waits for `Go`, says `Done`,
+step after step; or says `Failure` once and ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from time import perf_counter_ns
+from types import TracebackType
+
+from storewise.driver.job import Step, WorkerJob, must_succeed, steps_of
+from storewise.driver.loop import closed_loop
+from storewise.driver.stores import reading_cluster, writing_cluster
+from storewise.engines.base import Client, Cluster, Engine
+from storewise.engines.registry import engine as engine_named
+from storewise.errors import StorewiseError
+from storewise.metrics.recorder import NS, Recorded, Recorder
+from storewise.workloads.base import (
+    ClientContext,
+    LoadedFile,
+    PhaseSpec,
+    RefusedFile,
+    Workload,
+)
+from storewise.workloads.files import StoredFiles
+from storewise.workloads.registry import workload as workload_named
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All clients of a process are prepared for a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Begin; `zero` is the step's start in perf_counter_ns, which processes of a host share."""
+
+    zero: int
+
+
+@dataclass(slots=True)
+class Done:
+    """What a process did in a step; times in perf_counter_ns."""
+
+    recorded: Recorded
+    end: int
+    status: dict[str, float]
+    """Differences of the engine's own counters over the step."""
+    disk_bytes: int | None
+    loaded: list[LoadedFile] = field(default_factory=list)
+    refused: list[RefusedFile] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why a process ended. `error` is the exception where it is one of ours."""
+
+    error: StorewiseError | None
+    text: str
+    trace: str
+
+
+class Shared:
+    """Memory that parent and clients share: a stop flag, and each thread's progress."""
+
+    def __init__(self, processes: int, threads: int) -> None:
+        self._threads = threads
+        self._map = mmap.mmap(-1, 8 * (1 + 2 * processes * threads))
+        self._words = memoryview(self._map).cast("q")
+
+    def stop(self) -> None:
+        self._words[0] = 1
+
+    def stopped(self) -> bool:
+        return bool(self._words[0])
+
+    def report(self, process: int, thread: int, operations: int, documents: int) -> None:
+        at = 1 + 2 * (process * self._threads + thread)
+        self._words[at] = operations
+        self._words[at + 1] = documents
+
+    def progress(self) -> tuple[int, int]:
+        """(operations, documents) of all threads in the running step."""
+        return sum(self._words[1::2]), sum(self._words[2::2])
+
+    def clear(self) -> None:
+        for at in range(1, len(self._words)):
+            self._words[at] = 0
+
+
+class _Reported:
+    """Sends whatever ends the block to the parent, as a `Failure`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            return False
+        text = f"{type(error).__name__}: {error}"
+        lines = "".join(traceback.format_exception(error))
+        ours = error if isinstance(error, StorewiseError) else None
+        if ours is not None:
+            try:
+                pickle.loads(pickle.dumps(ours))
+            except (pickle.PicklingError, TypeError, AttributeError):
+                ours = StorewiseError(str(error))
+        elif isinstance(error, OSError | MemoryError):
+            ours = StorewiseError(text)
+        try:
+            self._connection.send(Failure(ours, text, lines))
+        except OSError:
+            os._exit(1)  # nobody is there to hear it
+        return True
+
+
+def _die_with_parent(life: int) -> None:
+    """End this process when the other end of the pipe `life` closes, however that came."""
+
+    def wait() -> None:
+        os.read(life, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="life", daemon=True).start()
+
+
+def client_process(
+    job: WorkerJob,
+    process: int,
+    connection: Connection,
+    life: tuple[int, int],
+    shared: Shared,
+    tie: Callable[[], None],
+) -> None:
+    """The whole life of a client process; `tie` ties it to its parent's."""
+    # The worker's handlers are not ours: it ends us itself when it is told to end.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tie()
+    os.close(life[1])
+    _die_with_parent(life[0])
+    with _Reported(connection):
+        _Process(job, process, connection, shared).run()
+
+
+class _Process:
+    def __init__(
+        self, job: WorkerJob, process: int, connection: Connection, shared: Shared
+    ) -> None:
+        self.job, self.process = job, process
+        self.connection, self.shared = connection, shared
+        trial = job.trial
+        self.engine: Engine = engine_named(trial.engine)
+        self.workload: Workload = workload_named(trial.workload)
+        self.spec: PhaseSpec = self.workload.phases[job.phase]
+        self.steps = steps_of(trial, self.spec)
+        self.fatal = self.spec.loads and (
+            self.engine.flags.embedded or must_succeed(self.engine, trial)
+        )
+        # An embedded store is one per process; of a server one process of the trial reports.
+        self.reports = job.worker == 0 and process == 0
+        if self.spec.loads and self.engine.flags.embedded:
+            self.reports = True
+
+    def _cluster(self) -> Cluster:
+        if self.spec.loads:
+            if self.job.store is None:
+                raise StorewiseError(f"phase {self.job.phase!r} loads, but has no store directory")
+            return writing_cluster(self.job.trial, self.job.store, self.process)
+        files = StoredFiles.read(self.job.written)
+        return reading_cluster(self.job.trial, self.job.stores, files)
+
+    def run(self) -> None:
+        client = self.engine.connect(self._cluster(), "write" if self.spec.loads else "read")
+        if self.spec.loads:
+            client.create(self.job.trial.store_schema())
+        for step in self.steps:
+            done = self._step(client, step)
+            if step is self.steps[-1]:
+                client.close()
+            self.connection.send(done)
+
+    def _context(
+        self, step: Step, thread: int, loaded: list[LoadedFile], refused: list[RefusedFile]
+    ) -> ClientContext:
+        job, trial = self.job, self.job.trial
+        return ClientContext(
+            engine=self.engine,
+            schema=trial.store_schema(),
+            params=step.params,
+            shards=job.shards,
+            worker=job.worker,
+            workers=trial.workers,
+            process=self.process,
+            processes=trial.processes,
+            thread=thread,
+            threads=step.threads,
+            seed=trial.seed,
+            step=step.number,
+            study_fields=trial.study_fields,
+            phase=job.phase,
+            written=job.written,
+            loaded=loaded,
+            quarantine=trial.on_bad_input == "quarantine",
+            refused=refused,
+        )
+
+    def _step(self, client: Client, step: Step) -> Done:
+        loaded: list[LoadedFile] = []
+        refused: list[RefusedFile] = []
+        gate = threading.Barrier(step.threads + 1)
+        go = threading.Event()
+        failed = threading.Event()
+        zero = 0
+
+        def run(thread: int) -> Recorded:
+            try:
+                mine = client.for_thread()
+                context = self._context(step, thread, loaded, refused)
+                operations = self.workload.operations(self.job.phase, mine, context)
+                gate.wait()
+                go.wait()
+                recorder = Recorder(zero)
+                seconds = step.params.seconds
+                closed_loop(
+                    operations,
+                    recorder,
+                    deadline=None if seconds is None else zero + int(seconds * NS),
+                    stopped=lambda: self.shared.stopped() or failed.is_set(),
+                    progress=lambda o, d: self.shared.report(self.process, thread, o, d),
+                    fatal=self.fatal,
+                )
+                return recorder.result(perf_counter_ns())
+            except BaseException:
+                failed.set()
+                gate.abort()
+                raise
+
+        with ThreadPoolExecutor(step.threads, thread_name_prefix="client") as pool:
+            futures = [pool.submit(run, thread) for thread in range(step.threads)]
+            try:
+                gate.wait()
+            except threading.BrokenBarrierError:
+                errors = [future.exception() for future in futures]
+                raise next(
+                    e for e in errors if e and not isinstance(e, threading.BrokenBarrierError)
+                ) from None
+            before = client.status() if self.reports else {}
+            # What is alive now stays: the collector need not look at it again and again.
+            gc.collect()
+            gc.freeze()
+            self.connection.send(Ready())
+            zero = self.connection.recv().zero
+            go.set()
+        recorded = Recorded()
+        for future in futures:
+            recorded.merge(future.result())
+        if self.spec.loads and not self.shared.stopped():
+            recorded.merge(self._finish(client, zero))
+        end = perf_counter_ns()
+        status = {}
+        if self.reports:
+            after = client.status()
+            status = {name: after[name] - before.get(name, 0.0) for name in after}
+        size = client.disk_bytes() if self.reports else None
+        return Done(recorded, end, status, size, loaded, refused)
+
+    def _finish(self, client: Client, zero: int) -> Recorded:
+        recorder = Recorder(zero)
+        start = perf_counter_ns()
+        client.finish()
+        recorder.record(recorder.code("finish"), start, start, perf_counter_ns(), 0, 0)
+        return recorder.result()

@@ -1,0 +1,84 @@
+"""What a worker job is told, and the parameters of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from storewise.engines.base import Engine
+from storewise.errors import ConfigError
+from storewise.trial import Trial
+from storewise.workloads.base import PhaseParams, PhaseSpec
+
+
+@dataclass(frozen=True)
+class WorkerJob:
+    """One worker of one phase of a trial."""
+
+    trial: Trial
+    phase: str
+    worker: int
+    shards: Path
+    """The Parquet file with one row per input file and its shard."""
+    live: Path
+    """A directory that all jobs of the trial share while it lives."""
+    result: Path
+    """Where the result part goes."""
+    hdr_log: Path
+    """Where the interval log goes."""
+    store: Path | None = None
+    """Directory in which a loading worker makes its stores: p0, p1, ..., one per process."""
+    stores: tuple[Path, ...] = ()
+    """After the load: such directories of all loading workers, in worker order."""
+    written: tuple[Path, ...] = ()
+    """After the load: the lists of files that the loading workers stored."""
+    files: Path | None = None
+    """Where a loading worker writes its list of stored files."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """Kept in the result's metadata, with what the worker adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a phase: its number, its checked parameters and its threads per process."""
+
+    number: int
+    params: PhaseParams
+    threads: int
+
+
+def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
+    """The steps of a phase; raises ConfigError, naming phase and step, for what does not fit."""
+    phase = trial.phase(spec.name)
+    found = []
+    for number, override in enumerate(phase.step_overrides()):
+        values = {**phase.params, **override}
+        threads = values.pop("threads", trial.threads)
+        where = f"phase {spec.name!r}" + (f", step {number}" if phase.steps else "")
+        if not isinstance(threads, int) or threads < 1:
+            raise ConfigError(f"{where}: threads is {threads!r}, expected a number from 1 on")
+        try:
+            found.append(Step(number, spec.params.model_validate(values), threads))
+        except ValidationError as error:
+            text = "; ".join(
+                ".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"]
+                for e in error.errors()
+            )
+            raise ConfigError(f"{where}: {text}") from error
+    if spec.loads and len(found) > 1:
+        raise ConfigError(f"phase {spec.name!r} loads the store and can have one step only")
+    return found
+
+
+def must_succeed(engine: Engine, trial: Trial) -> bool:
+    """Whether a lost or refused document is a failure of the trial and not a measurement.
+
+    It is where the store promises to keep what it acknowledged: a durable engine at any level but
+    those whose name begins with "relaxed".
+    """
+    level = trial.consistency or next(iter(engine.consistencies), "")
+    return engine.flags.durable and not level.startswith("relaxed")

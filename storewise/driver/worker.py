@@ -1,0 +1,236 @@
+"""A worker job: one phase of a trial on one host, from its client processes to its result."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storewise.driver.barrier import Barrier
+from storewise.driver.clients import Done, Go, Ready
+from storewise.driver.job import Step, WorkerJob, steps_of
+from storewise.driver.pool import Guard, Pool
+from storewise.driver.rows import StepDone, step_intervals, step_samples
+from storewise.driver.stores import make_stores
+from storewise.engines.base import Engine
+from storewise.engines.registry import engine as engine_named
+from storewise.errors import ConfigError, StorewiseError
+from storewise.metrics.canary import run_canary
+from storewise.metrics.hdr import write_log
+from storewise.metrics.host import facts, file_system, host_name, is_network
+from storewise.metrics.sampler import Sampler, Watched, elect
+from storewise.metrics.schema import Sample, write_part
+from storewise.workloads.base import PhaseSpec, RefusedFile
+from storewise.workloads.files import write_files
+from storewise.workloads.registry import workload as workload_named
+
+__all__ = ["WorkerJob", "run_worker"]
+
+_SAY_EVERY = 10.0
+
+
+def run_worker(job: WorkerJob, check: Callable[[], None], log: logging.Logger) -> None:
+    """Run one worker of one phase and write its result part, its interval log and, after a load,
+    the list of the files that it stored; nothing is written unless all went well.
+
+    `check` is called about twice a second and raises Aborted when the trial is to end. Raises
+    that, the first error of a client, or StorewiseError for a client process that was killed; no
+    client process is left in any case.
+    """
+    _Worker(job, check, log).run()
+
+
+class _Worker:
+    def __init__(self, job: WorkerJob, check: Callable[[], None], log: logging.Logger) -> None:
+        self.job, self.check, self.log = job, check, log
+        self.engine: Engine = engine_named(job.trial.engine)
+        self.spec: PhaseSpec = workload_named(job.trial.workload).phases[job.phase]
+        self.steps = steps_of(job.trial, self.spec)
+        self.samples: list[Sample] = []
+        self.warnings: list[str] = []
+        self.refused: list[RefusedFile] = []
+        self.sampled_disk: str | None = None
+        self.samples_host = False
+
+    def run(self) -> None:
+        job, trial = self.job, self.job.trial
+        if not 0 <= job.worker < trial.workers:
+            raise ConfigError(f"worker {job.worker}: the trial has workers 0..{trial.workers - 1}")
+        if self.spec.loads and self.engine.flags.embedded:
+            if job.store is None:
+                raise ConfigError(f"phase {job.phase!r} loads and needs a store directory")
+            make_stores(job.store, trial.processes)
+        if job.phase == trial.phases[0].name and elect(job.live, "canary"):
+            self.samples += run_canary(job.store or job.live, phase=job.phase)
+        self.samples_host = elect(job.live, f"sampler-{job.phase}")
+        threads = max(step.threads for step in self.steps)
+        self.log.info(
+            "%s: worker %d of %d, %d processes with %d threads, engine %s",
+            job.phase,
+            job.worker,
+            trial.workers,
+            trial.processes,
+            threads,
+            trial.engine,
+        )
+        with Pool(job, threads, self.log) as pool:
+            found = [self._step(pool, step) for step in self.steps]
+            pool.finish()
+        self._write(found)
+
+    def _step(self, pool: Pool, step: Step) -> StepDone:
+        job = self.job
+        guard = Guard(self.check, pool)
+        pool.gather(Ready, guard)
+        pool.shared.clear()
+        parties = [str(worker) for worker in range(job.trial.workers)]
+        self.log.info("step %d: ready, waiting for the other workers", step.number)
+        Barrier(job.live, parties, f"{job.phase}-{step.number}").wait(str(job.worker), guard)
+        sampler = Sampler(self._watched(pool), phase=job.phase, worker=job.worker, step=step.number)
+        self.sampled_disk = sampler.disk
+        started_at, zero = time.time(), time.perf_counter_ns()
+        pool.tell(Go(zero))
+        sampler.start(zero)
+        try:
+            done = pool.gather(Done, guard, _Progress(self.log, pool, step.number))
+        finally:
+            samples = sampler.stop()
+        found = StepDone(step, zero, started_at, done)
+        self.samples += [
+            s._replace(warmup=s.second is not None and found.is_warmup(s.second)) for s in samples
+        ]
+        self.samples += step_samples(found, job.phase, job.worker, loads=self.spec.loads)
+        self._judge(found)
+        for refused in (r for d in done for r in d.refused):
+            self.log.warning("left out: %s", refused.reason)
+            self.refused.append(refused)
+        return found
+
+    def _watched(self, pool: Pool) -> Watched:
+        job = self.job
+        store: tuple[Path, ...] = ()
+        if job.store is not None:
+            store = (job.store,)
+        elif job.worker == 0:
+            store = job.stores
+        path = job.store or (job.stores[0] if job.stores else job.live)
+        return Watched(
+            clients=pool.pids,
+            embedded=self.engine.flags.embedded,
+            store=store,
+            disk_path=path,
+            host=self.samples_host,
+        )
+
+    def _judge(self, found: StepDone) -> None:
+        """Say what the step did; raise where no operation at all succeeded."""
+        counters = [c for done in found.done for c in done.recorded.counters.values()]
+        operations = sum(c.operations for c in counters)
+        errors = sum(c.errors for c in counters)
+        documents = sum(c.documents for c in counters)
+        self.log.info(
+            "step %d: %d operations, %d documents, %d errors in %.2f s",
+            found.step.number,
+            operations,
+            documents,
+            errors,
+            found.duration,
+        )
+        if errors:
+            first = next(d.recorded.first_error for d in found.done if d.recorded.first_error)
+            text = f"{errors} of {operations + errors} operations failed, the first with: {first}"
+            if not operations:
+                raise StorewiseError(f"{self.job.phase}, step {found.step.number}: {text}")
+            self.log.warning("step %d: %s", found.step.number, text)
+            self.warnings.append(f"{self.job.phase}, step {found.step.number}: {text}")
+
+    def _write(self, found: list[StepDone]) -> None:
+        job, trial = self.job, self.job.trial
+        base = found[0].started_at
+        intervals = (interval for step in found for interval in step_intervals(step, base))
+        write_log(job.hdr_log, base, intervals)
+        if self.spec.loads and job.files is not None:
+            loaded = [file for step in found for done in step.done for file in done.loaded]
+            write_files(job.files, loaded)
+        write_part(
+            job.result,
+            self.samples,
+            trial=trial.id,
+            repeat=trial.repeat,
+            host=host_name(),
+            factors=trial.factors,
+            conditions={**job.conditions, **self._conditions()},
+        )
+
+    def _conditions(self) -> dict[str, Any]:
+        job, trial = self.job, self.job.trial
+        path = job.store or (job.stores[0] if job.stores else None)
+        fstype = file_system(path) if path is not None else None
+        warnings = [*job.conditions.get("warnings", ()), *self.warnings]
+        if fstype is not None and is_network(fstype):
+            warnings.append(
+                f"the stores of {job.phase} lie on a network file system ({fstype}): their files "
+                "are not locked and written as on a local disk"
+            )
+        return {
+            "trial": trial.model_dump(mode="json"),
+            "phase": job.phase,
+            "worker": job.worker,
+            "steps": [
+                {**step.params.model_dump(mode="json"), "threads": step.threads}
+                for step in self.steps
+            ],
+            "seed": trial.seed,
+            "engine": {
+                "title": self.engine.title,
+                "embedded": self.engine.flags.embedded,
+                "stores": self.engine.flags.stores,
+            },
+            "versions": versions(self.engine),
+            "host": facts(),
+            "store_file_system": fstype,
+            "sampled_host": self.samples_host,
+            "sampled_disk": self.sampled_disk or "all",
+            "quarantined": [refused._asdict() for refused in self.refused],
+            "warnings": warnings,
+        }
+
+
+def versions(engine: Engine) -> dict[str, str]:
+    """Versions of what took part in a measurement."""
+    return {
+        "storewise": version("storewise"),
+        "python": platform.python_version(),
+        "psutil": psutil.__version__,
+        "hdrhistogram": version("hdrhistogram"),
+        **{f"{engine.name}.{name}": text for name, text in engine.versions().items()},
+    }
+
+
+class _Progress:
+    """A line every ten seconds, so that a long step can be followed in its log."""
+
+    def __init__(self, log: logging.Logger, pool: Pool, step: int) -> None:
+        self._log, self._pool, self._step = log, pool, step
+        self._at, self._operations = time.monotonic(), 0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._at < _SAY_EVERY:
+            return
+        operations, documents = self._pool.shared.progress()
+        rate = (operations - self._operations) / (now - self._at)
+        self._at, self._operations = now, operations
+        self._log.info(
+            "step %d: %d operations and %d documents so far, %.0f operations/s",
+            self._step,
+            operations,
+            documents,
+            rate,
+        )

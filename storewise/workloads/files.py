@@ -1,0 +1,129 @@
+"""Lists of input files: those a write worker stored, and all ids that they stand for.
+
+A list is a Parquet file with the columns of a shard list (``ssearch.shards``): path, bytes,
+digest (16 bytes), queries, alignments, documents, shard. The ids of a file's documents follow
+from its digest and counts alone, so nothing else is needed to read a store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, ORDINAL_BITS, Kind
+from storewise.errors import ResultError
+from storewise.workloads.base import LoadedFile
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("digest", pa.binary(FULL_DIGEST_BYTES), nullable=False),
+        pa.field("queries", pa.int64(), nullable=False),
+        pa.field("alignments", pa.int64(), nullable=False),
+        pa.field("documents", pa.int64(), nullable=False),
+        pa.field("shard", pa.int32(), nullable=False),
+    ]
+)
+
+
+def write_files(path: Path, files: Iterable[LoadedFile]) -> None:
+    """Write a list of stored files, whole or not at all."""
+    rows = list(files)
+    table = pa.table(
+        {name: [getattr(row, name) for row in rows] for name in _SCHEMA.names}, schema=_SCHEMA
+    )
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(table, aside, compression="zstd")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFiles:
+    """All stored files of a trial as arrays with one entry per file, ordered by path.
+
+    `sizes` are bytes on disk; `prefixes` has shape (files, 7): the first bytes of each digest.
+    """
+
+    paths: NDArray[np.object_]
+    sizes: NDArray[np.int64]
+    prefixes: NDArray[np.uint8]
+    digests: tuple[bytes, ...]
+    queries: NDArray[np.int64]
+    alignments: NDArray[np.int64]
+    shards: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, lists: Sequence[Path]) -> StoredFiles:
+        """The files of these lists together; raises ResultError for a list that is none."""
+        tables = []
+        for path in lists:
+            try:
+                tables.append(pq.read_table(path, schema=_SCHEMA))
+            except (OSError, pa.ArrowException) as error:
+                raise ResultError(f"{path}: not a list of stored files: {error}") from error
+        table = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
+        table = table.sort_by("path")
+        digests = tuple(table["digest"].to_pylist())
+        prefixes = np.frombuffer(b"".join(d[:DIGEST_BYTES] for d in digests), dtype=np.uint8)
+
+        def column(name: str) -> NDArray[np.int64]:
+            return np.asarray(table[name].to_numpy(), dtype=np.int64)
+
+        return cls(
+            np.array(table["path"].to_pylist(), dtype=object),
+            column("bytes"),
+            prefixes.reshape(-1, DIGEST_BYTES),
+            digests,
+            column("queries"),
+            column("alignments"),
+            column("shard"),
+        )
+
+    def counts(self, kind: Kind) -> NDArray[np.int64]:
+        """Documents of a kind in each file."""
+        return self.queries if kind is Kind.TASKS else self.alignments
+
+    def total(self, kind: Kind) -> int:
+        return int(self.counts(kind).sum())
+
+
+class IdDraw:
+    """Draws ids of stored documents, each with the same chance, from a seeded generator."""
+
+    def __init__(self, files: StoredFiles, generator: np.random.Generator) -> None:
+        self._files = files
+        self._generator = generator
+        self._ends = {kind: np.cumsum(files.counts(kind)) for kind in Kind}
+        totals = np.array([files.total(kind) for kind in Kind], dtype=np.float64)
+        self.documents = int(totals.sum())
+        self._shares = totals / totals.sum() if self.documents else totals
+
+    def kinds(self, count: int) -> NDArray[np.int64]:
+        """Kinds for `count` operations, each in proportion to its documents."""
+        return self._generator.choice(len(Kind), size=count, p=self._shares)
+
+    def ids(self, kind: Kind, count: int) -> list[bytes]:
+        """`count` ids of a kind, drawn with replacement."""
+        ends = self._ends[kind]
+        at = self._generator.integers(0, int(ends[-1]), size=count)
+        file = np.searchsorted(ends, at, side="right")
+        ordinals = at - (ends[file] - self._files.counts(kind)[file])
+        return make_ids(self._files.prefixes[file], kind, ordinals)
+
+
+def make_ids(prefixes: NDArray[np.uint8], kind: Kind, ordinals: NDArray[np.int64]) -> list[bytes]:
+    """Ids as `documents.make_id` makes them, for arrays of (n, 7) prefixes and n ordinals."""
+    tails = ((int(kind) << ORDINAL_BITS) | ordinals).astype(">u8").view(np.uint8).reshape(-1, 8)
+    raw = np.concatenate((prefixes, tails[:, 8 - (ID_BYTES - DIGEST_BYTES) :]), axis=1).tobytes()
+    return [raw[i : i + ID_BYTES] for i in range(0, len(raw), ID_BYTES)]
