@@ -6,17 +6,16 @@ compare something. `docs/documents.md` says where each value comes from.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from operator import add
-from typing import Any
+from typing import Any, cast
 
 import bson
+import numpy as np
 from bson.objectid import ObjectId
 
-from storewise.documents import DIGEST_BYTES, ORDINAL_BITS, Document, Kind, make_id
+from storewise.documents import DIGEST_BYTES, ID_BYTES, ORDINAL_BITS, Document, Kind, make_id
 from storewise.ssearch.fast import Columns
 from storewise.ssearch.grammar import Alignment, Hit, read_hit
 
@@ -100,12 +99,12 @@ class _PackedHit:
 
 
 class _Hits(dict[bytes, _PackedHit]):
-    """Hit lines read once."""
+    """Hit lines (with their `>>`) read once."""
 
     def __missing__(self, line: bytes) -> _PackedHit:
         if len(self) >= _REMEMBERED_HITS:
             self.clear()
-        hit = read_hit(line)
+        hit = read_hit(line[2:])
         self[line] = packed = _PackedHit(
             hit,
             _element(b"seqid", hit.seqid),
@@ -114,49 +113,68 @@ class _Hits(dict[bytes, _PackedHit]):
         return packed
 
 
+_ID, _INT, _FLOAT, _CHARACTER, _TEXT = f"V{ID_BYTES}", "<i4", "<f8", "S1", "text"
+_BSON_TYPES = {
+    _ID: b"\x07",
+    _INT: b"\x10",
+    _FLOAT: b"\x01",
+    _CHARACTER: b"\x02",
+    _TEXT: b"\x02",
+    None: b"\x0a",
+}
+
+
 class _Packer:
-    """Fixed part of a BSON document: a Struct with the names between the values as constants."""
+    """Fixed parts of BSON documents (https://bsonspec.org/spec.html), packed as one array.
 
-    def __init__(self, fields: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """`fields` are (name, struct code: `12s` id, `i`, `d`, `1s` one-byte string, None null)."""
-        codes = {b"12s": b"\x07", b"i": b"\x10", b"d": b"\x01", b"1s": b"\x02", b"S": b"\x02"}
-        pending = b""
-        layout = "<i"
-        self._constants: list[bytes] = []
-        for name, code in fields:
-            if code is None:
-                pending += b"\x0a" + name + b"\0"
+    An array of records whose constant bytes (types and names of the elements) are copied from a
+    template and whose values are set column by column.
+    """
+
+    def __init__(self, fields: Iterable[tuple[bytes, str | None]]) -> None:
+        """`fields` are (name, format of the value); `_TEXT` is the length of a string whose bytes
+        come behind the fixed part, `_CHARACTER` a string of one ASCII character, None a null.
+        """
+        template = bytearray(4)
+        names, formats, offsets = ["size"], [_INT], [0]
+        for name, form in fields:
+            template += _BSON_TYPES[form] + name + b"\0"
+            if form is None:
                 continue
-            pending += codes[code] + name + b"\0"
-            if code == b"1s":
-                pending += (2).to_bytes(4, "little")
-            self._constants.append(pending)
-            # `S` is a string whose bytes are joined behind the fixed part: here its length.
-            layout += f"{len(pending)}s{'i' if code == b'S' else code.decode()}"
-            pending = b"\0" if code == b"1s" else b""
-        self._last = pending
-        layout += f"{len(pending)}s"
-        self._struct = struct.Struct(layout)
-        self.size = self._struct.size
+            if form == _CHARACTER:
+                template += (2).to_bytes(4, "little")
+            names.append(name.decode())
+            formats.append(_INT if form == _TEXT else form)
+            offsets.append(len(template))
+            template += bytes(np.dtype(formats[-1]).itemsize)
+            if form == _CHARACTER:
+                template += b"\0"
+        self.size = len(template)
+        self._template = bytes(template)
+        self._names = names
+        self._dtype = np.dtype(
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size}
+        )
 
-    def pack(self, sizes: Iterable[int], *columns: Iterable[Any]) -> list[bytes]:
-        """The fixed parts, from the whole documents' sizes and the fields that are not null."""
-        arguments: list[Iterable[Any]] = [sizes]
-        for constant, column in zip(self._constants, columns, strict=True):
-            arguments += (repeat(constant), column)
-        arguments.append(repeat(self._last))
-        return list(map(self._struct.pack, *arguments))
+    def pack(self, *columns: Any) -> list[bytes]:
+        """The fixed parts, from the whole documents' sizes and the fields that are not null.
+
+        Raises OverflowError where a number does not fit into 32 bits.
+        """
+        records = np.frombuffer(bytearray(self._template * len(columns[0])), self._dtype)
+        for name, column in zip(self._names, columns, strict=True):
+            records[name] = column
+        return cast(list[bytes], records.view(f"V{self.size}").tolist())
 
 
-_ID, _INT, _FLOAT = b"12s", b"i", b"d"
-_RNA_PACKER = _Packer(
-    ((b"_id", _ID), (b"t", _INT), (b"b", _INT), (b"e", _INT), (b"l", _INT), (b"s", b"S"))
+_SEQUENCE_PACKER = _Packer(
+    ((b"_id", _ID), (b"t", _INT), (b"b", _INT), (b"e", _INT), (b"l", _INT), (b"s", _TEXT))
 )
 _ALIGN_FIELDS = (
     (b"b", _FLOAT, "bits"),
     (b"e", _FLOAT, "expect"),
     (b"s_w", _INT, "s_w"),
-    (b"f", b"1s", "frame"),
+    (b"f", _CHARACTER, "frame"),
     (b"i", _FLOAT, "ident"),
     (b"o", _INT, "overlap"),
     (b"p", _INT, "score"),
@@ -165,11 +183,14 @@ _ALIGN_FIELDS = (
 )
 
 
-def _ids(digest: bytes, kind: Kind, start: int, count: int) -> list[bytes]:
+def _ids(digest: bytes, kind: Kind, start: int, count: int) -> np.ndarray[Any, Any]:
     """The ids of `count` consecutive ordinals; `documents.make_id` without a call for each."""
+    ids = np.empty((count, ID_BYTES), np.uint8)
+    ids[:, :DIGEST_BYTES] = np.frombuffer(digest, np.uint8, DIGEST_BYTES)
     first = (kind << ORDINAL_BITS) + start
-    prefix = digest[:DIGEST_BYTES]
-    return [prefix + tail.to_bytes(5, "big") for tail in range(first, first + count)]
+    tails = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
+    ids[:, DIGEST_BYTES:] = tails[:, 8 - (ID_BYTES - DIGEST_BYTES) :]
+    return ids.view(_ID).ravel()
 
 
 class ColumnBuilder:
@@ -181,7 +202,7 @@ class ColumnBuilder:
         self._hits = _Hits()
         self._packers: dict[tuple[bool, ...], _Packer] = {}
 
-    def ids(self, start: int, count: int) -> list[list[bytes]]:
+    def _ids(self, start: int, count: int) -> list[np.ndarray[Any, Any]]:
         """The rna, gs and align ids of `count` alignments from ordinal `start` on."""
         kinds = (Kind.RNA, Kind.GS, Kind.ALIGN)
         return [_ids(self._digest, kind, start, count) for kind in kinds]
@@ -190,10 +211,10 @@ class ColumnBuilder:
         self, c: Columns, start: int, task: bytes, query: str
     ) -> tuple[list[Document], list[Document], list[Document]]:
         """rna, gs and align documents as dicts."""
-        rna_ids, gs_ids, align_ids = self.ids(start, len(c))
+        rna_ids, gs_ids, align_ids = (ids.tolist() for ids in self._ids(start, len(c)))
         hits = [self._hits[line].hit for line in c.hits]
         rna: list[Document] = [
-            {"_id": i, "t": _T_RNA, "b": b, "e": e, "l": n, "s": s.decode("ascii"), "ti": task}
+            {"_id": i, "t": _T_RNA, "b": b, "e": e, "l": n, "s": s.decode(), "ti": task}
             for i, b, e, n, s in zip(
                 rna_ids, c.query_start, c.query_stop, c.query_length, c.query_sequence,
                 strict=True,
@@ -201,7 +222,7 @@ class ColumnBuilder:
         ]  # fmt: skip
         gs: list[Document] = [
             {
-                "_id": i, "t": _T_GS, "b": b, "e": e, "l": n, "s": s.decode("ascii"),
+                "_id": i, "t": _T_GS, "b": b, "e": e, "l": n, "s": s.decode(),
                 "seqid": hit[0], "ti": task,
             }
             for i, b, e, n, s, hit in zip(
@@ -239,7 +260,7 @@ class ColumnBuilder:
         """rna, gs and align documents as BSON bytes."""
         try:
             return self._bson(c, start, task, query)
-        except struct.error:
+        except OverflowError:
             # A number beyond 32 bits is an int64 in BSON, which has another layout.
             rna, gs, align = self.dicts(c, start, task, query)
             return (
@@ -251,7 +272,7 @@ class ColumnBuilder:
     def _bson(
         self, c: Columns, start: int, task: bytes, query: str
     ) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        rna_ids, gs_ids, align_ids = self.ids(start, len(c))
+        rna_ids, gs_ids, align_ids = self._ids(start, len(c))
         hits = [self._hits[line] for line in c.hits]
         task_element = b"\x07ti\0" + task
         rna = self._sequences(
@@ -259,7 +280,7 @@ class ColumnBuilder:
             _T_RNA,
             (c.query_start, c.query_stop, c.query_length),
             c.query_sequence,
-            repeat(b"\0" + task_element + b"\0", len(c)),
+            [b"\0" + task_element + b"\0"] * len(c),
         )
         end = task_element + b"\0"
         gs = self._sequences(
@@ -275,34 +296,36 @@ class ColumnBuilder:
             query_element = _element(b"q", query)
             tails = [query_element + hit.extra + b"\0" for hit in hits]
         columns = [getattr(c, name) for _, _, name in _ALIGN_FIELDS]
-        frames = [None if f is None else f.encode() for f in c.frame]
-        columns[3] = frames
         present = tuple(column[0] is not None for column in columns)
         packer = self._packer(present)
         heads = packer.pack(
-            map(add, map(len, tails), repeat(packer.size)),
+            [packer.size + len(tail) for tail in tails],
             align_ids,
-            repeat(_T_ALIGN),
+            _T_ALIGN,
             *(column for column, there in zip(columns, present, strict=True) if there),
             rna_ids,
             gs_ids,
-            repeat(task),
+            np.void(task),
         )
         return rna, gs, list(map(add, heads, tails))
 
     def _sequences(
         self,
-        ids: list[bytes],
+        ids: np.ndarray[Any, Any],
         code: int,
         numbers: tuple[list[int], list[int], list[int]],
         sequences: list[bytes],
-        tails: Iterable[bytes],
+        tails: list[bytes],
     ) -> list[bytes]:
-        ends = list(tails)
-        widths = list(map(len, sequences))
-        sizes = map(add, map(add, widths, map(len, ends)), repeat(_RNA_PACKER.size))
-        heads = _RNA_PACKER.pack(sizes, ids, repeat(code), *numbers, map(add, widths, repeat(1)))
-        return list(map(add, map(add, heads, sequences), ends))
+        ends = list(map(add, sequences, tails))
+        heads = _SEQUENCE_PACKER.pack(
+            [_SEQUENCE_PACKER.size + len(end) for end in ends],
+            ids,
+            code,
+            *numbers,
+            [len(sequence) + 1 for sequence in sequences],
+        )
+        return list(map(add, heads, ends))
 
     def _packer(self, present: tuple[bool, ...]) -> _Packer:
         packer = self._packers.get(present)

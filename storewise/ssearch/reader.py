@@ -398,7 +398,7 @@ class DocumentReader:
             with _no_gc():
                 columns = fast.take(lines, hit) if fast is not None else None
                 if columns is not None:
-                    hit = columns.hits[-1]
+                    hit = columns.hits[-1][2:]
                     refused = 0
                     self._add_columns(columns, query)
                 else:
