@@ -1,0 +1,114 @@
+"""Documents for the engine tests: made by a formula, with the shapes of real ones."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from storewise.documents import Document, Kind, fields, make_id
+from storewise.engines.base import Cluster, Placement, Schema
+from storewise.engines.registry import ENGINES, engine
+
+EMBEDDED = sorted(name for name in ENGINES if engine(name).flags.embedded)
+STORING = [name for name in EMBEDDED if engine(name).flags.stores]
+
+
+def digest_of(seed: int) -> bytes:
+    return hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
+
+
+def sample(
+    seed: int, alignments: int, queries: int = 2, *, study_fields: bool = False
+) -> dict[Kind, list[Document]]:
+    """All documents of one made-up file, by kind."""
+    digest = digest_of(seed)
+    draw = random.Random(seed)
+    documents: dict[Kind, list[Document]] = {kind: [] for kind in Kind}
+    for ordinal in range(queries):
+        documents[Kind.TASKS].append(
+            {
+                "_id": make_id(digest, Kind.TASKS, ordinal),
+                "t": 601,
+                "q": f"query-{seed}-{ordinal}",
+                "lib": "genes.fa",
+                "pg_name": "SSEARCH",
+                "pg_ver": "36.3.8i",
+                "mp_extrap": "60000 500",
+            }
+        )
+    for ordinal in range(alignments):
+        ids = {kind: make_id(digest, kind, ordinal) for kind in Kind}
+        task = make_id(digest, Kind.TASKS, ordinal % queries)
+        start = draw.randrange(1, 5000)
+        length = draw.randrange(10, 60)
+        letters = "".join(draw.choices("ACGT-", k=length))
+        place = {"b": start, "e": start + length, "l": length, "s": letters, "ti": task}
+        documents[Kind.RNA].append({"_id": ids[Kind.RNA], "t": 602, **place})
+        documents[Kind.GS].append(
+            {"_id": ids[Kind.GS], "t": 603, **place, "seqid": f"gene{ordinal % 7}|é✓"}
+        )
+        documents[Kind.ALIGN].append(
+            {
+                "_id": ids[Kind.ALIGN],
+                "t": 604,
+                "b": draw.uniform(10, 90),
+                "e": draw.uniform(0, 1) ** 20,
+                "s_w": draw.randrange(1000),
+                "f": draw.choice("fr"),
+                "i": draw.random(),
+                "o": length,
+                "p": draw.randrange(1000),
+                "si": draw.random(),
+                "z": None if ordinal % 5 == 0 else draw.uniform(50, 300),
+                "rna": ids[Kind.RNA],
+                "gs": ids[Kind.GS],
+                "ti": task,
+                "q": f"query-{seed}-{ordinal % queries}",
+                "gene": None if ordinal % 3 == 0 else f"GENE{ordinal % 4}",
+                "chr": f"chr{ordinal % 5}",
+            }
+        )
+    if study_fields:
+        for kind in Kind:
+            beyond = {f.name for f in fields(kind) if f.beyond_study}
+            for document in documents[kind]:
+                for name in beyond:
+                    del document[name]
+    return documents
+
+
+class ByDigest(Placement):
+    """Placement by the digest in an id, as the workflow's shards have it."""
+
+    def __init__(self, stores: Mapping[bytes, int]) -> None:
+        self.stores = dict(stores)
+
+    def store_of(self, document_id: bytes) -> int:
+        return self.stores[document_id[:7]]
+
+
+def load(
+    name: str,
+    directory: Path,
+    documents: Mapping[Kind, Sequence[Document]],
+    schema: Schema | None = None,
+    consistency: str = "durable",
+    batch: int = 50,
+    **settings: object,
+) -> Cluster:
+    """Write a store from beginning to end; the cluster of it."""
+    cluster = Cluster(
+        engine=name, stores=(directory,), consistency=consistency, settings=dict(settings)
+    )
+    client = engine(name).connect(cluster, "write")
+    try:
+        client.create(schema or Schema())
+        for kind, all_of_kind in documents.items():
+            for start in range(0, len(all_of_kind), batch):
+                client.insert(kind, all_of_kind[start : start + batch])
+        client.finish()
+    finally:
+        client.close()
+    return cluster

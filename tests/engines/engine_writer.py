@@ -1,0 +1,24 @@
+"""A writing process that the tests kill: loads without end, prints each acknowledged batch."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+
+from engine_samples import sample
+
+from storewise.documents import Kind
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.registry import engine
+
+name, consistency, directory = sys.argv[1:]
+client = engine(name).connect(
+    Cluster(engine=name, stores=(Path(directory),), consistency=consistency), "write"
+)
+client.create(Schema())
+for seed in count():
+    documents = sample(seed, alignments=20)
+    for kind in Kind:
+        client.insert(kind, documents[kind])
+    print(seed, flush=True)

@@ -1,0 +1,453 @@
+"""What every embedded engine promises: the contract's verbs and the flags that it claims."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from engine_samples import EMBEDDED, STORING, ByDigest, digest_of, load, sample
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from storewise.documents import Document, Field, Kind, fields, make_id
+from storewise.engines.base import Client, Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.errors import EngineError
+
+FILES = {seed: sample(seed, alignments=60) for seed in range(4)}
+EVERY = {kind: [d for f in FILES.values() for d in f[kind]] for kind in Kind}
+MISSING = make_id(digest_of(99), Kind.ALIGN, 5)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Cluster]:
+    """All sample documents in one store, or in three of which the third holds two files."""
+
+    @cache
+    def make(name: str, layout: str) -> Cluster:
+        base = tmp_path_factory.mktemp(name)
+        if layout == "one":
+            return load(name, base / "store", EVERY)
+        stores = []
+        for number, seeds in enumerate([(0,), (1,), (2, 3)]):
+            # A quote and a space: paths are part of SQL texts.
+            stores.append(base / f"it's store {number}")
+            documents = {kind: [d for s in seeds for d in FILES[s][kind]] for kind in Kind}
+            load(name, stores[-1], documents)
+        placement = ByDigest({digest_of(seed)[:7]: min(seed, 2) for seed in FILES})
+        return Cluster(engine=name, stores=tuple(stores), placement=placement)
+
+    return make
+
+
+@pytest.fixture(params=[(n, layout) for n in STORING for layout in ("one", "several", "unplaced")])
+def reader(
+    request: pytest.FixtureRequest, loaded: Callable[[str, str], Cluster]
+) -> Iterator[Client]:
+    name, layout = request.param
+    cluster = loaded(name, "one" if layout == "one" else "several")
+    if layout == "unplaced":
+        cluster = replace(cluster, placement=None)
+    client = engine(name).connect(cluster, "read")
+    yield client
+    client.close()
+
+
+@pytest.fixture(params=STORING)
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    cluster = Cluster(engine=request.param, stores=(tmp_path / "store",))
+    client = engine(request.param).connect(cluster, "write")
+    client.create(Schema())
+    yield client
+    client.close()
+
+
+def test_every_document_comes_back(reader: Client) -> None:
+    for kind in Kind:
+        assert reader.count(kind) == len(EVERY[kind])
+        ids = [d["_id"] for d in EVERY[kind]]
+        assert reader.get_many(kind, ids) == EVERY[kind]
+        for document in random.Random(1).sample(EVERY[kind], 8):
+            assert reader.get(kind, document["_id"]) == document
+
+
+def test_missing_and_repeated_ids(reader: Client) -> None:
+    first, second = EVERY[Kind.ALIGN][0], EVERY[Kind.ALIGN][-1]
+    near = make_id(digest_of(0), Kind.ALIGN, 60)
+    assert reader.get(Kind.ALIGN, MISSING) is None
+    assert reader.get(Kind.ALIGN, near) is None
+    asked = [second["_id"], MISSING, first["_id"], near, second["_id"]]
+    assert reader.get_many(Kind.ALIGN, asked) == [second, None, first, None, second]
+    assert reader.get_many(Kind.ALIGN, []) == []
+
+
+def test_get_many_of_more_ids_than_a_statement_takes(reader: Client) -> None:
+    ids = [make_id(digest_of(0), Kind.RNA, n) for n in range(1200)]
+    expected = {d["_id"]: d for d in FILES[0][Kind.RNA]}
+    assert reader.get_many(Kind.RNA, ids) == [expected.get(i) for i in ids]
+
+
+def test_scan_goes_in_the_order_of_ids(reader: Client) -> None:
+    ordered = sorted(EVERY[Kind.GS], key=lambda d: d["_id"])
+    assert reader.scan(Kind.GS, b"", 1000) == ordered
+    assert reader.scan(Kind.GS, ordered[37]["_id"], 25) == ordered[37:62]
+    assert reader.scan(Kind.GS, ordered[-1]["_id"], 5) == ordered[-1:]
+    assert reader.scan(Kind.GS, b"", 0) == []
+    assert reader.scan(Kind.GS, b"\xff" * 12, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("field_name", "low", "high"),
+    [
+        ("e", None, 1e-6),
+        ("e", 1e-9, 1e-3),
+        ("s_w", 500, None),
+        ("z", None, None),
+        ("gene", "GENE1", "GENE2"),
+        ("chr", "x", None),
+    ],
+)
+def test_range_is_what_a_look_at_all_gives(
+    reader: Client, field_name: str, low: float | str | None, high: float | str | None
+) -> None:
+    expected = {
+        d["_id"]: d
+        for d in EVERY[Kind.ALIGN]
+        if d[field_name] is not None
+        and (low is None or d[field_name] >= low)
+        and (high is None or d[field_name] <= high)
+    }
+    found = reader.range(Kind.ALIGN, field_name, low, high)
+    assert len(found) == len(expected)
+    assert {d["_id"]: d for d in found} == expected
+    some = reader.range(Kind.ALIGN, field_name, low, high, limit=7)
+    assert len(some) == min(7, len(expected))
+    assert all(expected[d["_id"]] == d for d in some)
+
+
+@pytest.mark.parametrize("field_name", ["gene", "chr", "o", "z", "ti"])
+def test_aggregate_counts_values_most_frequent_first(reader: Client, field_name: str) -> None:
+    counts = Counter(d[field_name] for d in EVERY[Kind.ALIGN] if d[field_name] is not None)
+    expected = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    assert reader.aggregate(Kind.ALIGN, field_name, 1000) == expected
+    assert reader.aggregate(Kind.ALIGN, field_name, 3) == expected[:3]
+
+
+def test_questions_about_unknown_fields_are_refused(reader: Client) -> None:
+    with pytest.raises(EngineError, match=r"no column 'genes'.*gene"):
+        reader.range(Kind.ALIGN, "genes", "A", "B")
+    with pytest.raises(EngineError, match="no column 'params'"):
+        reader.aggregate(Kind.TASKS, "params", 3)
+    with pytest.raises(EngineError, match="type float"):
+        reader.range(Kind.ALIGN, "e", "low", None)
+    with pytest.raises(EngineError, match="-1"):
+        reader.scan(Kind.ALIGN, b"", -1)
+
+
+def test_a_reader_does_not_write(reader: Client) -> None:
+    for change in (
+        lambda: reader.create(Schema()),
+        lambda: reader.insert(Kind.RNA, FILES[0][Kind.RNA]),
+        reader.finish,
+        lambda: reader.update(Kind.RNA, MISSING, {"b": 1}),
+        lambda: reader.delete(Kind.RNA, MISSING),
+    ):
+        with pytest.raises(EngineError):
+            change()
+
+
+def test_a_writer_reads_what_it_wrote(writer: Client) -> None:
+    for kind in Kind:
+        writer.insert(kind, FILES[0][kind])
+        writer.insert(kind, [])
+        assert writer.count(kind) == len(FILES[0][kind])
+        assert writer.get(kind, FILES[0][kind][-1]["_id"]) == FILES[0][kind][-1]
+    writer.finish()
+    assert writer.scan(Kind.RNA, b"", 5) == FILES[0][Kind.RNA][:5]
+    # After the end of a load another one may follow.
+    writer.insert(Kind.RNA, FILES[1][Kind.RNA])
+    assert writer.count(Kind.RNA) == 120
+    writer.finish()
+    assert writer.count(Kind.RNA) == 120
+
+
+@pytest.mark.parametrize("consistency", ["durable", "relaxed"])
+@pytest.mark.parametrize("name", STORING)
+def test_an_id_is_overwritten_and_never_doubled(
+    name: str, consistency: str, tmp_path: Path
+) -> None:
+    cluster = Cluster(engine=name, stores=(tmp_path,), consistency=consistency)
+    client = engine(name).connect(cluster, "write")
+    client.create(Schema(indexes=_indexes(name), index_time="before" if _indexes(name) else "none"))
+    old = FILES[0][Kind.ALIGN]
+    new = [{**d, "gene": "NEW", "e": 0.5} for d in old[10:30]]
+    client.insert(Kind.ALIGN, old)
+    client.insert(Kind.ALIGN, old[:20])
+    client.insert(Kind.ALIGN, new)
+    # Once more inside one batch: the last one counts.
+    client.insert(Kind.ALIGN, [{**old[40], "gene": "A"}, {**old[40], "gene": "B"}])
+    expected = {d["_id"]: d for d in [*old, *new, {**old[40], "gene": "B"}]}
+    assert client.count(Kind.ALIGN) == 60
+    client.finish()
+    # And once more after the load was finished.
+    again = {**old[41], "gene": "C"}
+    client.insert(Kind.ALIGN, [again])
+    expected[again["_id"]] = again
+    client.finish()
+    client.close()
+    reader = engine(name).connect(cluster, "read")
+    assert reader.count(Kind.ALIGN) == 60
+    assert {d["_id"]: d for d in reader.scan(Kind.ALIGN, b"", 100)} == expected
+    assert len(reader.range(Kind.ALIGN, "gene", "NEW", "NEW")) == 20
+    reader.close()
+
+
+def _indexes(name: str) -> tuple[tuple[Kind, str], ...]:
+    indexed = engine(name).flags.secondary_indexes
+    return ((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")) if indexed else ()
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_update_and_delete_where_the_flags_allow(name: str, tmp_path: Path) -> None:
+    flags = engine(name).flags
+    client = engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "write")
+    client.create(Schema(indexes=_indexes(name), index_time="before" if _indexes(name) else "none"))
+    for kind in Kind:
+        client.insert(kind, FILES[0][kind])
+    document, task = FILES[0][Kind.ALIGN][3], FILES[0][Kind.TASKS][0]
+    if not flags.updates:
+        with pytest.raises(EngineError, match="update"):
+            client.update(Kind.ALIGN, document["_id"], {"gene": "X"})
+    else:
+        assert client.update(Kind.ALIGN, document["_id"], {"gene": "X", "z": None, "e": 0.25})
+        changed = {**document, "gene": "X", "z": None, "e": 0.25}
+        assert client.get(Kind.ALIGN, document["_id"]) == changed
+        assert client.range(Kind.ALIGN, "gene", "X", "X") == [changed]
+        assert not client.update(Kind.ALIGN, MISSING, {"gene": "X"})
+        assert client.update(Kind.TASKS, task["_id"], {"q": "new", "pg_ver": "37", "pg_x": "y"})
+        assert client.get(Kind.TASKS, task["_id"]) == {
+            **task, "q": "new", "pg_ver": "37", "pg_x": "y"
+        }  # fmt: skip
+        assert not client.update(Kind.TASKS, MISSING, {"q": "new"})
+        for changes in ({}, {"_id": MISSING}, {"nothing": 1}):
+            with pytest.raises(EngineError):
+                client.update(Kind.ALIGN, document["_id"], changes)
+    if not flags.deletes:
+        with pytest.raises(EngineError, match="delete"):
+            client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
+    else:
+        assert client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
+        assert not client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
+        assert client.get(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) is None
+        assert client.count(Kind.RNA) == 59
+    client.finish()
+    client.close()
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_every_flag_is_true(name: str, tmp_path: Path) -> None:
+    """A verb whose flag is off raises EngineError; one whose flag is on does not."""
+    described = engine(name)
+    flags = described.flags
+    client = described.connect(Cluster(engine=name, stores=(tmp_path,)), "write")
+    client.create(Schema())
+    documents = FILES[0][Kind.ALIGN]
+    client.insert(Kind.ALIGN, documents)
+    first = documents[0]["_id"]
+    verbs = {
+        "updates": lambda: client.update(Kind.ALIGN, first, {"gene": "A"}),
+        "deletes": lambda: client.delete(Kind.ALIGN, first),
+        "scans": lambda: client.scan(Kind.ALIGN, b"", 3),
+        "ranges": lambda: client.range(Kind.ALIGN, "e", 0.0, 1.0),
+        "server_aggregation": lambda: client.aggregate(Kind.ALIGN, "gene", 3),
+    }
+    for flag, verb in verbs.items():
+        if getattr(flags, flag):
+            verb()
+        else:
+            with pytest.raises(EngineError, match="flags"):
+                verb()
+    if flags.count == "none":
+        with pytest.raises(EngineError, match="count"):
+            client.count(Kind.ALIGN)
+    assert (client.owner(Kind.ALIGN, first) is not None) == flags.owner
+    assert flags.embedded and not flags.distributed and not flags.replicas
+    assert set(described.consistencies) == {"durable", "relaxed"}
+    assert all(described.versions().values())
+    assert all(isinstance(value, float) for value in client.status().values())
+    client.close()
+    client.close()
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_a_closed_client_says_so(name: str, tmp_path: Path) -> None:
+    client = engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "write")
+    client.create(Schema())
+    thread = client.for_thread()
+    client.close()
+    if engine(name).flags.stores:
+        for closed in (client, thread):
+            with pytest.raises(EngineError):
+                closed.insert(Kind.RNA, FILES[0][Kind.RNA])
+            with pytest.raises(EngineError):
+                closed.get(Kind.RNA, MISSING)
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_the_disk_is_counted(name: str, tmp_path: Path) -> None:
+    client = engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "write")
+    client.create(Schema())
+    client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    client.finish()
+    before = client.disk_bytes()
+    for seed in range(100, 200):
+        client.insert(Kind.RNA, sample(seed, 60)[Kind.RNA])
+    client.finish()
+    after = client.disk_bytes()
+    client.close()
+    assert 0 < before < after
+    assert after - before > 6000 * 12  # the ids alone do not compress
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_threads_write_and_read_side_by_side(name: str, tmp_path: Path) -> None:
+    cluster = Cluster(engine=name, stores=(tmp_path,))
+    client = engine(name).connect(cluster, "write")
+    client.create(Schema())
+
+    def write(seed: int) -> None:
+        mine = client.for_thread()
+        for start in range(0, 60, 10):
+            for kind in Kind:
+                mine.insert(kind, FILES[seed][kind][start : start + 10])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, FILES))
+    client.finish()
+    client.close()
+    reader = engine(name).connect(cluster, "read")
+
+    def read(seed: int) -> bool:
+        mine = reader.for_thread()
+        return all(mine.get(k, d["_id"]) == d for k in Kind for d in FILES[seed][k][:20])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, FILES))
+    assert [reader.count(kind) for kind in Kind] == [len(EVERY[kind]) for kind in Kind]
+    reader.close()
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_only_the_fields_of_the_study(name: str, tmp_path: Path) -> None:
+    documents = sample(7, 30, study_fields=True)
+    cluster = load(name, tmp_path, documents, Schema(study_fields=True))
+    reader = engine(name).connect(cluster, "read")
+    for kind in Kind:
+        assert reader.get_many(kind, [d["_id"] for d in documents[kind]]) == documents[kind]
+    with pytest.raises(EngineError, match="no column 'gene'"):
+        reader.range(Kind.ALIGN, "gene", "A", "Z")
+    reader.close()
+
+
+def test_documents_with_other_fields_are_refused(writer: Client) -> None:
+    good = FILES[0][Kind.RNA][0]
+    lacking = {key: value for key, value in good.items() if key != "s"}
+    for wrong in (lacking, {**good, "colour": "red"}, {**lacking, "colour": "red"}):
+        with pytest.raises(EngineError, match=r"rna.*(lacks|unknown)"):
+            writer.insert(Kind.RNA, [good, wrong])
+    with pytest.raises(EngineError):
+        writer.insert(Kind.RNA, [{**good, "b": 1 << 70}])
+    with pytest.raises(EngineError):
+        writer.insert(Kind.RNA, [{**good, "_id": None}])
+    with pytest.raises(EngineError):
+        writer.insert(Kind.RNA, [{**good, "s": "\ud800"}])
+    # A refused batch leaves nothing behind, and the next one goes in.
+    assert writer.count(Kind.RNA) == 0
+    writer.insert(Kind.RNA, [good])
+    assert writer.get(Kind.RNA, good["_id"]) == good
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_kinds_that_were_not_created(name: str, tmp_path: Path) -> None:
+    cluster = Cluster(engine=name, stores=(tmp_path,))
+    client = engine(name).connect(cluster, "write")
+    with pytest.raises(EngineError, match="never created"):
+        client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    client.create(Schema(kinds=(Kind.RNA,)))
+    client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    with pytest.raises(EngineError, match="never created"):
+        client.insert(Kind.GS, FILES[0][Kind.GS])
+    client.finish()
+    client.close()
+    reader = engine(name).connect(cluster, "read")
+    assert reader.count(Kind.RNA) == 60
+    with pytest.raises(EngineError, match="never created"):
+        reader.get(Kind.GS, MISSING)
+    reader.close()
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_an_empty_store_can_be_read(name: str, tmp_path: Path) -> None:
+    reader = engine(name).connect(load(name, tmp_path, {}), "read")
+    assert reader.count(Kind.ALIGN) == 0
+    assert reader.get(Kind.ALIGN, MISSING) is None
+    assert reader.scan(Kind.ALIGN, b"", 9) == []
+    assert reader.aggregate(Kind.ALIGN, "gene", 9) == []
+    reader.close()
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+_VALUES = {
+    "id": st.binary(min_size=12, max_size=12),
+    "int": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "float": st.none() | st.floats(allow_nan=False),
+    "str": st.none() | _TEXT,
+}
+
+
+def _value(field: Field) -> st.SearchStrategy[object]:
+    return _VALUES[field.type]
+
+
+def _documents(kind: Kind) -> st.SearchStrategy[list[Document]]:
+    fixed = st.fixed_dictionaries({f.name: _value(f) for f in fields(kind)})
+    if kind is not Kind.TASKS:
+        return st.lists(fixed, min_size=1, max_size=8, unique_by=lambda d: d["_id"])
+    keys = st.builds("{}_{}".format, st.sampled_from(["pg", "mp"]), _TEXT)
+    extra = st.dictionaries(keys, _TEXT | st.none(), max_size=4)
+    whole = st.builds(lambda a, b: {**a, **b}, fixed, extra)
+    return st.lists(whole, min_size=1, max_size=8, unique_by=lambda d: d["_id"])
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_any_document_comes_back_as_it_was(writer: Client, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(list(Kind)))
+    documents = data.draw(_documents(kind))
+    writer.insert(kind, documents)
+    assert writer.get_many(kind, [d["_id"] for d in documents]) == documents
+    assert writer.get(kind, documents[0]["_id"]) == documents[0]
+
+
+def test_null_answers_without_looking(tmp_path: Path) -> None:
+    null = engine("null")
+    client = null.connect(Cluster(engine="null", stores=(tmp_path,)), "write")
+    client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="after"))
+    client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    client.finish()
+    assert client.get(Kind.RNA, MISSING) == {"_id": MISSING}
+    assert client.get_many(Kind.RNA, [MISSING, MISSING]) == [{"_id": MISSING}] * 2
+    assert len(client.scan(Kind.RNA, MISSING, 9)) == 9
+    assert client.disk_bytes() == 0
+    assert not null.flags.stores and null.flags.count == "none"
+    assert client.for_thread() is client
