@@ -105,7 +105,7 @@ class DocumentReader:
     `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds. `mode` "auto"
     and "fast" use the fast reader where it can (auto gives up on a query where it cannot),
     "reference" never does; the documents are the same. A batch has `alignments_per_batch`
-    alignments, the last one fewer.
+    alignments, the last one fewer. `name` is what messages call the input, if not its path.
 
     Raises InputError, with line and byte offset, for anything that is not a complete output.
     `counts`, `program`, `version` (of the first search) and `fast_alignments` (how many the fast
@@ -122,6 +122,7 @@ class DocumentReader:
         study_fields: bool = False,
         alignments_per_batch: int = 1000,
         chunk_bytes: int = CHUNK,
+        name: str | None = None,
     ) -> None:
         if len(digest) < DIGEST_BYTES:
             raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
@@ -136,6 +137,7 @@ class DocumentReader:
         self.version: str | None = None
         self.fast_alignments = 0
         self._source = source
+        self._name = name or source_name(source)
         self._digest = digest
         self._bson = encoding == "bson"
         self._mode = mode
@@ -160,7 +162,7 @@ class DocumentReader:
         self._tasks_made = 0
         self._batch = DocumentBatch()
         with open_input(self._source) as stream:
-            lines = Lines(stream, source_name(self._source), self._chunk)
+            lines = Lines(stream, self._name, self._chunk)
             while self._begin_search(lines):
                 yield from self._search(lines)
                 self._closing(lines)

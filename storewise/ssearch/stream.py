@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
 import zstandard
 
@@ -40,13 +40,6 @@ class ByteReader(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Up to `size` decompressed bytes; empty only at the end of the content."""
-
-
-class ContentDigest(NamedTuple):
-    """Identity of a file's content: BLAKE2b (16 bytes) and size of the decompressed bytes."""
-
-    digest: bytes
-    size: int
 
 
 class _Decompressor(Protocol):
@@ -210,12 +203,10 @@ def open_input(source: Source) -> Iterator[ByteReader]:
         yield _content(raw, name)
 
 
-def content_digest(source: Source) -> ContentDigest:
-    """BLAKE2b (16 bytes) and size of the decompressed content of `source`."""
+def content_digest(source: Source) -> bytes:
+    """BLAKE2b (16 bytes) of the decompressed content of `source`: the file's identity."""
     digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
-    size = 0
     with open_input(source) as stream:
         while data := stream.read(_CHUNK):
             digest.update(data)
-            size += len(data)
-    return ContentDigest(digest.digest(), size)
+    return digest.digest()

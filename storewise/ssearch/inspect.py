@@ -1,0 +1,47 @@
+"""What a file holds and whether it is complete, in one look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storewise.documents import DIGEST_BYTES
+from storewise.errors import InputError
+from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.stream import Source, source_name
+
+
+def inspect_file(source: Source) -> dict[str, Any]:
+    """Reads `source` whole, with every check, and says what it holds; ready for JSON.
+
+    Keys: ``file, program, version, queries, hits, alignments, documents, complete`` and, for a
+    file that is not complete, ``error``: an object with ``message, line, offset, expected, found``
+    (null where they make no sense). The counts of such a file are what was whole before the error.
+    Raises nothing for a bad or missing file.
+    """
+    reader = DocumentReader(source, bytes(DIGEST_BYTES), encoding="bson")
+    error: InputError | None = None
+    try:
+        for _ in reader:
+            pass
+    except InputError as raised:
+        error = raised
+    counts = reader.counts
+    result: dict[str, Any] = {
+        "file": source_name(source),
+        "program": reader.program,
+        "version": reader.version,
+        "queries": counts.queries,
+        "hits": counts.hits,
+        "alignments": counts.alignments,
+        "documents": counts.documents,
+        "complete": error is None,
+    }
+    if error is not None:
+        result["error"] = {
+            "message": error.reason,
+            "line": error.line,
+            "offset": error.offset,
+            "expected": error.expected,
+            "found": error.found,
+        }
+    return result
