@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storewise.errors import InputError, StorewiseError
+from storewise.errors import InputError
 from storewise.ssearch.inputs import sample_indexes
 from storewise.ssearch.manifest import load_manifest
 from storewise.ssearch.table import (
@@ -212,30 +212,3 @@ def shard_count(path: Path) -> int:
     if found is None:
         raise InputError(path, "not a Storewise shards file")
     return int(found)
-
-
-def fill_counts(path: Path, counts: Mapping[bytes, tuple[int, int, int]], out: Path) -> None:
-    """Writes the shards file `path` to `out` with counts where it has none.
-
-    For manifests made with sampled digests: `counts` maps a digest to the (queries, hits,
-    alignments) that writing the file found. Raises StorewiseError for a file without them, and
-    where known counts differ from those found.
-    """
-    rows = []
-    for row in load_shards(path).to_pylist():
-        known = tuple(row[name] for name in ("queries", "hits", "alignments"))
-        found = counts.get(row["digest"])
-        if None not in known:
-            if found is not None and found != known:
-                raise StorewiseError(
-                    f"{row['path']}: the manifest counts {known} queries, hits and alignments, "
-                    f"writing found {found}; make the manifest again"
-                )
-        elif found is None:
-            raise StorewiseError(f"{row['path']}: its documents were not counted; write it first")
-        else:
-            row["queries"], row["hits"], row["alignments"] = found
-            row["documents"] = found[0] + 3 * found[2]
-        rows.append(row)
-    table = pa.Table.from_pylist(rows, schema=SHARDS_SCHEMA)
-    write_table(table, out, "shards", shards=str(shard_count(path)))
