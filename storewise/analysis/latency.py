@@ -1,8 +1,8 @@
 """Latency percentiles from merged Hdr logs.
 
 Percentiles cannot be averaged, so histograms are added (Tene's HdrHistogram) over workers,
-processes, threads and owners, and for the table over repeats over these too; then percentiles are
-read from the sum. *Service time* runs from the actual start of an operation, *response time* from
+processes and threads, and for the table over repeats over these too; then percentiles are read
+from the sum. *Service time* runs from the actual start of an operation, *response time* from
 its intended start, so that only the latter tells what a client at a fixed rate waits. Failed and
 warm-up operations are left out.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from storewise.analysis.frames import records
 from storewise.analysis.load import HdrLog, Results, whole_phases
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
@@ -56,7 +57,7 @@ def histograms(results: Results) -> tuple[dict[Key, Any], list[StudyWarning]]:
 
 
 def merge_tags(paths: Sequence[Path]) -> dict[tuple[int, str, str], Any]:
-    """Histograms of these logs by step, operation and time; owners are added together."""
+    """Histograms of these logs by step, operation and time."""
     wanted: dict[str, tuple[int, str, str]] = {}
     for path in paths:
         for text in tags(path):
@@ -64,15 +65,12 @@ def merge_tags(paths: Sequence[Path]) -> dict[tuple[int, str, str], Any]:
                 tag = Tag.parse(text)
             except ValueError as error:
                 raise ResultError(f"{path}: {error}") from error
-            if not (tag.failed or tag.warmup):
+            # What has an owner is in its operation's own intervals too.
+            if not (tag.failed or tag.warmup or tag.owner is not None):
                 wanted[text] = (tag.step, tag.operation, tag.time.removesuffix("_time"))
     merged: dict[tuple[int, str, str], Any] = {}
     for text, key in wanted.items():
-        histogram = merge_logs(paths, text)
-        if key in merged:
-            merged[key].add(histogram)
-        else:
-            merged[key] = histogram
+        merged[key] = merge_logs(paths, text)
     return merged
 
 
@@ -90,10 +88,7 @@ def latency(found: Mapping[Key, Any]) -> pd.DataFrame:
 def merged_latency(found: Mapping[Key, Any], results: Results) -> pd.DataFrame:
     """Percentiles over all repeats of the same factors' levels, in s."""
     factors = list(results.factors)
-    levels = {
-        row["trial"]: tuple(row[name] for name in factors)
-        for row in results.trials.to_dict("records")
-    }
+    levels = {row["trial"]: tuple(row[name] for name in factors) for row in records(results.trials)}
     merged: dict[tuple[Any, ...], Any] = {}
     repeats: dict[tuple[Any, ...], int] = {}
     for (trial, *rest), histogram in found.items():

@@ -110,6 +110,7 @@ def load_results(directory: Path) -> Results:
     warnings += found
     quarantined, found = read_quarantine(directory / "inputs" / "quarantine.tsv")
     warnings += found
+    quarantined += refused_by_workers(parts)
     warnings += missing_parts(parts, logs)
     warnings += mixed(parts)
     expected = expected_trials(study)
@@ -247,6 +248,18 @@ def workers_of(part: Part) -> int:
     return int((part.conditions.get("factors") or {}).get("workers", 1))
 
 
+def threads_of(part: Part) -> int:
+    """Client threads of each process in the part's first step (a load has only one)."""
+    steps = part.conditions.get("steps") or [{}]
+    factors = part.conditions.get("factors") or {}
+    return int(steps[0].get("threads", factors.get("threads", 1)))
+
+
+def processes_of(part: Part) -> int:
+    """Client processes of each worker of the part's trial."""
+    return int((part.conditions.get("factors") or {}).get("processes", 1))
+
+
 def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWarning]:
     """Phases of which a worker's file is missing; their sums would be too low."""
     found: list[StudyWarning] = []
@@ -255,9 +268,7 @@ def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWa
     for part in parts:
         if part.worker is None:
             continue
-        gone = [
-            k for k in range(workers_of(part)) if (part.trial, part.phase, k) not in have
-        ]
+        gone = [k for k in range(workers_of(part)) if (part.trial, part.phase, k) not in have]
         if gone:
             found.append(
                 StudyWarning(
@@ -278,17 +289,16 @@ def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWa
                     "run the study again: it measures what is missing",
                 )
             )
-    for trial in sorted({p.trial for p in parts}):
-        if not any(p.trial == trial and p.phase == VERIFY for p in parts):
-            found.append(
-                StudyWarning(
-                    "not_verified",
-                    trial,
-                    "its stored documents were not verified",
-                    "run the study again: it verifies what is missing",
-                )
-            )
-    return found
+    verified = {p.trial for p in parts if p.phase == VERIFY}
+    return found + [
+        StudyWarning(
+            "not_verified",
+            trial,
+            "its stored documents were not verified",
+            "run the study again: it verifies what is missing",
+        )
+        for trial in sorted({p.trial for p in parts} - verified)
+    ]
 
 
 def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:
@@ -344,6 +354,21 @@ def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
     shown = f"{round(float(memory) / 2**30)} GiB" if memory else "memory unknown"
     kind = f"{host.get('processor', 'unknown')}, {host.get('cpus', '?')} CPUs, {shown}"
     return str(host.get("name", "unknown")), kind
+
+
+def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
+    """Input files that passed the manifest and that a write worker found to be bad."""
+    found = {
+        Quarantined(
+            str(file.get("path", "unknown")),
+            str(file.get("line") or ""),
+            str(file.get("offset") or ""),
+            str(file.get("reason", "unknown")),
+        )
+        for part in parts
+        for file in part.conditions.get("quarantined") or ()
+    }
+    return sorted(found, key=lambda one: one.path)
 
 
 def _own_warnings(parts: Sequence[Part]) -> list[StudyWarning]:

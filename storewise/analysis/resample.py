@@ -147,15 +147,18 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
     if error == 0:
         freedom = above.freedom + below.freedom
     else:
-        freedom = error**4 / (
-            above.error**4 / above.freedom + below.error**4 / below.freedom
-        )
+        freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
     half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
     resampled: Resampled = (
         "repeats" if above.resampled == below.resampled == "repeats" else "seconds"
     )
     return Estimate(
-        n, mean, mean * math.exp(-half), mean * math.exp(min(half, 700.0)), resampled, error,
+        n,
+        mean,
+        mean * math.exp(-half),
+        mean * math.exp(min(half, 700.0)),
+        resampled,
+        error,
         freedom,
     )
 

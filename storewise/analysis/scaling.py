@@ -8,10 +8,12 @@ ratio follows from the bootstrap errors of both (`resample.ratio`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from storewise.analysis.frames import grouped, records
 from storewise.analysis.resample import Estimate, columns, ratio
 
 FACTORS = ("workers", "processes", "threads")
@@ -40,12 +42,12 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     for factor in numeric_factors(rates, factors):
         held = [name for name in factors if name != factor]
         keys = [*held, "phase", "step", "measure"]
-        for levels, group in rates.groupby(keys, observed=True, dropna=False, sort=True):
+        for levels, group in grouped(rates, keys):
             group = group.dropna(subset=[factor]).sort_values(factor)
             if group[factor].nunique() < 2:
                 continue
-            base = group.iloc[0]
-            for _, row in group.iterrows():
+            base, *_ = levels_up = records(group)
+            for row in levels_up:
                 times = float(row[factor]) / float(base[factor])
                 speedup = (
                     Estimate(int(base["n"]), 1.0, 1.0, 1.0, "none")
@@ -66,7 +68,7 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*factors, *names, *numbers])
 
 
-def as_estimate(row: pd.Series) -> Estimate:
+def as_estimate(row: Mapping[str, Any]) -> Estimate:
     """A row of a table over repeats as the estimate that it came from."""
     return Estimate(
         int(row["n"]),
@@ -81,7 +83,9 @@ def as_estimate(row: pd.Series) -> Estimate:
 
 
 def _scaled(found: Estimate, times: float) -> dict[str, object]:
-    row = dict(columns(found))
-    for name in ("mean", "low", "high"):
-        row[name] = float(row[name]) / times
-    return dict(row)
+    return {
+        **columns(found),
+        "mean": found.mean / times,
+        "low": found.low / times,
+        "high": found.high / times,
+    }

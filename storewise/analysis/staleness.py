@@ -33,16 +33,15 @@ def stale_warnings(
     """
     if expected is None:
         return []
-    found: list[StudyWarning] = []
-    for trial in sorted(set(stored) - set(expected)):
-        found.append(
-            StudyWarning(
-                "other_config",
-                trial,
-                "the study no longer has this trial; it is still in the figures",
-                "delete its directory under trials/ to leave it out",
-            )
+    found = [
+        StudyWarning(
+            "other_config",
+            trial,
+            "the study no longer has this trial; it is still in the figures",
+            "delete its directory under trials/ to leave it out",
         )
+        for trial in sorted(set(stored) - set(expected))
+    ]
     missing = sorted(set(expected) - set(stored) - set(failed))
     if missing:
         found.append(
@@ -71,9 +70,7 @@ def stale_warnings(
     return found
 
 
-def _differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], place: str = ""
-) -> Iterator[str]:
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):

@@ -17,11 +17,13 @@ Counts of workers, processes and threads are summed; seconds in which nothing fi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from storewise.analysis.frames import grouped, records, rows_of
 from storewise.analysis.load import Results
 from storewise.analysis.resample import columns, estimate
 from storewise.analysis.warning import StudyWarning
@@ -90,7 +92,7 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
     }
     timed = counters(samples, "operations", per_second=True)
     warm = timed[timed["warmup"]].groupby(STEP, observed=True)["second"].max()
-    for row in durations(samples).itertuples(index=False):
+    for row in rows_of(durations(samples)):
         key = (row.trial, row.phase, row.step)
         wall, common = float(row.wall), float(row.all)
         seconds = np.arange(max(1, math.ceil(wall - 1e-9)))
@@ -118,23 +120,35 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def throughput(samples: pd.DataFrame, by_second: pd.DataFrame) -> pd.DataFrame:
+def throughput(
+    samples: pd.DataFrame,
+    by_second: pd.DataFrame,
+    *,
+    threads: Mapping[tuple[str, str], int] | None = None,
+    processes: Mapping[str, int] | None = None,
+) -> pd.DataFrame:
     """One row per trial, phase, step and measure: value, unit, part ("steady" or "whole"), wall.
 
-    `samples` must hold whole phases only, `by_second` is `series` of them.
+    `samples` must hold whole phases only, `by_second` is `series` of them. `threads` are the
+    client threads of a process by trial and loading phase, `processes` those of a worker by
+    trial; both are 1 where nothing is said.
     """
     totals = {
         metric: counters(samples, metric, per_second=False)
         .groupby([*STEP, "operation"], observed=True)["value"]
         .sum()
         for metric in (
-            "operations", "documents", "errors", "service_time_sum", "prepare_time_sum",
+            "operations",
+            "documents",
+            "errors",
+            "service_time_sum",
+            "prepare_time_sum",
         )
     }
-    insert_rates = _insert_rates(samples)
+    insert_rates = _insert_rates(samples, threads or {}, processes or {})
     groups = dict(list(by_second.groupby(STEP, observed=True)))
     rows: list[dict[str, object]] = []
-    for step in durations(samples).itertuples(index=False):
+    for step in rows_of(durations(samples)):
         key = (str(step.trial), str(step.phase), step.step)
         total = {
             metric: values.loc[key] if key in values.index else pd.Series(dtype=float)
@@ -195,7 +209,11 @@ def _steady(
     }
 
 
-def _insert_rates(samples: pd.DataFrame) -> dict[tuple[str, str, int], float]:
+def _insert_rates(
+    samples: pd.DataFrame,
+    threads: Mapping[tuple[str, str], int],
+    processes: Mapping[str, int],
+) -> dict[tuple[str, str, int], float]:
     """Documents/s of a load with the time between the store's calls left out."""
     clients = [*STEP, "worker", "process"]
     documents = counters(samples, "documents", per_second=False)
@@ -210,20 +228,15 @@ def _insert_rates(samples: pd.DataFrame) -> dict[tuple[str, str, int], float]:
     table = table[table["service"] > 0].reset_index()
     if table.empty:
         return {}
-    threads = (
-        samples.groupby("trial", observed=True)["threads"].first()
-        if "threads" in samples
-        else pd.Series(dtype=float)
-    )
     # Of a worker whose processes are not apart the time is that of all its clients.
-    each = table["trial"].astype(str).map(threads).fillna(1).astype(float)
-    if "processes" in samples:
-        processes = samples.groupby("trial", observed=True)["processes"].first()
-        whole = table["process"].isna()
-        each = each.where(~whole, each * table["trial"].astype(str).map(processes).astype(float))
-    table["rate"] = table["documents"] / (table["service"] / each)
-    summed = table.groupby(STEP, observed=True)["rate"].sum()
-    return {(str(t), str(p), int(s)): float(v) for (t, p, s), v in summed.items()}
+    each = [
+        threads.get((str(row.trial), str(row.phase)), 1)
+        * (1 if pd.notna(row.process) else processes.get(str(row.trial), 1))
+        for row in rows_of(table)
+    ]
+    table["rate"] = table["documents"] / (table["service"] / np.asarray(each, dtype=float))
+    summed = table.groupby(STEP, observed=True)["rate"].sum().reset_index()
+    return {(str(r.trial), str(r.phase), int(r.step)): r.rate for r in rows_of(summed)}
 
 
 def short_phases(table: pd.DataFrame) -> list[StudyWarning]:
@@ -257,7 +270,7 @@ def errors(table: pd.DataFrame) -> list[StudyWarning]:
             "those that succeeded",
             "see the trial's log for the first error",
         )
-        for row in rows.itertuples(index=False)
+        for row in rows_of(rows)
     ]
 
 
@@ -276,10 +289,10 @@ def over_repeats(
     joined = table.merge(results.trials[["trial", *factors]], on="trial", how="inner")
     groups = [*factors, *keys]
     rows = []
-    for levels, group in _grouped(joined, groups):
+    for levels, group in grouped(joined, groups):
         seconds: Sequence[float] = ()
         if by_second is not None and len(group) == 1:
-            seconds = _steady_rates(group.iloc[0], by_second)
+            seconds = _steady_rates(records(group)[0], by_second)
         found = estimate(group["value"].to_list(), seconds)
         rows.append(
             {
@@ -294,15 +307,7 @@ def over_repeats(
     return pd.DataFrame(rows, columns=[*groups, *names])
 
 
-def _grouped(
-    table: pd.DataFrame, keys: list[str]
-) -> Iterable[tuple[tuple[object, ...], pd.DataFrame]]:
-    if table.empty:
-        return []
-    return table.groupby(keys, observed=True, dropna=False, sort=True)
-
-
-def _steady_rates(row: pd.Series, by_second: pd.DataFrame) -> Sequence[float]:
+def _steady_rates(row: Mapping[str, Any], by_second: pd.DataFrame) -> Sequence[float]:
     if row["measure"] not in ("documents_per_s", "operations_per_s"):
         return ()
     mine = by_second[

@@ -1,0 +1,56 @@
+"""What the analysis must know of engines: what they are called and what kind of store they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from storewise.engines.base import Engine
+from storewise.engines.registry import ENGINES, engine
+from storewise.errors import EngineError
+
+#: The client's own ceiling: takes everything, answers from nothing; never a choice.
+CEILING = "null"
+
+
+@cache
+def _find(name: str) -> Engine | None:
+    """None for an engine whose driver is not installed where the results are analysed."""
+    try:
+        return engine(name)
+    except EngineError:
+        return None
+
+
+def title(name: str) -> str:
+    """The name that people know."""
+    found = _find(name)
+    return found.title if found is not None else name
+
+
+def embedded(name: str) -> bool:
+    """Whether the store lives in the client's process."""
+    found = _find(name)
+    return found is not None and found.flags.embedded
+
+
+def one_writer(name: str) -> bool:
+    """Whether a file of this store can have only one writing process."""
+    found = _find(name)
+    return found is not None and not found.flags.concurrent_writers
+
+
+def consistency(name: str, level: str) -> str:
+    """What a consistency level means for this engine, empty where it is not known."""
+    found = _find(name)
+    return "" if found is None else found.consistencies.get(level, "")
+
+
+def own_factor(factor: str) -> bool:
+    """Whether a factor is a setting of one engine, such as ``sqlite.page_size``."""
+    return "." in factor and factor.split(".", 1)[0] in ENGINES
+
+
+def topology(factors: Iterable[str]) -> list[str]:
+    """Factors at whose equal levels engines are compared."""
+    return [f for f in factors if f not in ("engine", "consistency") and not own_factor(f)]

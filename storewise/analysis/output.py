@@ -1,0 +1,127 @@
+"""Tables, summary and verdict as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from storewise.analysis.load import load_results
+from storewise.analysis.resample import LEVEL
+from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.verdict import Verdict, verdict
+from storewise.errors import ResultError
+
+#: Latency percentiles that ``summary.csv`` has a row for.
+_SUMMARY_PERCENTILES = ("p50", "p99")
+SUMMARY_COLUMNS = (
+    "phase",
+    "step",
+    "measure",
+    "n",
+    "mean",
+    "low",
+    "high",
+    "level",
+    "resampled",
+    "unit",
+)
+
+
+def analyse(study_dir: Path, outdir: Path) -> None:
+    """Write all tables of a study as CSV, and the verdict as JSON, into `outdir`.
+
+    Files: one ``<table>.csv`` per table of `Tables` and ``verdict.json``; a table without rows is
+    written with its heading. Raises ResultError where there is nothing to analyse or `outdir`
+    cannot be written.
+    """
+    write_tables(build_tables(load_results(study_dir)), outdir)
+
+
+def write_tables(tables: Tables, outdir: Path) -> Verdict:
+    """Write the tables and the verdict, which is returned."""
+    found = verdict(tables)
+    try:
+        outdir.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.frames().items():
+            write_csv(table, outdir / f"{name}.csv")
+        write_text(outdir / "verdict.json", json.dumps(verdict_data(found), indent=1) + "\n")
+    except OSError as error:
+        raise ResultError(
+            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+            "free space"
+        ) from error
+    return found
+
+
+def verdict_data(found: Verdict) -> dict[str, object]:
+    """The verdict as JSON values."""
+    return {
+        "finding": found.finding,
+        "text": list(found.text),
+        "criteria": [
+            {
+                "name": c.name,
+                "unit": c.unit,
+                "leaders": list(c.leaders),
+                "standings": [
+                    {
+                        "choice": s.label,
+                        "configuration": s.where,
+                        "n": s.estimate.n,
+                        "mean": s.estimate.mean,
+                        "low": s.estimate.low if s.estimate.known() else None,
+                        "high": s.estimate.high if s.estimate.known() else None,
+                        "resampled": s.estimate.resampled,
+                    }
+                    for s in c.standings
+                ],
+            }
+            for c in found.criteria
+        ],
+        "set_aside": [{"choice": label, "reason": reason} for label, reason in found.set_aside],
+    }
+
+
+def summary_table(tables: Tables) -> pd.DataFrame:
+    """Every headline figure: one row per factors' levels, phase, step and measure.
+
+    Latencies are percentiles of service time from the histograms of all repeats together, in s,
+    without an interval. Columns: factors, then SUMMARY_COLUMNS.
+    """
+    factors: Sequence[str] = tables.results.factors
+    rates = tables.summary.assign(level=LEVEL)
+    sizes = tables.storage_summary.assign(level=LEVEL)
+    times = tables.latency_summary
+    times = times[(times["time"] == "service") & times["percentile"].isin(_SUMMARY_PERCENTILES)]
+    times = times.assign(
+        measure=times["operation"] + "_service_time_" + times["percentile"],
+        mean=times["value"],
+        resampled="none",
+    )
+    columns = [*factors, *SUMMARY_COLUMNS]
+    frames = [t.reindex(columns=columns) for t in (rates, sizes, times) if not t.empty]
+    if not frames:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(frames, ignore_index=True)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a CSV, whole or not at all.
+
+    The engine called ``null`` stays the text "null": read with ``keep_default_na=False`` or name
+    ``na_values=[""]``.
+    """
+    write_text(path, table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+
+
+def write_text(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,70 @@
+"""What a store takes on disk: bytes in all, per document, and against the size of the inputs.
+
+The size is that at the end of the load (allocated blocks, summed over the stores of all workers),
+after the engine's final flush.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from storewise.analysis.frames import grouped
+from storewise.analysis.inputs import InputTotals
+from storewise.analysis.throughput import INSERT, STEP, counters
+
+UNITS = {
+    "store_bytes": "B",
+    "bytes_per_document": "B/document",
+    "share_of_input": "1",
+    "share_of_raw_input": "1",
+}
+COLUMNS = [*STEP, "measure", "value", "unit"]
+
+
+def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
+    """One row per trial and measure, for trials that loaded something and told its size."""
+    loads = counters(samples, "documents", per_second=False)
+    loads = loads[loads["operation"] == INSERT]
+    rows = []
+    for (trial, phase, step, _), group in grouped(loads, [*STEP, "operation"]):
+        count = float(group["value"].sum())
+        mine = samples[
+            (samples["trial"] == trial)
+            & (samples["phase"] == phase)
+            & (samples["step"] == step)
+            & (samples["metric"] == "store_bytes")
+        ]
+        if mine.empty or count <= 0:
+            continue
+        size = final_size(mine)
+        found = {"store_bytes": size, "bytes_per_document": size / count}
+        if inputs is not None and inputs.bytes:
+            found["share_of_input"] = size / inputs.bytes
+        if inputs is not None and inputs.raw_bytes:
+            found["share_of_raw_input"] = size / inputs.raw_bytes
+        rows += [
+            {
+                "trial": str(trial),
+                "phase": str(phase),
+                "step": step,
+                "measure": measure,
+                "value": value,
+                "unit": UNITS[measure],
+            }
+            for measure, value in found.items()
+        ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def final_size(rows: pd.DataFrame) -> float:
+    """The last size of each worker's (or node's) stores, summed.
+
+    A value at the end of the phase counts more than the last one of its seconds.
+    """
+    total = 0.0
+    for _, own in grouped(rows, ["worker", "node"]):
+        end = own[own["second"].isna()]
+        if end.empty:
+            end = own[own["second"] == own["second"].max()]
+        total += float(end["value"].sum())
+    return total

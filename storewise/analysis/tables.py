@@ -1,0 +1,99 @@
+"""All tables of a study, made in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import pandas as pd
+
+from storewise.analysis import host as hosts
+from storewise.analysis import latency as latencies
+from storewise.analysis import throughput as rates
+from storewise.analysis.load import Results, phase_samples, processes_of, threads_of
+from storewise.analysis.scaling import scaling
+from storewise.analysis.storage import storage
+from storewise.analysis.verification import verification, verification_warnings
+from storewise.analysis.warning import StudyWarning, warning_table
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the analysis hands out; ``docs/analysis.md`` lists the columns of each table.
+
+    Tables per trial name the trial only; `trials` has its factors. Those over repeats have a
+    column per factor.
+    """
+
+    results: Results
+    trials: pd.DataFrame
+    series: pd.DataFrame
+    throughput: pd.DataFrame
+    summary: pd.DataFrame
+    latency: pd.DataFrame
+    latency_summary: pd.DataFrame
+    scaling: pd.DataFrame
+    storage: pd.DataFrame
+    storage_summary: pd.DataFrame
+    host: pd.DataFrame
+    cpu: pd.DataFrame
+    client_bound: pd.DataFrame
+    canary: pd.DataFrame
+    verification: pd.DataFrame
+    warnings: Sequence[StudyWarning]
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """The tables by name, the warnings as one too."""
+        found = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("results", "warnings")
+        }
+        return {**found, "warnings": warning_table(self.warnings)}
+
+
+def build_tables(results: Results) -> Tables:
+    """All tables; pure but for the Hdr logs, which are read here."""
+    samples = phase_samples(results)
+    series = rates.series(samples)
+    throughput = rates.throughput(
+        samples,
+        series,
+        threads={(p.trial, p.phase): threads_of(p) for p in results.parts},
+        processes={p.trial: processes_of(p) for p in results.parts},
+    )
+    summary = rates.over_repeats(throughput, results, ["phase", "step", "measure"], series)
+    found, log_warnings = latencies.histograms(results)
+    stored = storage(samples, results.inputs)
+    load = hosts.host_load(samples)
+    bound = hosts.client_bound(load, throughput, summary, results)
+    canary = hosts.canary(results.samples)
+    checked = verification(results.samples)
+    warnings = [
+        *results.warnings,
+        *log_warnings,
+        *rates.short_phases(throughput),
+        *rates.errors(throughput),
+        *rates.few_repeats(results),
+        *hosts.bound_warnings(bound),
+        *hosts.canary_warnings(canary),
+        *verification_warnings(checked),
+    ]
+    return Tables(
+        results=results,
+        trials=results.trials,
+        series=series,
+        throughput=throughput,
+        summary=summary,
+        latency=latencies.latency(found),
+        latency_summary=latencies.merged_latency(found, results),
+        scaling=scaling(summary, results.factors),
+        storage=stored,
+        storage_summary=rates.over_repeats(stored, results, ["phase", "step", "measure"]),
+        host=load,
+        cpu=hosts.cpu_series(samples),
+        client_bound=bound,
+        canary=canary,
+        verification=checked,
+        warnings=sorted(set(warnings)),
+    )

@@ -1,0 +1,41 @@
+"""Numbers and lists in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands separated, never in scientific form where it is long."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(0, digits)}f}" if abs(rounded) < 1000 else f"{rounded:,.0f}"
+
+
+def all_of(words: Sequence[str], link: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {link} {words[-1]}"
+
+
+def binary(size: float) -> str:
+    """A size in bytes with a unit that leaves at most four digits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            return f"{number(size)} {unit}"
+        size /= 1024
+    raise AssertionError("the loop ends at TiB")
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that suits it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9)):
+        if value * factor >= 1 or unit == "ns":
+            return f"{number(value * factor)} {unit}"
+    raise AssertionError("the loop ends at ns")

@@ -1,0 +1,271 @@
+"""Which store to take, in words that the figures carry.
+
+Per criterion every choice stands with its best measured configuration. Choices whose 95 %
+intervals overlap that of the best are named together: there is no winner among them. The null
+engine is the client's ceiling and never a choice; choices with failed trials or with lost or
+wrong documents are set aside and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from storewise.analysis.engines import CEILING, own_factor, title
+from storewise.analysis.frames import records
+from storewise.analysis.resample import Estimate
+from storewise.analysis.scaling import as_estimate
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import all_of, number
+from storewise.analysis.verification import wrong_trials
+
+#: Factors that change what one gets, not only how fast: part of the choice where they vary.
+PROMISES = ("consistency", "index")
+#: Loads, reads and disk; each is (name, title, unit, whether more is better).
+_CRITERIA = (
+    ("write", "loading", "documents/s", True),
+    ("read", "reading", "documents/s", True),
+    ("disk", "space on disk", "B/document", False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One choice at one criterion; `where` is the configuration in words."""
+
+    label: str
+    where: str
+    estimate: Estimate
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One criterion with the choices from best to worst and the sentence about it."""
+
+    name: str
+    title: str
+    unit: str
+    standings: Sequence[Standing]
+    sentence: str
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        return tuple(s.label for s in self.standings if s.leads)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`finding` is one line; `text` are the sentences behind it."""
+
+    finding: str
+    text: Sequence[str]
+    criteria: Sequence[Criterion]
+    set_aside: Sequence[tuple[str, str]]
+    """Choices that are not recommended, with the reason."""
+
+
+def verdict(tables: Tables) -> Verdict:
+    """The verdict on a study's tables."""
+    factors = tables.results.factors
+    promises = [f for f in PROMISES if f in factors and _varies(tables.results.trials, f)]
+    aside = _set_aside(tables, promises)
+    criteria = []
+    for name, heading, unit, more in _CRITERIA:
+        rows = _rows(tables, name)
+        standings = _standings(rows, factors, promises, aside, more=more)
+        if standings:
+            criteria.append(
+                Criterion(name, heading, unit, standings, _sentence(heading, unit, standings, more))
+            )
+    finding = "For these inputs, on this machine: " + _finding(criteria)
+    text = [c.sentence for c in criteria]
+    text += [
+        f"Nothing was measured about {h}."
+        for n, h, _, _ in _CRITERIA
+        if n not in {c.name for c in criteria}
+    ]
+    text += [f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())]
+    return Verdict(finding, text, criteria, sorted(aside.items()))
+
+
+def _varies(trials: pd.DataFrame, factor: str) -> bool:
+    """Whether one engine was measured at several levels of this factor."""
+    return bool((trials.groupby("engine")[factor].nunique() > 1).any()) if len(trials) else False
+
+
+def label(row: Mapping[str, Any], promises: Sequence[str]) -> str:
+    """What a choice is called: the store and what it promises, where that varies."""
+    extra = [str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row]
+    name = title(str(row["engine"]))
+    return f"{name} ({', '.join(extra)})" if extra else name
+
+
+def _set_aside(tables: Tables, promises: Sequence[str]) -> dict[str, str]:
+    aside: dict[str, str] = {}
+    trials = tables.results.trials
+    wrong = wrong_trials(tables.verification)
+    for row in records(trials[trials["trial"].isin(wrong)]):
+        aside[label(row, promises)] = "its store did not hold all that was written to it"
+    failed: dict[str, list[str]] = {}
+    for one in tables.results.failed:
+        if "engine" in one.factors:
+            failed.setdefault(label(one.factors, promises), []).append(one.reason)
+    for name, reasons in failed.items():
+        aside[name] = f"{len(reasons)} of its trials failed ({reasons[0].rstrip('.')})"
+    aside.pop(title(CEILING), None)
+    return aside
+
+
+def _rows(tables: Tables, criterion: str) -> pd.DataFrame:
+    """Means over repeats that speak for a criterion."""
+    summary = tables.summary
+    if criterion == "disk":
+        found = tables.storage_summary
+        return found[found["measure"] == "bytes_per_document"]
+    loads = set(summary.loc[summary["measure"] == "insert_documents_per_s", "phase"])
+    rows = summary[summary["measure"] == "documents_per_s"]
+    return rows[rows["phase"].isin(loads) if criterion == "write" else rows["phase"] == "read"]
+
+
+def _standings(
+    rows: pd.DataFrame,
+    factors: Sequence[str],
+    promises: Sequence[str],
+    aside: Mapping[str, str],
+    *,
+    more: bool,
+) -> list[Standing]:
+    best: dict[str, dict[str, Any]] = {}
+    for row in records(rows):
+        name = label(row, promises)
+        if row["engine"] == CEILING or name in aside or not row["mean"] > 0:
+            continue
+        if name not in best or (row["mean"] > best[name]["mean"]) == more:
+            best[name] = row
+    varying = [
+        f
+        for f in factors
+        if f not in ("engine", *promises) and not own_factor(f) and rows[f].nunique() > 1
+    ]
+    varying += ["step"] if "step" in rows and rows["step"].nunique() > 1 else []
+    ranked = sorted(best.items(), key=lambda item: item[1]["mean"], reverse=more)
+    if not ranked:
+        return []
+    first = as_estimate(ranked[0][1])
+    return [
+        Standing(
+            name,
+            ", ".join(_setting(f, row[f]) for f in varying),
+            estimate := as_estimate(row),
+            estimate.overlaps(first) or position == 0,
+        )
+        for position, (name, row) in enumerate(ranked)
+    ]
+
+
+_SINGULAR = {"workers": "worker", "processes": "process", "threads": "thread"}
+
+
+def _setting(factor: str, level: Any) -> str:
+    if factor in _SINGULAR:
+        return f"{level} {_SINGULAR[factor] if level == 1 else factor}"
+    return f"{factor} {level}"
+
+
+def figure(standing: Standing, unit: str) -> str:
+    """A standing's mean and interval in words."""
+    e = standing.estimate
+    text = f"{number(e.mean)} {unit}"
+    inside = []
+    if e.resampled != "none" and e.high > e.low:
+        basis = "" if e.resampled == "repeats" else ", from the seconds of one run"
+        inside.append(f"95 % interval {number(e.low)} to {number(e.high)}{basis}")
+    if standing.where:
+        inside.append(f"with {standing.where}")
+    return f"{text} ({'; '.join(inside)})" if inside else text
+
+
+def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool) -> str:
+    leaders = [s for s in standings if s.leads]
+    rest = [s for s in standings if not s.leads]
+    start = heading.capitalize()
+    best = leaders[0]
+    superlative = "fastest" if more else "smallest"
+    if len(standings) == 1:
+        return f"{start}: only {best.label} can be judged: {figure(best, unit)}."
+    if len(leaders) > 1:
+        listed = "; ".join(f"{s.label} {figure(s, unit)}" for s in leaders)
+        why = (
+            "their intervals overlap"
+            if all(s.estimate.known() for s in leaders)
+            else "a single short run has no interval"
+        )
+        text = (
+            f"{start}: {all_of([s.label for s in leaders])} cannot be told apart ({why}): {listed}."
+        )
+    else:
+        text = f"{start}: {best.label} was {superlative}: {figure(best, unit)}."
+    if rest:
+        times = _times(best.estimate.mean, rest[0].estimate.mean)
+        text += f" Next was {rest[0].label}: {figure(rest[0], unit)}, {times} "
+        text += "slower." if more else "larger."
+    return text
+
+
+def _times(a: float, b: float) -> str:
+    high, low = max(a, b), min(a, b)
+    factor = high / low
+    return f"{number(factor)} times" if factor >= 2 else f"{(factor - 1) * 100:.0f} %"
+
+
+def _finding(criteria: Sequence[Criterion]) -> str:
+    if not criteria:
+        return "no store can be judged, because no store has results that count."
+    labels = {s.label for c in criteria for s in c.standings}
+    if len(labels) == 1:
+        (only,) = labels
+        numbers = _numbers(criteria, only)
+        return f"only {only} can be judged, because no other store has results: {numbers}."
+    common = set.intersection(*(set(c.leaders) for c in criteria))
+    order = [name for name in criteria[0].leaders if name in common]
+    if len(order) == 1:
+        (name,) = order
+        shared = [c.title for c in criteria if len(c.leaders) > 1]
+        clear = [c.title for c in criteria if len(c.leaders) == 1 and len(c.standings) > 1]
+        parts = []
+        if clear:
+            parts.append(f"it leads in {all_of(clear)}")
+        if shared:
+            parts.append(f"no store is clearly better in {all_of(shared)}")
+        return f"take {name}, because {' and '.join(parts)} ({_numbers(criteria, name)})."
+    if len(order) > 1:
+        known = all(s.estimate.known() for c in criteria for s in c.standings if s.leads)
+        why = (
+            "their intervals overlap"
+            if known
+            else "single short runs have no intervals (set `repeats: 3` or more)"
+        )
+        more = " and they lead the others" if len(order) < len(labels) else ""
+        return f"{all_of(order)} cannot be told apart, because {why}{more}."
+    parts = []
+    for criterion in criteria:
+        leaders = [s for s in criterion.standings if s.leads]
+        names = all_of([s.label for s in leaders], "or")
+        parts.append(
+            f"{names} for {criterion.title} ({number(leaders[0].estimate.mean)} {criterion.unit})"
+        )
+    return f"{all_of(parts)}, because no store leads in everything."
+
+
+def _numbers(criteria: Sequence[Criterion], name: str) -> str:
+    found = [
+        f"{c.title} {number(s.estimate.mean)} {c.unit}"
+        for c in criteria
+        for s in c.standings
+        if s.label == name
+    ]
+    return ", ".join(found)
