@@ -93,8 +93,8 @@ def run_search(
 
     Both inputs are FASTA, plain or compressed. `output` is compressed where its name ends in
     ``.gz`` or ``.zst``; it is written aside and renamed, after its record. `threads` adds ``-T``.
-    The program runs in a directory of its own, so the output names the inputs without their
-    directories. It ends when this process does.
+    The program runs in a directory of its own, so that the output names the inputs without their
+    directories (and with ``_`` for what the programs cannot take in a name). It ends when this process does.
 
     Raises InputError for an input that is missing or no FASTA, SearchError, with the last lines
     of the program's own words, where the program is not installed, fails, is killed, finds no
@@ -111,12 +111,22 @@ def run_search(
         try:
             # A search that was killed before may have left both.
             shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir(parents=True)
-            names = [_place(query, scratch, "query"), _place(library, scratch, "library")]
-            command = [program, *options, *names]
+            inputs = scratch / "inputs"
+            inputs.mkdir(parents=True)
+            names = [_place(query, inputs, "query"), _place(library, inputs, "library")]
+            # The output repeats the command line; it should not tell where the program is.
+            command = [Path(program).name, *options, *names]
             if threads is not None:
                 command[1:1] = ["-T", str(threads)]
-            record = _run(executable, command, scratch, partial, output, query, library)
+            record = _run(
+                os.path.abspath(executable),  # noqa: PTH100 - as above
+                command,
+                inputs,
+                partial,
+                output,
+                query,
+                library,
+            )
             _write_record(record, output)
             partial.replace(output)
         except OSError as error:
@@ -128,7 +138,7 @@ def run_search(
 
 
 def _place(source: Path, scratch: Path, role: str) -> str:
-    """Puts an input into the scratch directory, decompressed, under a name that is safe.
+    """Puts an input into the directory `scratch`, decompressed, under a name that is safe.
 
     The programs take a blank in a file name for the start of a format number, and ``@``, ``!``
     and ``%`` for other kinds of library; they do not read compressed files.
@@ -146,15 +156,18 @@ def _place(source: Path, scratch: Path, role: str) -> str:
             expected="a header line that starts with '>'",
             found=repr(start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")),
         )
-    name = _UNSAFE.sub("_", source.name)
-    while (scratch / name).exists():
-        name = f"{role}_{name}"
     with source.open("rb") as stored:
         plain_text = stored.read(len(first)) == first
+    name = _UNSAFE.sub("_", source.name)
+    if not plain_text:
+        name = name.removesuffix(".gz").removesuffix(".zst")
+    if name.startswith("-"):
+        name = f"_{name}"
+    while (scratch / name).exists():
+        name = f"{role}_{name}"
     if plain_text:
         (scratch / name).symlink_to(source.resolve())
         return name
-    name = name.removesuffix(".gz").removesuffix(".zst")
     with open_input(source) as stream, (scratch / name).open("xb") as plain:
         while data := stream.read(_CHUNK_BYTES):
             plain.write(data)
@@ -164,7 +177,7 @@ def _place(source: Path, scratch: Path, role: str) -> str:
 def _run(
     executable: str,
     command: list[str],
-    scratch: Path,
+    inputs: Path,
     partial: Path,
     output: Path,
     query: Path,
@@ -172,12 +185,12 @@ def _run(
 ) -> SearchRecord:
     started = time.monotonic()
     what = f"{shlex.join(command)} (query {query}, library {library})"
-    errors = scratch / "stderr"
+    errors = inputs.with_name("stderr")
     with errors.open("wb") as messages:
         child = subprocess.Popen(
             command,
             executable=executable,
-            cwd=scratch,
+            cwd=inputs,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=messages,
