@@ -288,8 +288,8 @@ class _Process:
         return Done(recorded, end, status, size, loaded, refused)
 
     def _finish(self, client: Client, zero: int) -> Recorded:
-        recorder = Recorder(zero)
         start = perf_counter_ns()
+        recorder = Recorder(zero, ready=start)
         client.finish()
         recorder.record(recorder.code("finish"), start, start, perf_counter_ns(), 0, 0)
         return recorder.result()

@@ -101,11 +101,13 @@ class _Open:
 class Recorder:
     """Records the operations of one client thread from `zero` (perf_counter_ns) on.
 
+    The client was ready for its first operation, or began to prepare it, at `ready` (`zero`).
+
     Operations must be recorded in the order in which they end. An operation belongs to the second
     in which it ended.
     """
 
-    def __init__(self, zero: int) -> None:
+    def __init__(self, zero: int, ready: int | None = None) -> None:
         self.zero = zero
         self.operations = 0
         """Recorded so far, failed ones included; up to date after `flush`."""
@@ -116,7 +118,7 @@ class Recorder:
         """Six values an operation, as `record` appends them; a tight loop may do it itself."""
         self.wake = zero + FLUSH_EVERY
         """When (perf_counter_ns) `flush` is due, however few rows there are."""
-        self._ready_at = zero
+        self._ready_at = zero if ready is None else ready
         self._last_code = 0
         self._open: dict[int, _Open] = {}
         self._counters: dict[tuple[int, int], Counter] = {}
