@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+import pandas as pd
+
 from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
@@ -49,6 +51,19 @@ def consistency(name: str, level: str) -> str:
 def own_factor(factor: str) -> bool:
     """Whether a factor is a setting of one engine, such as ``sqlite.page_size``."""
     return "." in factor and factor.split(".", 1)[0] in ENGINES
+
+
+def varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
+    """Factors of which one engine has several levels in this table, so that a row needs them to
+    be told from the others; settings of single engines are left out."""
+    if table.empty:
+        return []
+    by_engine = table.groupby("engine", observed=True)
+    return [
+        f
+        for f in factors
+        if f != "engine" and not own_factor(f) and bool((by_engine[f].nunique() > 1).any())
+    ]
 
 
 def topology(factors: Iterable[str]) -> list[str]:

@@ -62,6 +62,9 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
     """Totals of a manifest; None with a warning where there is none that can be read."""
     try:
         table = pq.read_table(path)
+        if "duplicate_of" in table.column_names:
+            # Equal files are stored once.
+            table = table.filter(pc.is_null(table["duplicate_of"]))
         total = InputTotals(
             files=table.num_rows,
             bytes=_sum(table["bytes"]) or 0,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import CEILING, own_factor, title
+from storewise.analysis.engines import CEILING, title, varying_factors
 from storewise.analysis.frames import records
 from storewise.analysis.resample import Estimate
 from storewise.analysis.scaling import as_estimate
@@ -144,13 +144,9 @@ def _standings(
         name = label(row, promises)
         if row["engine"] == CEILING or name in aside or not row["mean"] > 0:
             continue
-        if name not in best or (row["mean"] > best[name]["mean"]) == more:
+        if name not in best or _better(row["mean"], best[name]["mean"], more):
             best[name] = row
-    varying = [
-        f
-        for f in factors
-        if f not in ("engine", *promises) and not own_factor(f) and rows[f].nunique() > 1
-    ]
+    varying = [f for f in varying_factors(rows, factors) if f not in promises]
     varying += ["step"] if "step" in rows and rows["step"].nunique() > 1 else []
     ranked = sorted(best.items(), key=lambda item: item[1]["mean"], reverse=more)
     if not ranked:
@@ -168,6 +164,10 @@ def _standings(
 
 
 _SINGULAR = {"workers": "worker", "processes": "process", "threads": "thread"}
+
+
+def _better(one: float, other: float, more: bool) -> bool:
+    return one > other if more else one < other
 
 
 def _setting(factor: str, level: Any) -> str:
@@ -208,18 +208,19 @@ def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool
             f"{start}: {all_of([s.label for s in leaders])} cannot be told apart ({why}): {listed}."
         )
     else:
-        text = f"{start}: {best.label} was {superlative}: {figure(best, unit)}."
+        text = f"{start}: {superlative} was {best.label}, {figure(best, unit)}."
     if rest:
-        times = _times(best.estimate.mean, rest[0].estimate.mean)
-        text += f" Next was {rest[0].label}: {figure(rest[0], unit)}, {times} "
-        text += "slower." if more else "larger."
+        times = _times(best.estimate.mean, rest[0].estimate.mean, "fast" if more else "large")
+        subject = "the best" if more else "it"
+        text += f" Next: {rest[0].label}, {figure(rest[0], unit)}; {subject} is {times}."
     return text
 
 
-def _times(a: float, b: float) -> str:
-    high, low = max(a, b), min(a, b)
-    factor = high / low
-    return f"{number(factor)} times" if factor >= 2 else f"{(factor - 1) * 100:.0f} %"
+def _times(a: float, b: float, adjective: str) -> str:
+    factor = max(a, b) / min(a, b)
+    if factor >= 2:
+        return f"{number(factor)} times as {adjective}"
+    return f"{(factor - 1) * 100:.0f} % {adjective.removesuffix('e')}er"
 
 
 def _finding(criteria: Sequence[Criterion]) -> str:

@@ -1,1 +1,1 @@
-"""One function per figure."""
+"""One function per figure; ``captions.FIGURES`` lists them with their captions."""

@@ -1,0 +1,129 @@
+"""Every figure with its heading, caption and the text that stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from storewise.analysis.tables import Tables
+from storewise.errors import ResultError
+from storewise.figures import plots
+from storewise.figures.style import to_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSpec:
+    """One figure: its file name's stem, what it is called and says, and what it takes."""
+
+    name: str
+    heading: str
+    caption: str
+    absent: str
+    """Why there is none where the function gives None."""
+    make: Callable[[Tables], Figure | None]
+
+
+FIGURES = (
+    FigureSpec(
+        "throughput",
+        "Throughput by engine",
+        "Documents per second, mean over repeats with its 95 % interval (bootstrap). Writing "
+        "counts parsing and the final flush; reading is the steady part where the phase is long "
+        "enough. Null is the client's own ceiling, not a store.",
+        "no phase has a rate",
+        plots.throughput_by_engine,
+    ),
+    FigureSpec(
+        "over_time",
+        "Operations per second over time",
+        "All workers together, mean over repeats. One operation of a write phase is one batch; "
+        "shaded seconds are warm-up.",
+        "no phase has values per second",
+        plots.operations_over_time,
+    ),
+    FigureSpec(
+        "latency",
+        "Latency",
+        "Percentiles of the time that one operation takes in the store, from the histograms of "
+        "all workers and repeats added together. Lower is better.",
+        "no Hdr log could be used",
+        plots.latency_percentiles,
+    ),
+    FigureSpec(
+        "scaling",
+        "Scaling",
+        "Speed-up over the lowest level, with 95 % intervals; the dotted line would be ideal. "
+        "Intervals that reach beyond the panel are cut.",
+        "no numeric factor has more than one level",
+        plots.speedup,
+    ),
+    FigureSpec(
+        "storage",
+        "Storage",
+        "Bytes on disk per document at the end of the load, beside what the inputs take as they "
+        "lie on disk (usually compressed).",
+        "no store told its size",
+        plots.storage_per_document,
+    ),
+    FigureSpec(
+        "host_cpu",
+        "What the processors did",
+        "Use of all CPUs of a host over time, time spent waiting for the disk (iowait) included; "
+        "first repeat of each engine at its highest setting.",
+        "no host was sampled",
+        plots.host_cpu,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A figure as made: `svg` and `png` are None where it could not be, `why` says the reason."""
+
+    spec: FigureSpec
+    png: bytes | None
+    svg: bytes | None
+    why: str
+
+
+def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
+    """All figures; written to `outdir` as PNG and SVG where one is given.
+
+    A figure that cannot be drawn is given back with its reason, so that a report never fails over
+    it; a file of an earlier run is then removed. Raises ResultError where `outdir` cannot be
+    written.
+    """
+    made = []
+    for spec in FIGURES:
+        try:
+            figure = spec.make(tables)
+            if figure is None:
+                made.append(Made(spec, None, None, spec.absent))
+            else:
+                made.append(Made(spec, to_bytes(figure, "png"), to_bytes(figure, "svg"), ""))
+        except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
+            # Whatever odd results a plot meets, the page must come with its reason.
+            made.append(Made(spec, None, None, f"{type(error).__name__}: {error}"))
+    if outdir is not None:
+        _write(made, outdir)
+    return made
+
+
+def _write(made: list[Made], outdir: Path) -> None:
+    try:
+        outdir.mkdir(parents=True, exist_ok=True)
+        for one in made:
+            for form, data in (("png", one.png), ("svg", one.svg)):
+                path = outdir / f"{one.spec.name}.{form}"
+                if data is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    path.write_bytes(data)
+    except OSError as error:
+        raise ResultError(
+            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+            "free space"
+        ) from error

@@ -1,0 +1,362 @@
+"""The figures, one function each, from the analysis' tables.
+
+Each function returns None where the tables have nothing to show (a single level has no scaling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from storewise.analysis.engines import CEILING, title, varying_factors
+from storewise.analysis.frames import grouped, records
+from storewise.analysis.tables import Tables
+from storewise.figures.style import (
+    LINES,
+    Style,
+    legend_outside,
+    new_figure,
+    plain_numbers,
+    spread,
+)
+
+#: Most panels (phases, trials) of one figure; a figure with more is no longer read.
+MAX_PANELS = 6
+
+
+def style_of(tables: Tables) -> Style:
+    """The style of a study's engines, failed ones included, so that colours never move."""
+    engines = set(tables.results.trials.get("engine", pd.Series(dtype=str)))
+    engines |= {str(f.factors["engine"]) for f in tables.results.failed if "engine" in f.factors}
+    return Style(engines)
+
+
+def setting(row: dict[str, object], names: Sequence[str]) -> str:
+    """The levels of some factors in a few characters for an axis."""
+    return ", ".join(
+        f"{row[n]} {str(n)[:-1] if row[n] == 1 else n}"
+        if n in ("workers", "threads")
+        else f"{n} {row[n]}"
+        for n in names
+    )
+
+
+def throughput_by_engine(tables: Tables) -> Figure | None:
+    """Documents per second by engine and setting, a panel per phase, with 95 % intervals."""
+    found = tables.summary[tables.summary["measure"] == "documents_per_s"]
+    found = found[found["mean"] > 0]
+    phases = list(dict.fromkeys(found["phase"]))[:MAX_PANELS]
+    if not phases:
+        return None
+    names = varying_factors(found, tables.results.factors)
+    if found["step"].nunique() > 1:
+        names.append("step")
+    labels = [setting(row, names) for row in records(found)]
+    found = found.assign(setting=labels)
+    settings = sorted(set(labels), key=labels.index)
+    style = style_of(tables)
+    engines = _engines(found)
+    rows = max(2, len(engines) * len(settings))
+    figure, axes = new_figure(1, len(phases), height=0.9 + 0.27 * rows + 0.3 * len(engines))
+    for axis, phase in zip(axes, phases, strict=True):
+        here = found[found["phase"] == phase]
+        position, ticks = 0.0, []
+        for engine in engines:
+            own = here[here["engine"] == engine]
+            start = position
+            for name in settings:
+                for row in records(own[own["setting"] == name]):
+                    known = np.isfinite(row["low"]) and row["high"] > row["low"]
+                    errors = (
+                        [[row["mean"] - row["low"]], [row["high"] - row["mean"]]] if known else None
+                    )
+                    axis.errorbar(
+                        row["mean"],
+                        position,
+                        xerr=errors,
+                        fmt=style.marker(engine),
+                        color=style.colour(engine),
+                        capsize=3,
+                        elinewidth=1.2,
+                    )
+                ticks.append((position, _row_name(engine, name, name == settings[0])))
+                position += 1
+            axis.axhspan(start - 0.5, position - 0.5, color=style.colour(engine), alpha=0.06, lw=0)
+            position += 0.35
+        axis.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
+        axis.grid(visible=False, axis="y")
+        axis.invert_yaxis()
+        axis.set_title(_phase_title(phase))
+        axis.set_xlabel("documents per second")
+        means = here["mean"].to_list()
+        if spread(means):
+            axis.set_xscale("log")
+            axis.set_xlabel("documents per second (logarithmic)")
+        else:
+            top = np.nanmax([*means, *here["high"].fillna(0)])
+            axis.set_xlim(0, min(float(top), 2.0 * max(means)) * 1.05)
+        plain_numbers(axis.xaxis)
+        if axis is not axes[0]:
+            axis.set_yticklabels([])
+    return figure
+
+
+def _row_name(engine: str, name: str, first: bool) -> str:
+    if not name:
+        return title(engine)
+    return f"{title(engine)}, {name}" if first else name
+
+
+def _phase_title(phase: str) -> str:
+    return {"write": "write (parsing and loading)"}.get(phase, phase)
+
+
+def _engines(table: pd.DataFrame) -> list[str]:
+    """Engines in the order of the legend, the ceiling last."""
+    names = sorted(set(table["engine"]) - {CEILING})
+    return [*names, CEILING] if CEILING in set(table["engine"]) else names
+
+
+def operations_over_time(tables: Tables) -> Figure | None:
+    """Operations per second over time, a panel per phase, one line per engine and setting.
+
+    Lines are means over repeats; warm-up is drawn thin.
+    """
+    series = tables.series.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
+    # Too short a last second would give a wild rate.
+    series = series[(series["length"] >= 0.2) | (series["second"] == 0)]
+    if series.empty:
+        return None
+    phases = list(dict.fromkeys(series["phase"]))[:MAX_PANELS]
+    names = varying_factors(series, tables.results.factors)
+    style = style_of(tables)
+    figure, axes = new_figure(len(phases), 1, height=2.9)
+    for axis, phase in zip(axes, phases, strict=True):
+        here = series[series["phase"] == phase]
+        kinds = sorted({setting(row, names) for row in records(here.drop_duplicates(names))})
+        highest: list[float] = []
+        for engine in _engines(here):
+            own = here[here["engine"] == engine]
+            for _, group in grouped(own, [*names, "step"]):
+                name = setting(records(group)[0], names)
+                mean = group.groupby("second")["operations_per_s"].mean()
+                warm = group.groupby("second")["warmup"].max()
+                highest += mean.to_list()
+                label = f"{title(engine)}, {name}" if name else title(engine)
+                line = LINES[kinds.index(name) % len(LINES)]
+                options = {"color": style.colour(engine), "marker": style.marker(engine)}
+                axis.plot(
+                    mean.index + 0.5,
+                    mean,
+                    line,
+                    label=label,
+                    markevery=max(1, len(mean) // 12),
+                    **options,
+                )
+                if warm.any():
+                    early = mean[warm.astype(bool)]
+                    axis.axvspan(0, early.index.max() + 1, color="#000000", alpha=0.03, lw=0)
+        axis.set_title(_phase_title(phase))
+        axis.set_ylabel("operations per second")
+        axis.set_xlabel("seconds since the start of the phase")
+        axis.set_xlim(left=0)
+        if spread(highest):
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=0)
+        plain_numbers(axis.yaxis)
+    legend_outside(figure, axes, columns=3)
+    return figure
+
+
+def latency_percentiles(tables: Tables) -> Figure | None:
+    """Service time percentiles by engine at the lowest setting, a panel per phase's operation."""
+    found = tables.latency_summary
+    found = found[(found["time"] == "service") & (found["operation"] != "finish")]
+    if found.empty:
+        return None
+    names = varying_factors(found, tables.results.factors)
+    if names:
+        first = found.sort_values(names)[names].iloc[0]
+        found = found[(found[names] == first).all(axis=1)]
+    panels = list(dict.fromkeys(zip(found["phase"], found["operation"], strict=True)))
+    style = style_of(tables)
+    figure, axes = new_figure(1, len(panels[:MAX_PANELS]), height=3.5, sharey=False)
+    for axis, (phase, operation) in zip(axes, panels, strict=False):
+        here = found[(found["phase"] == phase) & (found["operation"] == operation)]
+        order = list(dict.fromkeys(here["percentile"]))
+        for engine in _engines(here):
+            own = here[(here["engine"] == engine)].groupby("percentile")["value"].max()
+            axis.plot(
+                range(len(order)),
+                [own[p] * 1e3 for p in order],
+                color=style.colour(engine),
+                marker=style.marker(engine),
+                label=title(engine),
+            )
+        axis.set_xticks(range(len(order)), order)
+        axis.set_yscale("log")
+        plain_numbers(axis.yaxis)
+        axis.set_title(f"{phase}: one {operation}")
+        axis.set_xlabel("percentile")
+        axis.set_ylabel("service time in ms (logarithmic)" if axis is axes[0] else "")
+    legend_outside(figure, axes)
+    if names:
+        figure.suptitle(f"with {setting(records(found)[0], names)}", fontsize=9)
+    return figure
+
+
+def speedup(tables: Tables) -> Figure | None:
+    """Speed-up over the levels of the first numeric factor, with the ideal line."""
+    found = tables.scaling[tables.scaling["quantity"] == "speedup"]
+    found = found[found["measure"] == "documents_per_s"]
+    if found.empty:
+        return None
+    factor = str(found["factor"].iloc[0])
+    found = found[found["factor"] == factor]
+    others = [n for n in varying_factors(found, tables.results.factors) if n != factor]
+    if others:
+        first = found.sort_values(others)[others].iloc[0]
+        found = found[(found[others] == first).all(axis=1)]
+    phases = list(dict.fromkeys(found["phase"]))[:MAX_PANELS]
+    style = style_of(tables)
+    figure, axes = new_figure(1, len(phases), height=3.5, sharey=False)
+    for axis, phase in zip(axes, phases, strict=True):
+        here = found[found["phase"] == phase]
+        base = float(here["base"].iloc[0])
+        levels = sorted(set(here["level"]))
+        ideal = [level / base for level in levels]
+        axis.plot(levels, ideal, color="#000000", lw=1, ls=":", label="ideal")
+        engines = _engines(here)
+        width = 0.02 * (max(levels) - min(levels))
+        for place, engine in enumerate(engines):
+            own = here[here["engine"] == engine].sort_values("level").drop_duplicates("level")
+            shift = width * (place - (len(engines) - 1) / 2)
+            mean = own["mean"].to_numpy(dtype=float)
+            errors = np.vstack([mean - own["low"], own["high"] - mean]).astype(float)
+            axis.errorbar(
+                own["level"] + shift,
+                mean,
+                yerr=np.nan_to_num(errors),
+                capsize=3,
+                elinewidth=1,
+                color=style.colour(engine),
+                marker=style.marker(engine),
+                label=title(engine),
+            )
+        axis.set_title(_phase_title(phase))
+        axis.set_xlabel(factor)
+        axis.set_xticks(levels, [f"{level:g}" for level in levels])
+        highest = max([*ideal, *here["mean"]])
+        axis.set_ylim(0, 1.5 * highest)
+        axis.set_ylabel(f"speed-up over {base:g} {factor}" if axis is axes[0] else "")
+    legend_outside(figure, axes, columns=5)
+    return figure
+
+
+def host_cpu(tables: Tables) -> Figure | None:
+    """Host CPU over time by kind, iowait included, one panel per engine and phase.
+
+    Of each the first repeat at the highest setting is shown: that is where a limit would be met.
+    """
+    cpu = tables.cpu.merge(tables.trials[["trial", "repeat", *tables.results.factors]], on="trial")
+    if cpu.empty:
+        return None
+    names = varying_factors(cpu, tables.results.factors)
+    numeric = [n for n in names if pd.api.types.is_numeric_dtype(cpu[n])]
+    last = cpu.sort_values([*numeric, "repeat"], ascending=[False] * len(numeric) + [True])
+    chosen = last.drop_duplicates(["engine", "phase"])[["trial", "engine", "phase"]]
+    phases = list(dict.fromkeys(chosen["phase"]))[:3]
+    engines = _engines(chosen)
+    figure, axes = new_figure(len(engines), len(phases), height=1.55, sharey=True)
+    kinds = (
+        ("user", "#0072B2", ""),
+        ("system", "#56B4E9", "///"),
+        ("iowait", "#D55E00", "..."),
+        ("steal", "#000000", "xx"),
+    )
+    for number, axis in enumerate(axes):
+        engine, phase = engines[number // len(phases)], phases[number % len(phases)]
+        trial = chosen[(chosen["engine"] == engine) & (chosen["phase"] == phase)]["trial"]
+        axis.set_ylim(0, 100)
+        axis.set_title(f"{title(engine)}, {phase}")
+        if trial.empty:
+            axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
+            continue
+        here = cpu[(cpu["trial"] == trial.iloc[0]) & (cpu["phase"] == phase)]
+        mean = here.groupby("second")[[k for k, _, _ in kinds]].mean()
+        # Steps over whole seconds: each value is the mean of its second.
+        edges = np.append(mean.index.to_numpy(), mean.index.max() + 1)
+        below = np.zeros(len(mean))
+        for kind, colour, hatch in kinds:
+            if kind == "steal" and not (mean[kind] > 0.5).any():
+                continue
+            above = below + mean[kind].to_numpy()
+            axis.stairs(
+                above,
+                edges,
+                baseline=below,
+                fill=True,
+                facecolor=colour,
+                edgecolor="white",
+                hatch=hatch,
+                lw=0,
+                label=kind,
+            )
+            below = above
+        axis.set_xlim(0, edges.max())
+        if number // len(phases) == len(engines) - 1:
+            axis.set_xlabel("seconds since the start of the phase")
+        if number % len(phases) == 0:
+            axis.set_ylabel("host CPU in %")
+    legend_outside(figure, axes)
+    return figure
+
+
+def storage_per_document(tables: Tables) -> Figure | None:
+    """Bytes on disk per document by engine, against what the inputs take as they lie on disk."""
+    found = tables.storage_summary
+    found = found[(found["measure"] == "bytes_per_document") & (found["mean"] > 0)]
+    found = found[found["engine"] != CEILING]
+    if found.empty:
+        return None
+    names = varying_factors(found, tables.results.factors)
+    found = found.sort_values(["engine", *names])
+    style = style_of(tables)
+    figure, (axis,) = new_figure(height=1.1 + 0.34 * len(found))
+    labels = []
+    for place, row in enumerate(records(found)):
+        errors = np.nan_to_num([[row["mean"] - row["low"]], [row["high"] - row["mean"]]])
+        axis.barh(
+            place,
+            row["mean"],
+            height=0.7,
+            color=style.colour(row["engine"]),
+            edgecolor="white",
+            hatch=style.hatch(row["engine"]),
+            xerr=errors,
+            capsize=3,
+        )
+        axis.annotate(
+            f"{row['mean']:.0f}",
+            (max(row["mean"], row["mean"] + errors[1][0]), place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+        )
+        name = setting(row, names)
+        labels.append(f"{title(row['engine'])}, {name}" if name else title(row["engine"]))
+    inputs = tables.results.inputs
+    if inputs is not None and inputs.documents:
+        share = inputs.bytes / inputs.documents
+        axis.axvline(share, color="#000000", ls="--", lw=1.2, label="inputs as they lie on disk")
+    axis.set_yticks(range(len(labels)), labels)
+    axis.invert_yaxis()
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel("bytes on disk per document")
+    axis.margins(x=0.1)
+    legend_outside(figure, [axis])
+    return figure

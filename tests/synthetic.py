@@ -1,0 +1,315 @@
+"""Results of a study that never ran: parts, logs, manifest and study, written with the real
+writers, so that analysis, figures and report can be tested without measuring anything."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
+from storewise.metrics.schema import Sample, write_part
+from storewise.trial import trial_id
+
+FILES, QUERIES, ALIGNMENTS = 45, 45, 10_000
+DOCUMENTS = QUERIES + 3 * ALIGNMENTS
+INPUT_BYTES = 2_400_000
+
+#: Engine -> (documents/s written by a worker, operations/s read by a worker, bytes a document)
+SPEEDS: Mapping[str, tuple[float, float, float]] = {
+    "null": (60_000, 240_000, 0),
+    "sqlite": (21_000, 9_000, 310),
+    "duckdb": (32_000, 700, 150),
+    "parquet": (35_000, 160, 48),
+}
+
+HOST = {
+    "name": "node-7",
+    "system": "Linux-6.1-x86_64",
+    "processor": "Example CPU <8> & more",
+    "cores": 2,
+    "cpus": 2,
+    "memory_bytes": 24 * 2**30,
+}
+
+
+def conditions(engine: str, factors: Mapping[str, Any], phase: str, worker: int) -> dict[str, Any]:
+    return {
+        "trial": {"engine": engine, "workers": factors.get("workers", 1), "factors": dict(factors)},
+        "phase": phase,
+        "worker": worker,
+        "steps": [{"warmup": 1.0 if phase == "read" else 0.0, "threads": 1}],
+        "seed": 7,
+        "engine": {"title": engine, "embedded": True, "stores": engine != "null"},
+        "versions": {"storewise": "0.1.0", "python": "3.11.2", f"{engine}.engine": "3.40.1"},
+        "host": HOST,
+        "store_file_system": "ext4",
+        "warnings": [],
+    }
+
+
+def counts(
+    phase: str,
+    operation: str,
+    seconds: Sequence[tuple[int, int]],
+    *,
+    worker: int = 0,
+    process: int = 0,
+    service: float = 0.0,
+    prepare: float = 0.0,
+    warmup: int = 0,
+) -> list[Sample]:
+    """Rows of one operation: (operations, documents) per second and in total; `service` and
+    `prepare` are the total times in s, spread over the seconds."""
+    n = len(seconds)
+    rows: list[Sample] = []
+    for second, (operations, documents) in enumerate(seconds):
+        for metric, value, unit in (
+            ("operations", operations, "1"),
+            ("documents", documents, "1"),
+            ("bytes", 100 * documents, "B"),
+            ("errors", 0, "1"),
+            ("service_time_sum", service / n, "s"),
+            ("prepare_time_sum", prepare / n, "s"),
+        ):
+            rows.append(
+                Sample(
+                    phase, metric, value, unit, 0, second, operation, worker, process, None,
+                    second < warmup,
+                )
+            )
+    for metric, value, unit in (
+        ("operations", sum(o for o, _ in seconds), "1"),
+        ("documents", sum(d for _, d in seconds), "1"),
+        ("errors", 0, "1"),
+        ("service_time_sum", service, "s"),
+        ("prepare_time_sum", prepare, "s"),
+    ):
+        rows.append(Sample(phase, metric, value, unit, 0, None, operation, worker, process))
+    return rows
+
+
+def times(phase: str, duration: float, *, worker: int = 0, process: int = 0) -> list[Sample]:
+    return [
+        Sample(phase, "duration", duration, "s", worker=worker),
+        Sample(phase, "duration", duration, "s", worker=worker, process=process),
+        Sample(phase, "started_at", 1.7e9, "s", worker=worker),
+    ]
+
+
+def log(path: Path, operation: str, nanoseconds: Any, *, warmup: bool = False) -> None:
+    """An Hdr log with one interval of these values as service and response time."""
+    values = np.asarray(nanoseconds, dtype=np.int64)
+    index, count = np.unique(bucket_indexes(values), return_counts=True)
+    histogram = histogram_of(index, count)
+    write_log(
+        path,
+        1.7e9,
+        [
+            Interval(Tag(operation, "service_time", warmup=warmup), 0.0, 1.0, histogram),
+            Interval(Tag(operation, "response_time", warmup=warmup), 0.0, 1.0, histogram),
+        ],
+    )
+
+
+def _per_second(total: int, duration: float, rng: np.random.Generator) -> list[int]:
+    shares = np.clip(duration - np.arange(int(np.ceil(duration))), 0, 1)
+    shares = shares * rng.normal(1, 0.03, len(shares))
+    cumulative = np.round(np.cumsum(shares) / shares.sum() * total).astype(int)
+    return [int(v) for v in np.diff(cumulative, prepend=0)]
+
+
+def make_trial(
+    study: Path,
+    factors: Mapping[str, Any],
+    repeat: int,
+    *,
+    noise: float = 0.02,
+    read_seconds: float = 8.0,
+    scale: float = 1.0,
+    phases: Sequence[str] = ("write", "read"),
+    verify: bool = True,
+) -> str:
+    """One trial's files under ``study/trials``; returns its id."""
+    engine, workers = str(factors["engine"]), int(factors.get("workers", 1))
+    name = trial_id(factors, repeat)
+    rng = np.random.default_rng(abs(hash((json.dumps(dict(factors)), repeat))) % 2**32)
+    directory = study / "trials" / name
+    directory.mkdir(parents=True, exist_ok=True)
+    write, read, size = SPEEDS[engine]
+    jitter = float(rng.normal(1, noise))
+    speedup = workers**0.8
+    for phase, worker in itertools.product(phases, range(workers)):
+        share = DOCUMENTS * 10 // workers
+        if phase == "write":
+            duration = share * workers / (write * speedup * jitter * scale)
+            documents = _per_second(share, duration, rng)
+            rows = counts(
+                phase, "insert", [(-(-d // 1000), d) for d in documents], worker=worker,
+                service=duration * 0.45, prepare=duration * 0.5,
+            )
+            rows += counts(phase, "finish", [(1, 0)], worker=worker, service=0.05 * duration)
+            if size:
+                rows.append(
+                    Sample(phase, "store_bytes", size * share, "B", worker=worker, process=0)
+                )
+            latency = rng.lognormal(np.log(0.45e9 * 1000 / write), 0.3, 400)
+            operation = "insert"
+        else:
+            duration = read_seconds + 0.3
+            rate = read * speedup * jitter / workers
+            operations = _per_second(int(rate * duration), duration, rng)
+            rows = counts(
+                phase, "get", [(o, o) for o in operations], worker=worker,
+                service=duration * 0.9, prepare=duration * 0.05, warmup=1,
+            )
+            latency = rng.lognormal(np.log(0.9e9 / read), 0.5, 3000)
+            operation = "get"
+        rows += times(phase, duration, worker=worker)
+        rows += _host(phase, duration, worker, workers, rng)
+        if phase == "write" and worker == 0:
+            rows += [
+                Sample("canary", "canary_cpu", 150_000 * jitter, "1/s"),
+                Sample("canary", "canary_disk_write", 4e8 * jitter, "B/s"),
+                Sample("canary", "canary_disk_read", 9e8 * jitter, "B/s"),
+            ]
+        write_part(
+            directory / f"{phase}.{worker}.parquet",
+            rows, trial=name, repeat=repeat, host="node-7", factors=factors,
+            conditions=conditions(engine, factors, phase, worker),
+        )
+        log(directory / f"{phase}.{worker}.hlog", operation, latency)
+    if verify:
+        rows = [
+            Sample("verify", metric, value, "1", operation=kind)
+            for kind, expected in _kinds().items()
+            for metric, value in (
+                ("expected_documents", expected),
+                ("counted_documents", expected),
+                ("checked_documents", min(200, expected)),
+                ("lost_documents", 0),
+                ("wrong_documents", 0),
+            )
+            if engine != "null"
+        ]
+        write_part(
+            directory / "verify.parquet",
+            rows, trial=name, repeat=repeat, host="node-7", factors=factors,
+            conditions=conditions(engine, factors, "verify", 0),
+        )
+    return name
+
+
+def _kinds() -> dict[str, int]:
+    return {"tasks": QUERIES, "rna": ALIGNMENTS, "gs": ALIGNMENTS, "align": ALIGNMENTS}
+
+
+def _host(
+    phase: str, duration: float, worker: int, workers: int, rng: np.random.Generator
+) -> list[Sample]:
+    rows: list[Sample] = []
+    for second in range(int(np.ceil(duration))):
+        length = min(1.0, duration - second)
+        place: dict[str, Any] = {"second": second}
+        rows += [
+            Sample(phase, "client_cpu", 0.93 * length, "s", worker=worker, process=0, **place),
+            Sample(phase, "client_rss", 1.2e8, "B", worker=worker, process=0, **place),
+        ]
+        if worker:
+            continue
+        user = min(90.0, 45.0 * workers) * rng.uniform(0.9, 1.05)
+        wait = 8.0 * rng.uniform(0, 1) if phase == "write" else 0.5
+        rows += [
+            Sample(phase, "sample_length", length, "s", **place),
+            Sample(phase, "cpu_user", user, "%", **place),
+            Sample(phase, "cpu_system", 4.0, "%", **place),
+            Sample(phase, "cpu_iowait", min(wait, 96 - user - 0.1), "%", **place),
+            Sample(phase, "cpu_steal", 0.0, "%", **place),
+            Sample(phase, "cpu_idle", max(0.0, 96 - user - wait), "%", **place),
+            Sample(phase, "memory_used", 3.1e9, "B", **place),
+            Sample(phase, "disk_write", 8e7 * rng.uniform(0.5, 1), "B/s", **place),
+        ]
+    return rows
+
+
+def make_inputs(study: Path, quarantine: Sequence[tuple[str, str, str, str]] = ()) -> None:
+    """``study.json`` and ``inputs/``."""
+    inputs = study / "inputs"
+    inputs.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.table(
+            {
+                "path": [f"in/{i:02}.m10.gz" for i in range(FILES)],
+                "bytes": [INPUT_BYTES * 10 // FILES] * FILES,
+                "queries": [QUERIES * 10 // FILES] * FILES,
+                "alignments": [ALIGNMENTS * 10 // FILES] * FILES,
+                "documents": [DOCUMENTS * 10 // FILES] * FILES,
+            }
+        ),
+        inputs / "manifest.parquet",
+    )
+    if quarantine:
+        text = "path\tline\toffset\treason\n"
+        text += "".join("\t".join(row) + "\n" for row in quarantine)
+        (inputs / "quarantine.tsv").write_text(text, encoding="utf-8")
+
+
+def make_study(
+    study: Path,
+    *,
+    engines: Sequence[str] = tuple(SPEEDS),
+    workers: Sequence[int] = (1, 2),
+    repeats: int = 2,
+    **options: Any,
+) -> list[str]:
+    """A whole study's results; returns the ids of its trials."""
+    make_inputs(study)
+    resolved = {
+        "name": study.name,
+        "inputs": {"paths": ["resources/sample"]},
+        "engines": {engine: {} for engine in engines},
+        "factors": {"workers": list(workers)},
+        "repeats": repeats,
+        "phases": [{"name": "write"}, {"name": "read"}],
+        "seed": 7,
+    }
+    (study / "study.json").write_text(json.dumps(resolved), encoding="utf-8")
+    return [
+        make_trial(
+            study,
+            {
+                "engine": engine,
+                "workers": count,
+                "processes": 1,
+                "threads": 1,
+                "consistency": "none" if engine == "null" else "durable",
+                "index": "none",
+            },
+            repeat,
+            **options,
+        )
+        for engine, count, repeat in itertools.product(engines, workers, range(1, repeats + 1))
+    ]
+
+
+def make_failed(study: Path, factors: Mapping[str, Any], repeat: int, reason: str) -> str:
+    """A trial that failed for good."""
+    name = trial_id(factors, repeat)
+    directory = study / "trials" / name
+    directory.mkdir(parents=True, exist_ok=True)
+    text = {
+        "trial": name,
+        "repeat": repeat,
+        "factors": dict(factors),
+        "reason": reason,
+        "log_tail": "line 1\n<b>line 2</b>",
+        "attempts": 2,
+    }
+    (directory / "failed.json").write_text(json.dumps(text), encoding="utf-8")
+    return name
