@@ -31,6 +31,8 @@ PREAMBLE_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 8 << 20
 #: A query line follows its search's version line within this many bytes.
 _LOOK_BACK = 4096
+#: Of a line in a message.
+_SHOWN_BYTES = 61
 
 #: Sampled mode reads the first and last block and this many between them.
 SAMPLE_BLOCKS = 14
@@ -100,9 +102,10 @@ class Scanner:
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the content."""
         self._hash.update(data)
-        if b"\0" in data:
-            raise self._not_ssearch_or("a NUL byte in the text")
+        has_nul = b"\0" in data
         data = self._rest + data
+        if has_nul:
+            raise self._nul(data)
         end = data.rfind(b"\n") + 1
         self._rest = data[end:]
         if len(self._rest) > LONGEST_LINE_BYTES:
@@ -143,8 +146,8 @@ class Scanner:
 
     def _scan(self, block: bytes) -> None:
         """Counts over whole lines; `block` starts at a line start and ends with a newline."""
-        if not self._bytes:
-            self._first_line = block[: block.find(b"\n")]
+        if not self._first_line:
+            self._first_line = block.lstrip()[:_SHOWN_BYTES]
         # Looking for the one byte first is fifty times faster than for the pair.
         if b"\r" in block and b"\r\n" in block:
             raise self._crlf(block)
@@ -230,6 +233,19 @@ class Scanner:
             "the end of the search before it", "the start of another search", text, start
         )
 
+    def _nul(self, data: bytes) -> InputError:
+        if not self._searches and not _VERSION.search(data):
+            self._first_line = self._first_line or data[:_SHOWN_BYTES]
+            return self._not_ssearch()
+        start = data.rfind(b"\n", 0, data.find(b"\0")) + 1
+        return InputError(
+            self._path,
+            "a NUL byte",
+            line=self._lines + data.count(b"\n", 0, start) + 1,
+            offset=self._bytes + start,
+            expected="text (a block of zeros is what a failed copy leaves)",
+        )
+
     def _crlf(self, block: bytes) -> InputError:
         start = block.rfind(b"\n", 0, block.find(b"\r\n")) + 1
         return InputError(
@@ -247,7 +263,7 @@ class Scanner:
             line=1,
             offset=0,
             expected=_EXPECTED,
-            found=_shown(self._first_line or self._rest),
+            found=_shown((self._first_line or self._rest).split(b"\n", 1)[0]),
         )
 
     def _not_ssearch_or(self, reason: str) -> InputError:
@@ -277,8 +293,8 @@ class Scanner:
 
 
 def _shown(data: bytes) -> str:
-    text = data[:60].decode("utf-8", "backslashreplace")
-    return repr(text) + ("..." if len(data) > 60 else "")
+    text = data[: _SHOWN_BYTES - 1].decode("utf-8", "backslashreplace")
+    return repr(text) + ("..." if len(data) >= _SHOWN_BYTES else "")
 
 
 def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -> ScanResult:
@@ -324,10 +340,18 @@ def _sample(path: Path, seed: int) -> bytes | None:
     return found.digest()
 
 
+def read_head(path: Path | str, size: int) -> bytes:
+    """The first `size` decompressed bytes of the file at `path`, or all that it has."""
+    head = b""
+    with open_input(path) as stream:
+        while len(head) < size and (data := stream.read(size - len(head))):
+            head += data
+    return head
+
+
 def _check_head(path: Path) -> None:
     """The preamble at least must be that of an SSEARCH output."""
-    with open_input(path) as stream:
-        head = stream.read(SAMPLE_BLOCK_BYTES)
+    head = read_head(path, SAMPLE_BLOCK_BYTES)
     if not _VERSION.search(head):
         first = head.split(b"\n", 1)[0]
         raise InputError(

@@ -30,7 +30,7 @@ import zstandard
 from storewise.errors import InputError, SearchError
 from storewise.ssearch.fasta import count_parts, part_path, split_fasta
 from storewise.ssearch.orphan import dies_with_parent
-from storewise.ssearch.scan import Scanner, ScanResult
+from storewise.ssearch.scan import Scanner, ScanResult, read_head
 from storewise.ssearch.stream import open_input
 
 __all__ = [
@@ -94,7 +94,8 @@ def run_search(
     Both inputs are FASTA, plain or compressed. `output` is compressed where its name ends in
     ``.gz`` or ``.zst``; it is written aside and renamed, after its record. `threads` adds ``-T``.
     The program runs in a directory of its own, so that the output names the inputs without their
-    directories (and with ``_`` for what the programs cannot take in a name). It ends when this process does.
+    directories (and with ``_`` for what the programs cannot take in a name). It ends when this
+    process does.
 
     Raises InputError for an input that is missing or no FASTA, SearchError, with the last lines
     of the program's own words, where the program is not installed, fails, is killed, finds no
@@ -143,8 +144,7 @@ def _place(source: Path, scratch: Path, role: str) -> str:
     The programs take a blank in a file name for the start of a format number, and ``@``, ``!``
     and ``%`` for other kinds of library; they do not read compressed files.
     """
-    with open_input(source) as stream:
-        first = stream.read(_CHUNK_BYTES)
+    first = read_head(source, _CHUNK_BYTES)
     start = first.lstrip()
     if not start:
         raise InputError(source, f"the {role} file is empty", expected="FASTA records")
