@@ -32,7 +32,7 @@ except StorewiseError as error:
 
 R = f"results/{STUDY.name}"
 REPORT = f"{R}/report.html"
-LOAD = [phase.name for phase in STUDY.phases if PHASES[phase.name].loads]
+LOAD = next(phase.name for phase in STUDY.phases if PHASES[phase.name].loads)
 AFTER_LOAD = [phase.name for phase in STUDY.phases if not PHASES[phase.name].loads]
 
 

@@ -5,13 +5,14 @@
 
 rule manifest:
     input:
-        SEARCH_OUTPUTS,
+        SEARCH_LISTS,
     output:
         files=f"{R}/inputs/files.txt",
     log:
         f"{R}/logs/manifest.log",
     params:
         paths=STUDY.inputs.paths,
+        sample=STUDY.inputs.sample.model_dump() if STUDY.inputs.sample else None,
     message:
         "Listing the inputs"
     script:
@@ -33,7 +34,7 @@ rule digest:
     params:
         parts=STUDY.inputs.jobs,
         digest=STUDY.inputs.digest,
-        on_bad_input=STUDY.on_bad_input,
+        validate=STUDY.on_bad_input == "quarantine",
         cache=f"{R}/inputs/cache",
     message:
         "Digesting part {wildcards.part} of the inputs"
@@ -54,6 +55,8 @@ rule merge:
     resources:
         mem_mb=2000,
         runtime=60,
+    params:
+        on_bad_input=STUDY.on_bad_input,
     message:
         "Merging the manifest"
     script:
@@ -71,7 +74,6 @@ rule shard:
         mem_mb=2000,
         runtime=60,
     params:
-        sample=STUDY.inputs.sample.model_dump() if STUDY.inputs.sample else None,
         state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
     message:
         "Balancing the inputs over {wildcards.shards} shards"

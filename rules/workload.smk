@@ -26,14 +26,12 @@ rule load:
         session=f"{R}/live/{{trial}}/session.json",
         shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
     output:
-        result=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.parquet",
-        hdr=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.hlog",
+        result=f"{R}/trials/{{trial}}/{LOAD}.{{worker}}.parquet",
+        hdr=f"{R}/trials/{{trial}}/{LOAD}.{{worker}}.hlog",
         written=f"{R}/trials/{{trial}}/written.{{worker}}.parquet",
         store=store_output(f"{R}/trials/{{trial}}/store.{{worker}}"),
     log:
-        f"{R}/logs/{{trial}}/{{phase}}.{{worker}}.log",
-    wildcard_constraints:
-        phase="|".join(LOAD),
+        f"{R}/logs/{{trial}}/{LOAD}.{{worker}}.log",
     priority: 100
     group:
         PHASES_GROUP
@@ -42,10 +40,11 @@ rule load:
         mem_mb=2000,
         runtime=720,
     params:
+        phase=LOAD,
         trial=trial_param,
         results=R,
     message:
-        "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
+        "Trial {wildcards.trial}: loading, worker {wildcards.worker}"
     script:
         "../scripts/worker.py"
 
@@ -60,8 +59,16 @@ use rule load as phase with:
     output:
         result=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.parquet",
         hdr=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.hlog",
+    log:
+        f"{R}/logs/{{trial}}/{{phase}}.{{worker}}.log",
     wildcard_constraints:
         phase="|".join(AFTER_LOAD) or "none",
+    params:
+        phase=lambda wildcards: wildcards.phase,
+        trial=trial_param,
+        results=R,
+    message:
+        "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
 
 
 rule verify:

@@ -11,8 +11,8 @@ from storewise.session.run import LEASES, RUN_VARIABLE, Lease
 with plain_job(snakemake.log[0]):
     results = Path(snakemake.params.results)
     run = os.environ[RUN_VARIABLE]
-    path = Path(snakemake.output.session)
-    remove_tree(path.parent)
-    path.parent.mkdir(parents=True)
+    live = Path(snakemake.output.session).parent
+    remove_tree(live)
+    live.mkdir(parents=True)
     lease = Lease.read(results / LEASES / run)
-    Session(snakemake.wildcards.trial, run, lease.seconds, time.time()).write(path)
+    Session(snakemake.wildcards.trial, run, lease.seconds, time.time()).write(live)

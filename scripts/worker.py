@@ -7,7 +7,7 @@ from storewise.driver.worker import WorkerJob, run_worker
 from storewise.session.job import trial_job
 from storewise.trial import Trial
 
-name = f"{snakemake.wildcards.phase}.{snakemake.wildcards.worker}"
+name = f"{snakemake.params.phase}.{snakemake.wildcards.worker}"
 with trial_job(
     Path(snakemake.params.results), Path(snakemake.input.session), name, snakemake.log[0]
 ) as job:
@@ -16,7 +16,7 @@ with trial_job(
     run_worker(
         WorkerJob(
             trial=Trial.model_validate(snakemake.params.trial),
-            phase=snakemake.wildcards.phase,
+            phase=snakemake.params.phase,
             worker=int(snakemake.wildcards.worker),
             shards=Path(snakemake.input.shards),
             written=tuple(map(Path, snakemake.input.get("written", []))),

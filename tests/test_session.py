@@ -24,7 +24,7 @@ def opened(results: Path, run: str, trial: str = "t", lease: float = 25.0) -> Se
     directory = results / "live" / trial
     directory.mkdir(parents=True)
     session = Session(trial, run, lease, time.time())
-    session.write(directory / "session.json")
+    session.write(directory)
     return session
 
 
@@ -51,7 +51,7 @@ def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
     assert not abort(directory, Abort("second", own=True))
     with pytest.raises(Aborted, match="first"):
         Watch(tmp_path, session).check()
-    assert sorted(p.name for p in directory.iterdir()) == ["abort", "session.json"]
+    assert sorted(p.name for p in directory.iterdir()) == ["abort", "owner.json", "session.json"]
     run.end()
 
 
@@ -80,7 +80,7 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(
 def test_another_session_takes_a_trial_over(tmp_path: Path, run: Run) -> None:
     session = opened(tmp_path, run.id)
     watch = Watch(tmp_path, session)
-    replace(session, run="another").write(tmp_path / "live" / "t" / "session.json")
+    replace(session, run="another").write(tmp_path / "live" / "t")
     assert "another run" in str(watch.reason())
     run.end()
 

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,21 @@ def job_log(path: Path | str) -> logging.Logger:
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logger.addHandler(handler)
     return logger
+
+
+def progress_to(log: logging.Logger, every: float = 10.0) -> Callable[[int, int, int, int], None]:
+    """A progress callback for files and bytes that writes a line every `every` seconds."""
+    last = time.monotonic()
+
+    def progress(files: int, all_files: int, size: int, all_size: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= every or files == all_files:
+            last = now
+            share = f", {size / all_size:.0%} of the bytes" if all_size else ""
+            log.info("%d of %d files%s", files, all_files, share)
+
+    return progress
 
 
 @contextmanager

@@ -24,7 +24,10 @@ import psutil
 
 from storewise.errors import Aborted
 
+#: The session as Snakemake sees it: a temporary file that it removes with its last consumer.
 SESSION = "session.json"
+#: The same, kept until the run ends, so that the directory is known to be the run's own.
+OWNER = "owner.json"
 ABORT = "abort"
 MEMBERS = "members"
 LEASES = "leases"
@@ -73,8 +76,10 @@ class Session:
     lease_seconds: float
     opened: float
 
-    def write(self, path: Path) -> None:
-        write_aside(path, json.dumps(asdict(self)) + "\n")
+    def write(self, directory: Path) -> None:
+        """Open the session in its live directory."""
+        for name in (OWNER, SESSION):
+            write_aside(directory / name, json.dumps(asdict(self)) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Session:

@@ -21,7 +21,7 @@ from storewise.session.live import (
     ABORT,
     LEASES,
     LIVE,
-    SESSION,
+    OWNER,
     Abort,
     Process,
     Session,
@@ -37,6 +37,8 @@ LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 180.0
 RENEW_EVERY = 3.0
 FAILURES = "failures"
+#: The last file of a complete trial.
+VERIFIED = "verify.parquet"
 #: Environment variable through which a run tells its local jobs its id.
 RUN_VARIABLE = "STOREWISE_RUN"
 
@@ -175,7 +177,7 @@ def live_sessions(results: Path) -> list[tuple[Path, Session | None]]:
     found: list[tuple[Path, Session | None]] = []
     for directory in sorted((results / LIVE).glob("*/")):
         try:
-            found.append((directory, Session.read(directory / SESSION)))
+            found.append((directory, Session.read(directory / OWNER)))
         except (OSError, ValueError, TypeError):
             found.append((directory, None))
     return found
@@ -228,7 +230,7 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> None:
 
 
 def sweep(results: Path, directory: Path, patience: float = 10.0) -> list[str]:
-    """Remove a trial's live directory and its stores, after its jobs have ended.
+    """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
 
     Jobs on this host get `patience` seconds to end by themselves, then they are killed. Returns
     those on other hosts, which we can only tell.
@@ -249,8 +251,10 @@ def sweep(results: Path, directory: Path, patience: float = 10.0) -> list[str]:
                     child.kill()
         except psutil.NoSuchProcess:
             continue
-    for store in (results / "trials" / directory.name).glob("store.*"):
-        remove_tree(store)
+    trial = results / "trials" / directory.name
+    if not (trial / VERIFIED).exists():
+        for store in trial.glob("store.*"):
+            remove_tree(store)
     remove_tree(directory)
     return [f"{name} (process {p.pid} on {p.host})" for name, p in jobs.items() if not p.is_here()]
 

@@ -1,0 +1,19 @@
+"""Digest one part of the input files."""
+
+from pathlib import Path
+
+from storewise.session.job import plain_job, progress_to
+from storewise.ssearch.inputs import list_inputs, slice_paths
+from storewise.ssearch.manifest import build_part
+
+with plain_job(snakemake.log[0]) as log:
+    part = int(snakemake.wildcards.part)
+    paths = slice_paths(list_inputs([f"@{snakemake.input.files}"]), part, snakemake.params.parts)
+    build_part(
+        paths,
+        Path(snakemake.output.part),
+        processes=snakemake.threads,
+        digest=snakemake.params.digest,
+        cache_dir=Path(snakemake.params.cache) / f"part.{part}.of.{snakemake.params.parts}",
+        progress=progress_to(log),
+    )
