@@ -128,7 +128,8 @@ def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
 def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
     name: str, consistency: str, small_disk: Callable[..., Path]
 ) -> None:
-    disk = small_disk("6m")
+    # DuckDB grows by blocks of 256 KiB; the others fill a smaller disk sooner.
+    disk = small_disk("6m" if name == "duckdb" else "3m")
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))
     store = disk / "store"
@@ -151,11 +152,12 @@ def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
         client.close()
     ballast.unlink()
     reader = engine(name).connect(cluster, "read")
+    found = {d["_id"]: d for d in reader.scan(Kind.RNA, b"", 1_000_000)}
+    assert len(found) == reader.count(Kind.RNA)
     if (name, consistency) in SURVIVING:
         for seed in acknowledged:
-            expected = sample(seed, 400)[Kind.RNA]
-            assert reader.get_many(Kind.RNA, [d["_id"] for d in expected]) == expected
-    assert len(reader.scan(Kind.RNA, b"", 1_000_000)) == reader.count(Kind.RNA)
+            for document in sample(seed, 400)[Kind.RNA]:
+                assert found[document["_id"]] == document
     reader.close()
 
 
