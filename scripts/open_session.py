@@ -12,6 +12,8 @@ with plain_job(snakemake.log[0]):
     results = Path(snakemake.params.results)
     run = os.environ[RUN_VARIABLE]
     live = Path(snakemake.output.session).parent
+    # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
+    remove_tree(results / "trials" / snakemake.wildcards.trial)
     remove_tree(live)
     live.mkdir(parents=True)
     lease = Lease.read(results / LEASES / run)

@@ -294,7 +294,8 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explain(error: ValidationError, text: StudyText) -> NoReturn:
     """Turn pydantic's first complaint into one message that names file, line and key."""
-    first = error.errors()[0]
+    # A misspelt key also makes the right one missing: name the misspelt one.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     place = tuple(first["loc"])
     if first["type"] == "extra_forbidden":
         model: type[BaseModel] = Study

@@ -57,8 +57,10 @@ class InputError(StorewiseError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions with keyword-only arguments do not survive a process pool by themselves.
-        return (_rebuild_input_error, (self.path, self.reason, self.line, self.offset,
-                                       self.expected, self.found))
+        return (
+            _rebuild_input_error,
+            (self.path, self.reason, self.line, self.offset, self.expected, self.found),
+        )
 
 
 def _rebuild_input_error(

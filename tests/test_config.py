@@ -91,7 +91,7 @@ def test_what_an_engine_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
 def test_yaml_that_cannot_be_read(tmp_path: Path) -> None:
     assert "line 2" in refusal(tmp_path, "engines: [a\nfactors: }")
     assert "mapping" in refusal(tmp_path, "- a\n- b\n")
-    with pytest.raises(ConfigError, match="no study file"):
+    with pytest.raises(ConfigError, match="no such study file"):
         load_study(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="did you mean 'demo'"):
         load_study("dem", root=ROOT)

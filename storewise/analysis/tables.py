@@ -42,6 +42,18 @@ class Tables:
     verification: pd.DataFrame
     warnings: Sequence[StudyWarning]
 
+    def phases_of(self, table: pd.DataFrame) -> list[str]:
+        """The phases in a table in the order in which they ran."""
+        study = [p.get("name") for p in self.results.study.get("phases", []) if isinstance(p, dict)]
+        # Without the study: what loads comes first, for there is nothing to read before it.
+        loads = set(
+            self.throughput.loc[self.throughput["measure"] == "insert_documents_per_s", "phase"]
+        )
+        names = set(map(str, table["phase"]))
+        return sorted(
+            names, key=lambda n: (study.index(n) if n in study else 99, n not in loads, n)
+        )
+
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables by name, the warnings as one too."""
         found = {

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from storewise.analysis.tables import Tables
 from storewise.errors import ResultError
 from storewise.figures import plots
-from storewise.figures.style import to_bytes
+from storewise.figures.style import drawing, to_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ FIGURES = (
         "Throughput by engine",
         "Documents per second, mean over repeats with its 95 % interval (bootstrap). Writing "
         "counts parsing and the final flush; reading is the steady part where the phase is long "
-        "enough. Null is the client's own ceiling, not a store.",
+        "enough. The null engine ("no store") is the client's own ceiling.",
         "no phase has a rate",
         plots.throughput_by_engine,
     ),
@@ -99,7 +99,8 @@ def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
     made = []
     for spec in FIGURES:
         try:
-            figure = spec.make(tables)
+            with drawing():
+                figure = spec.make(tables)
             if figure is None:
                 made.append(Made(spec, None, None, spec.absent))
             else:

@@ -5,7 +5,8 @@ Each function returns None where the tables have nothing to show (a single level
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,21 +35,24 @@ def style_of(tables: Tables) -> Style:
     return Style(engines)
 
 
-def setting(row: dict[str, object], names: Sequence[str]) -> str:
+def setting(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """The levels of some factors in a few characters for an axis."""
     return ", ".join(
-        f"{row[n]} {str(n)[:-1] if row[n] == 1 else n}"
-        if n in ("workers", "threads")
+        f"{row[n]:g} {_ONE.get(n, n) if row[n] == 1 else n}"
+        if n in _ONE and isinstance(row[n], int | float)
         else f"{n} {row[n]}"
         for n in names
     )
+
+
+_ONE = {"workers": "worker", "processes": "process", "threads": "thread"}
 
 
 def throughput_by_engine(tables: Tables) -> Figure | None:
     """Documents per second by engine and setting, a panel per phase, with 95 % intervals."""
     found = tables.summary[tables.summary["measure"] == "documents_per_s"]
     found = found[found["mean"] > 0]
-    phases = list(dict.fromkeys(found["phase"]))[:MAX_PANELS]
+    phases = tables.phases_of(found)[:MAX_PANELS]
     if not phases:
         return None
     names = varying_factors(found, tables.results.factors)
@@ -123,14 +127,14 @@ def _engines(table: pd.DataFrame) -> list[str]:
 def operations_over_time(tables: Tables) -> Figure | None:
     """Operations per second over time, a panel per phase, one line per engine and setting.
 
-    Lines are means over repeats; warm-up is drawn thin.
+    Lines are means over repeats; warm-up is shaded.
     """
     series = tables.series.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
     # Too short a last second would give a wild rate.
     series = series[(series["length"] >= 0.2) | (series["second"] == 0)]
     if series.empty:
         return None
-    phases = list(dict.fromkeys(series["phase"]))[:MAX_PANELS]
+    phases = tables.phases_of(series)[:MAX_PANELS]
     names = varying_factors(series, tables.results.factors)
     style = style_of(tables)
     figure, axes = new_figure(len(phases), 1, height=2.9)
@@ -138,6 +142,7 @@ def operations_over_time(tables: Tables) -> Figure | None:
         here = series[series["phase"] == phase]
         kinds = sorted({setting(row, names) for row in records(here.drop_duplicates(names))})
         highest: list[float] = []
+        warm_until = 0
         for engine in _engines(here):
             own = here[here["engine"] == engine]
             for _, group in grouped(own, [*names, "step"]):
@@ -157,8 +162,9 @@ def operations_over_time(tables: Tables) -> Figure | None:
                     **options,
                 )
                 if warm.any():
-                    early = mean[warm.astype(bool)]
-                    axis.axvspan(0, early.index.max() + 1, color="#000000", alpha=0.03, lw=0)
+                    warm_until = max(warm_until, int(mean[warm.astype(bool)].index.max()) + 1)
+        if warm_until:
+            axis.axvspan(0, warm_until, color="#000000", alpha=0.08, lw=0)
         axis.set_title(_phase_title(phase))
         axis.set_ylabel("operations per second")
         axis.set_xlabel("seconds since the start of the phase")
@@ -182,9 +188,11 @@ def latency_percentiles(tables: Tables) -> Figure | None:
     if names:
         first = found.sort_values(names)[names].iloc[0]
         found = found[(found[names] == first).all(axis=1)]
-    panels = list(dict.fromkeys(zip(found["phase"], found["operation"], strict=True)))
+    order = tables.phases_of(found)
+    pairs = set(zip(found["phase"], found["operation"], strict=True))
+    panels = sorted(pairs, key=lambda pair: (order.index(pair[0]), pair[1]))[:MAX_PANELS]
     style = style_of(tables)
-    figure, axes = new_figure(1, len(panels[:MAX_PANELS]), height=3.5, sharey=False)
+    figure, axes = new_figure(1, len(panels), height=3.5, sharey=False)
     for axis, (phase, operation) in zip(axes, panels, strict=False):
         here = found[(found["phase"] == phase) & (found["operation"] == operation)]
         order = list(dict.fromkeys(here["percentile"]))
@@ -221,7 +229,7 @@ def speedup(tables: Tables) -> Figure | None:
     if others:
         first = found.sort_values(others)[others].iloc[0]
         found = found[(found[others] == first).all(axis=1)]
-    phases = list(dict.fromkeys(found["phase"]))[:MAX_PANELS]
+    phases = tables.phases_of(found)[:MAX_PANELS]
     style = style_of(tables)
     figure, axes = new_figure(1, len(phases), height=3.5, sharey=False)
     for axis, phase in zip(axes, phases, strict=True):
@@ -252,7 +260,9 @@ def speedup(tables: Tables) -> Figure | None:
         axis.set_xticks(levels, [f"{level:g}" for level in levels])
         highest = max([*ideal, *here["mean"]])
         axis.set_ylim(0, 1.5 * highest)
-        axis.set_ylabel(f"speed-up over {base:g} {factor}" if axis is axes[0] else "")
+        axis.set_ylabel(
+            f"speed-up over {setting({factor: base}, [factor])}" if axis is axes[0] else ""
+        )
     legend_outside(figure, axes, columns=5)
     return figure
 
@@ -269,7 +279,7 @@ def host_cpu(tables: Tables) -> Figure | None:
     numeric = [n for n in names if pd.api.types.is_numeric_dtype(cpu[n])]
     last = cpu.sort_values([*numeric, "repeat"], ascending=[False] * len(numeric) + [True])
     chosen = last.drop_duplicates(["engine", "phase"])[["trial", "engine", "phase"]]
-    phases = list(dict.fromkeys(chosen["phase"]))[:3]
+    phases = tables.phases_of(chosen)[:3]
     engines = _engines(chosen)
     figure, axes = new_figure(len(engines), len(phases), height=1.55, sharey=True)
     kinds = (
@@ -329,7 +339,8 @@ def storage_per_document(tables: Tables) -> Figure | None:
     figure, (axis,) = new_figure(height=1.1 + 0.34 * len(found))
     labels = []
     for place, row in enumerate(records(found)):
-        errors = np.nan_to_num([[row["mean"] - row["low"]], [row["high"] - row["mean"]]])
+        known = np.isfinite(row["low"]) and row["high"] > row["low"]
+        errors = [[row["mean"] - row["low"]], [row["high"] - row["mean"]]] if known else None
         axis.barh(
             place,
             row["mean"],
@@ -342,7 +353,7 @@ def storage_per_document(tables: Tables) -> Figure | None:
         )
         axis.annotate(
             f"{row['mean']:.0f}",
-            (max(row["mean"], row["mean"] + errors[1][0]), place),
+            (row["high"] if known else row["mean"], place),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",

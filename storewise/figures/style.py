@@ -14,10 +14,9 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from storewise.analysis.engines import CEILING
-from storewise.analysis.text import number
 
 #: Okabe-Ito without the yellow, which is too light for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -30,7 +29,9 @@ LINES = ("-", "--", "-.", ":")
 WIDTH, HEIGHT = 7.0, 3.4
 
 _RC = {
-    "font.family": "DejaVu Sans",
+    "font.family": "sans-serif",
+    # Verdana is as wide as DejaVu Sans, for readers of an SVG who have no DejaVu.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "font.size": 9.5,
     "axes.titlesize": 10,
     "axes.labelsize": 9.5,
@@ -74,11 +75,15 @@ def new_figure(
     rows: int = 1, columns: int = 1, *, height: float = HEIGHT, **options: Any
 ) -> tuple[Figure, list[Any]]:
     """A figure with its panels in reading order; nothing is kept by pyplot."""
-    with mpl.rc_context(_RC):
-        figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
-        FigureCanvasAgg(figure)
-        grid = figure.subplots(rows, columns, squeeze=False, **options)
-        return figure, list(grid.flat)
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(grid.flat)
+
+
+def drawing() -> Any:
+    """The context in which figures are made, so that all of the style holds."""
+    return mpl.rc_context(_RC)
 
 
 def legend_outside(figure: Figure, axes: Sequence[Any], columns: int = 4) -> None:
@@ -99,13 +104,21 @@ def legend_outside(figure: Figure, axes: Sequence[Any], columns: int = 4) -> Non
 def plain_numbers(axis: Any) -> None:
     """Ticks as people write numbers, on linear and logarithmic axes."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
+    low, high = sorted(axis.get_view_interval())
+    if axis.get_scale() == "log" and high / low < 30:
+        # Less than two powers of ten would leave one labelled tick.
+        axis.set_minor_formatter(
+            FuncFormatter(lambda value, _: tick(value) if f"{value:e}"[0] in "235" else "")
+        )
+    else:
+        axis.set_minor_formatter(NullFormatter())
 
 
 def tick(value: float) -> str:
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
-            return f"{number(value / factor).removesuffix('.00').removesuffix('.0')} {letter}"
-    return number(value).removesuffix(".00").removesuffix(".0")
+            return f"{value / factor:.4g} {letter}"
+    return f"{value:.4g}"
 
 
 def spread(values: Iterable[float]) -> bool:
@@ -118,6 +131,6 @@ def to_bytes(figure: Figure, form: str) -> bytes:
     """The figure as ``png`` or ``svg``, byte for byte the same for the same tables."""
     buffer = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else {"Software": None}
-    with mpl.rc_context(_RC):
+    with drawing():
         figure.savefig(buffer, format=form, dpi=160, metadata=metadata)
     return buffer.getvalue()

@@ -153,7 +153,7 @@ def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
     return Path(spool.name)
 
 
-def convert_file(source: Source, to: Format, outdir: Path | str) -> list[Path]:
+def convert_file(source: Source, to: str, outdir: Path | str) -> list[Path]:
     """Writes the documents of `source` below `outdir` and returns the paths, in order of kinds.
 
     Four files, ``NAME-HASH.KIND.EXTENSION`` (`output_stem`; KIND is tasks, rna, gs or align); they
@@ -177,7 +177,7 @@ def convert_file(source: Source, to: Format, outdir: Path | str) -> list[Path]:
         ) from error
 
 
-def _convert(source: Source, to: Format, directory: Path, stack: ExitStack) -> list[Path]:
+def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> list[Path]:
     make, encoding = _WRITERS[to]
     readable = _rewindable(source, directory, stack)
     digest = content_digest(readable)

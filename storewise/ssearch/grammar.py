@@ -47,6 +47,8 @@ CODE_KEY = re.compile(rb"; al_code\w*:.*")
 
 INTEGER = re.compile(rb"-?\d{1,18}")
 NUMBER = re.compile(rb"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+#: fasta36 prints these for scores of degenerate statistics (seen: `fa_z-score: inf`).
+NOT_FINITE = re.compile(rb"[-+]?(?:inf|nan)")
 FRAME = re.compile(rb"[fr0-9]")
 
 #: Names (after the prefix) of an alignment's keys and the field that each feeds. `opt` is what

@@ -16,6 +16,7 @@ from storewise.ssearch.grammar import (
     INTEGER,
     KEY_LINE,
     NEXT_ALIGNMENT,
+    NOT_FINITE,
     NUMBER,
     ROLES,
     SEQUENCE_HEADER,
@@ -56,8 +57,11 @@ def _integer(lines: Lines, name: str, value: bytes) -> int:
     return int(stripped)
 
 
-def _number(lines: Lines, name: str, value: bytes) -> float:
+def _number(lines: Lines, name: str, value: bytes) -> float | None:
+    """A finite number; None for one that the program could not compute."""
     stripped = value.strip()
+    if NOT_FINITE.fullmatch(stripped):
+        return None
     if not NUMBER.fullmatch(stripped):
         raise lines.error("bad number", expected=f"a number for {name}", found=shown(stripped))
     return float(stripped)

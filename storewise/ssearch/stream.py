@@ -100,9 +100,7 @@ class _Members:
             parts.append(self._ready[:room])
             self._ready = self._ready[room:]
             room -= len(parts[-1])
-        data = b"".join(parts)
-        self._offset += len(data)
-        return data
+        return b"".join(parts)
 
     def _more(self) -> bytes:
         """The next decompressed bytes; empty only at the end."""
@@ -130,6 +128,7 @@ class _Members:
             else:
                 self._input = b""
             if data:
+                self._offset += len(data)
                 return data
 
     def _error(self, reason: str, detail: str | None = None) -> InputError:

@@ -69,8 +69,9 @@ class StoredFiles:
         tables = []
         for path in lists:
             try:
-                tables.append(pq.read_table(path, schema=_SCHEMA))
-            except (OSError, pa.ArrowException) as error:
+                # read_table would import the dataset machinery; a worker starts in a hurry.
+                tables.append(pq.ParquetFile(path).read().select(_SCHEMA.names).cast(_SCHEMA))
+            except (OSError, KeyError, ValueError, pa.ArrowException) as error:
                 raise ResultError(f"{path}: not a list of stored files: {error}") from error
         table = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
         table = table.sort_by("path")
