@@ -1,0 +1,182 @@
+"""Histograms and their logs against the raw values and against the hdrhistogram package."""
+
+import math
+import zlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storewise.errors import ResultError
+from storewise.metrics.hdr import (
+    HIGHEST_NS,
+    Interval,
+    Tag,
+    bucket_indexes,
+    histogram_of,
+    intervals,
+    merge_logs,
+    new_histogram,
+    percentiles,
+    tags,
+    write_log,
+)
+
+
+def filled(values):
+    indexes, counts = np.unique(bucket_indexes(np.asarray(values)), return_counts=True)
+    return histogram_of(indexes, counts)
+
+
+def exact(values, percentile):
+    """The smallest value that this share of the values does not exceed.
+
+    As numpy's method "inverted_cdf", but without its rounding error (99.9 / 100 * 1000 > 999).
+    """
+    rank = math.ceil(Fraction(str(percentile)) / 100 * len(values))
+    return int(np.sort(np.asarray(values))[max(1, rank) - 1])
+
+
+@given(st.lists(st.integers(0, HIGHEST_NS), min_size=1, max_size=200))
+def test_buckets_are_those_of_the_package(values):
+    reference = new_histogram()
+    for value in values:
+        assert reference.record_value(value)
+    assert bucket_indexes(np.array(values)).tolist() == [
+        reference.get_counts_array_index(value) for value in values
+    ]
+    found = filled(values)
+    assert list(found.counts) == list(reference.counts)
+    assert found.get_total_count() == len(values)
+
+
+def test_values_outside_the_range_go_to_its_ends():
+    ends = bucket_indexes(np.array([0, HIGHEST_NS]))
+    assert bucket_indexes(np.array([-5, 10 * HIGHEST_NS])).tolist() == ends.tolist()
+
+
+@given(
+    st.lists(st.integers(1, HIGHEST_NS), min_size=1, max_size=300),
+    st.lists(st.sampled_from([0, 1, 25, 50, 90, 99, 99.9, 100]), min_size=1),
+)
+def test_percentiles_are_within_three_digits_of_numpy(values, wanted):
+    found = percentiles(filled(values), wanted)
+    for percentile in wanted:
+        true = exact(values, percentile)
+        assert true <= found[percentile] <= true * 1.001 + 1
+
+
+def test_percentiles_of_nothing_and_of_nonsense():
+    assert percentiles(new_histogram(), [50]) == {}
+    with pytest.raises(ValueError, match="between 0 and 100"):
+        percentiles(filled([1]), [101])
+
+
+@given(
+    st.builds(
+        Tag,
+        st.sampled_from(["get", "insert", "range.query"]),
+        st.sampled_from(["service_time", "response_time"]),
+        st.integers(0, 20),
+        st.none() | st.sampled_from(["node-1", "10.0.0.1:27017"]),
+        st.booleans(),
+        st.booleans(),
+    )
+)
+def test_a_tag_survives_its_text(tag):
+    assert Tag.parse(str(tag)) == tag
+    assert "," not in str(tag)
+
+
+def test_an_owner_cannot_break_a_log_line():
+    assert str(Tag("get", "service_time", owner="a, b;c\n")) == "get.service_time;owner=a__b_c_"
+
+
+def test_a_foreign_tag_is_refused():
+    with pytest.raises(ValueError, match="not a tag"):
+        Tag.parse("A")
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Two logs of three seconds each, and all values that went into them by tag."""
+    generator = np.random.default_rng(7)
+    values = {}
+    paths = []
+    for number in range(2):
+        found = []
+        for second in range(3):
+            for tag in (Tag("get", "service_time"), Tag("get", "response_time", warmup=True)):
+                drawn = generator.lognormal(11, 1.5, 4000).astype(np.int64)
+                values.setdefault(str(tag), []).append(drawn)
+                found.append(Interval(tag, float(second), 1.0, filled(drawn)))
+        path = tmp_path / f"read.{number}.hlog"
+        write_log(path, 1_700_000_000.0 + number, found)
+        paths.append(path)
+    return paths, {tag: np.concatenate(parts) for tag, parts in values.items()}
+
+
+def test_merged_logs_give_the_percentiles_of_all_values(logs):
+    paths, values = logs
+    assert tags(paths[0]) == ["get.service_time", "get.response_time;warmup"]
+    for tag, raw in values.items():
+        merged = merge_logs(paths, tag=tag)
+        assert merged.get_total_count() == len(raw)
+        found = percentiles(merged, [50, 90, 99, 99.9, 100])
+        for percentile, value in found.items():
+            assert value == pytest.approx(exact(raw, percentile), rel=0.001)
+            if percentile in (50, 90, 99, 100):
+                usual = np.percentile(raw, percentile, method="inverted_cdf")
+                assert value == pytest.approx(usual, rel=0.001)
+    assert merge_logs(paths, tag="put.service_time").get_total_count() == 0
+
+
+def test_the_package_reads_our_logs(logs):
+    paths, values = logs
+    merged = {}
+    starts = []
+    for path in paths:
+        reader = HistogramLogReader(str(path), HdrHistogram(1, HIGHEST_NS, 3))
+        while (found := reader.get_next_interval_histogram()) is not None:
+            starts.append(found.get_start_time_stamp())
+            total = merged.setdefault(found.get_tag(), new_histogram())
+            total.add(found)
+    assert sorted(set(starts)) == [1_700_000_000_000.0 + 1000 * n for n in range(4)]
+    for tag, raw in values.items():
+        assert merged[tag].get_total_count() == len(raw)
+        assert merged[tag].get_value_at_percentile(99) == pytest.approx(exact(raw, 99), rel=0.002)
+
+
+def test_intervals_of_one_tag(logs):
+    paths, _ = logs
+    found = list(intervals(paths[0], "get.service_time"))
+    assert [(i.start, i.length) for i in found] == [(0, 1), (1, 1), (2, 1)]
+    assert [i.histogram.get_total_count() for i in found] == [4000] * 3
+
+
+def test_a_broken_log_is_an_error_with_its_line(logs, tmp_path):
+    (path, _), _ = logs
+    lines = path.read_text().splitlines()
+    bad = tmp_path / "bad.hlog"
+    bad.write_text("\n".join([*lines[:5], lines[5][:-40] + "!!!"]))
+    with pytest.raises(ResultError, match=r"bad\.hlog, line 6: the histogram cannot be decoded"):
+        merge_logs([bad], "get.response_time;warmup")
+    bad.write_text("one,two\n")
+    with pytest.raises(ResultError, match="line 1: not an interval"):
+        tags(bad)
+    with pytest.raises(ResultError, match="not a readable Hdr log"):
+        tags(tmp_path / "none.hlog")
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    def broken():
+        yield Interval(Tag("get", "service_time"), 0.0, 1.0, filled([5]))
+        raise zlib.error("no")
+
+    with pytest.raises(zlib.error):
+        write_log(tmp_path / "a.hlog", 0.0, broken())
+    assert list(tmp_path.iterdir()) == []
