@@ -180,9 +180,7 @@ def test_biopython_reads_the_same(name: str) -> None:
     _, found = read(DATA / name)
     ours = {
         (gs["seqid"], rna["s"], gs["s"], align["e"])
-        for rna, gs, align in zip(
-            found[Kind.RNA], found[Kind.GS], found[Kind.ALIGN], strict=True
-        )
+        for rna, gs, align in zip(found[Kind.RNA], found[Kind.GS], found[Kind.ALIGN], strict=True)
     }
     if name == "ssearch36_context.m10":
         # SearchIO gives every `>--` the e-value of the hit's first alignment there.
@@ -191,7 +189,13 @@ def test_biopython_reads_the_same(name: str) -> None:
 
 
 def test_several_searches_in_a_file() -> None:
-    names = ["ssearch36.m10", "ssearch35.m10", "tfastx36.m10", "ssearch36_nohits.m10", "fasta34.m10"]
+    names = [
+        "ssearch36.m10",
+        "ssearch35.m10",
+        "tfastx36.m10",
+        "ssearch36_nohits.m10",
+        "fasta34.m10",
+    ]
     contents = [(DATA / name).read_bytes() for name in names]
     for mode in ("fast", "reference"):
         reader, found = read(b"".join(contents), mode=mode)
@@ -290,12 +294,14 @@ def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
 
 
 MEASURE = """
-import resource, sys
+import sys
+from pathlib import Path
 from storewise.ssearch.reader import DocumentReader
 reader = DocumentReader(sys.argv[1], bytes(7), encoding=sys.argv[2])
 documents = sum(len(batch) for batch in reader)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(documents, peak)
+# Not ru_maxrss, which a child inherits from the process that forked it.
+status = Path("/proc/self/status").read_text()
+print(documents, status.split("VmHWM:")[1].split()[0])
 """
 
 
