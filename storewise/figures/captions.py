@@ -32,7 +32,7 @@ FIGURES = (
         "Throughput by engine",
         "Documents per second, mean over repeats with its 95 % interval (bootstrap). Writing "
         "counts parsing and the final flush; reading is the steady part where the phase is long "
-        "enough. The null engine ("no store") is the client's own ceiling.",
+        "enough. The null engine (no store) is the client's own ceiling.",
         "no phase has a rate",
         plots.throughput_by_engine,
     ),

@@ -1,1 +1,1 @@
-"""The HTML page."""
+"""The HTML page; ``page.make_report(study_dir)`` makes everything a reader takes away."""

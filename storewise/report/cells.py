@@ -1,0 +1,267 @@
+"""Tables of the page: what is shown in a cell and what it sorts by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from storewise.analysis.engines import title, varying_factors
+from storewise.analysis.frames import records
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import binary, number, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell; `order` is what it sorts by, `numeric` puts it to the right."""
+
+    text: str
+    order: str | float
+    numeric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of the page."""
+
+    id: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+    def numeric(self, column: int) -> bool:
+        """Whether a column holds numbers."""
+        return bool(self.rows) and all(row[column].numeric for row in self.rows)
+
+
+def text_cell(value: Any) -> Cell:
+    """A cell of text; missing values are shown as a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return Cell("–", "")
+    return Cell(str(value), str(value))
+
+
+def number_cell(value: float, text: str | None = None) -> Cell:
+    """A cell of a number; `text` is its form with a unit."""
+    if value is None or not math.isfinite(value):
+        return Cell("–", -math.inf, True)
+    return Cell(number(value) if text is None else text, float(value), True)
+
+
+def level_cell(name: str, value: Any) -> Cell:
+    """A cell of a factor's level."""
+    if name == "engine":
+        return text_cell(title(str(value)))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number_cell(float(value), f"{value:g}")
+    return text_cell(value)
+
+
+def _interval(row: dict[str, Any]) -> Cell:
+    if row["resampled"] == "none" or not math.isfinite(row["low"]):
+        return Cell("none", -math.inf, True)
+    basis = " (seconds of one run)" if row["resampled"] == "seconds" else ""
+    return Cell(f"{number(row['low'])} to {number(row['high'])}{basis}", float(row["low"]), True)
+
+
+_MEASURES = {
+    "documents_per_s": "documents per second",
+    "insert_documents_per_s": "documents per second without parsing",
+}
+
+
+def rate_table(tables: Tables) -> Table:
+    """Throughput over repeats."""
+    found = tables.summary[tables.summary["measure"].isin(_MEASURES)]
+    names = ["engine", *varying_factors(found, tables.results.factors)]
+    names += ["step"] if found["step"].nunique() > 1 else []
+    rows = [
+        [
+            text_cell(row["phase"]),
+            *(level_cell(n, row[n]) for n in names),
+            text_cell(_MEASURES[row["measure"]]),
+            number_cell(row["mean"]),
+            _interval(row),
+            number_cell(row["n"], str(row["n"])),
+        ]
+        for row in records(found)
+    ]
+    heads = ["phase", *names, "measure", "mean", "95 % interval", "repeats"]
+    return Table("rates", "Throughput, mean over repeats", heads, rows)
+
+
+def latency_table(tables: Tables) -> Table:
+    """Latency percentiles, one row per operation and time."""
+    found = tables.latency_summary
+    names = ["engine", *varying_factors(found, tables.results.factors)]
+    names += ["step"] if len(found) and found["step"].nunique() > 1 else []
+    keys = ["phase", *names, "operation", "time"]
+    order = list(dict.fromkeys(found["percentile"]))
+    if found.empty:
+        return Table("latency", "Latency", [*keys, "operations"], [])
+    wide = found.pivot_table(
+        index=[*keys, "count"], columns="percentile", values="value", dropna=True
+    ).reset_index()
+    rows = [
+        [
+            *(level_cell(k, row[k]) for k in keys),
+            *(number_cell(row[p], seconds(row[p])) for p in order),
+            number_cell(row["count"], f"{row['count']:,.0f}"),
+        ]
+        for row in records(wide)
+    ]
+    return Table(
+        "latency",
+        "Latency percentiles from the histograms of all workers and repeats together",
+        [*keys, *order, "operations"],
+        rows,
+    )
+
+
+def storage_table(tables: Tables) -> Table:
+    """Bytes on disk over repeats."""
+    found = tables.storage_summary
+    names = ["engine", *varying_factors(found, tables.results.factors)]
+    measures = ["store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"]
+    present = [m for m in measures if m in set(found["measure"])]
+    heads = {
+        "store_bytes": "size on disk",
+        "bytes_per_document": "bytes per document",
+        "share_of_input": "against the inputs as they lie on disk",
+        "share_of_raw_input": "against the inputs decompressed",
+    }
+    rows = []
+    if not found.empty:
+        wide = found.pivot_table(
+            index=names, columns="measure", values="mean", dropna=True
+        ).reset_index()
+        rows = [
+            [
+                *(level_cell(n, row[n]) for n in names),
+                *(
+                    number_cell(row[m], binary(row[m]) if m == "store_bytes" else None)
+                    for m in present
+                ),
+            ]
+            for row in records(wide)
+        ]
+    return Table("storage", "Storage after the load", [*names, *(heads[m] for m in present)], rows)
+
+
+def scaling_table(tables: Tables) -> Table:
+    """Speed-up and efficiency."""
+    found = tables.scaling[tables.scaling["measure"] == "documents_per_s"]
+    found = found[found["level"] > found["base"]]
+    rows = []
+    if not found.empty:
+        held = [
+            n
+            for n in varying_factors(tables.scaling, tables.results.factors)
+            if n not in set(found["factor"])
+        ]
+        rows = [
+            [
+                text_cell(row["phase"]),
+                level_cell("engine", row["engine"]),
+                *(level_cell(n, row[n]) for n in held),
+                text_cell(f"{row['factor']} {row['base']:g} → {row['level']:g}"),
+                text_cell({"speedup": "speed-up"}.get(row["quantity"], row["quantity"])),
+                number_cell(row["mean"]),
+                _interval(row),
+            ]
+            for row in records(found)
+        ]
+        heads = ["phase", "engine", *held, "from → to", "quantity", "mean", "95 % interval"]
+    else:
+        heads = ["phase", "engine", "from → to", "quantity", "mean", "95 % interval"]
+    return Table("scaling", "Scaling", heads, rows)
+
+
+_LOAD = {
+    "client_cpu": ("busiest client process, cores", None),
+    "client_rss": ("memory of clients", binary),
+    "cpu_user": ("CPU user, %", None),
+    "cpu_system": ("CPU system, %", None),
+    "cpu_iowait": ("CPU iowait, %", None),
+    "memory_used": ("memory used", binary),
+    "disk_write": ("disk write per s", binary),
+    "disk_read": ("disk read per s", binary),
+    "disk_busy": ("disk busy, %", None),
+}
+
+
+def load_table(tables: Tables) -> Table:
+    """Load of clients and hosts: the mean over a phase, the maximum in brackets."""
+    found = tables.host[tables.host["metric"].isin(_LOAD)]
+    present = [m for m in _LOAD if m in set(found["metric"])]
+    rows: list[list[Cell]] = []
+    several = found["host"].nunique() > 1
+    keys = ["trial", "phase", "step", "host"]
+    for key, group in found.groupby(keys, sort=True):
+        by_metric = {row["metric"]: row for row in records(group)}
+        cells = [text_cell(key[0]), text_cell(key[1])]
+        cells += [text_cell(key[3])] if several else []
+        for metric in present:
+            row = by_metric.get(metric)
+            if row is None:
+                cells.append(number_cell(math.nan))
+                continue
+            show = _LOAD[metric][1] or number
+            cells.append(number_cell(row["mean"], f"{show(row['mean'])} ({show(row['max'])})"))
+        rows.append(cells)
+    heads = ["trial", "phase", *(["host"] if several else []), *(_LOAD[m][0] for m in present)]
+    return Table("load", "Load of clients and hosts: mean (maximum)", heads, rows)
+
+
+def verification_table(tables: Tables) -> Table:
+    """What the verification found."""
+    numbers = ["expected", "counted", "checked", "lost", "wrong"]
+    rows = [
+        [
+            text_cell(row["trial"]),
+            text_cell(row["kind"]),
+            *(
+                number_cell(row[n], f"{row[n]:,.0f}" if math.isfinite(row[n]) else None)
+                for n in numbers
+            ),
+        ]
+        for row in records(tables.verification)
+    ]
+    return Table(
+        "verification",
+        "Verification: documents by kind",
+        ["trial", "kind", *numbers],
+        rows,
+    )
+
+
+def canary_table(tables: Tables) -> Table:
+    """The canary before each trial."""
+    found: pd.DataFrame = tables.canary
+    rows: list[list[Cell]] = []
+    for (trial, host), group in found.groupby(["trial", "host"], sort=True):
+        values = dict(zip(group["metric"], group["value"], strict=True))
+        rows.append(
+            [
+                text_cell(trial),
+                text_cell(host),
+                number_cell(values.get("canary_cpu", math.nan)),
+                *(
+                    number_cell(v, f"{binary(v)}/s" if math.isfinite(v) else None)
+                    for v in (
+                        values.get("canary_disk_write", math.nan),
+                        values.get("canary_disk_read", math.nan),
+                    )
+                ),
+            ]
+        )
+    return Table(
+        "canary",
+        "Canary before each trial: how fast the machine was",
+        ["trial", "host", "digests per s", "disk write", "disk read"],
+        rows,
+    )

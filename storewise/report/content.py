@@ -1,0 +1,162 @@
+"""What the page says besides figures and tables: conditions, layout, raw results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from storewise.analysis.engines import CEILING, consistency, embedded, one_writer, title
+from storewise.analysis.load import Part, host_of
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import all_of, binary
+
+
+def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
+    """Conditions of the study as terms with their values; differing ones are all listed."""
+    results = tables.results
+    study = results.study
+    measured = [p for p in results.parts if p.worker is not None]
+    found: list[tuple[str, list[str]]] = [
+        ("study", [str(study.get("name", results.directory.name))]),
+        ("seed", [str(study.get("seed", "unknown"))]),
+        ("repeats", [str(study.get("repeats", "unknown"))]),
+        ("workload", [str(study.get("workload", "alignments"))]),
+        ("phases", [_phase(p) for p in study.get("phases", []) if isinstance(p, Mapping)]),
+        ("factors", _factors(tables)),
+        ("hosts", _distinct(f"{name}: {kind}" for name, kind in map(_host, measured))),
+        ("operating system", _distinct(_of_host(p, "system") for p in measured)),
+        (
+            "file system of the stores",
+            _distinct(str(p.conditions.get("store_file_system") or "") for p in measured),
+        ),
+        (
+            "sampled disk",
+            _distinct(str(p.conditions.get("sampled_disk") or "") for p in measured),
+        ),
+        ("engine settings", _settings(study)),
+        ("consistency", _levels(tables)),
+        ("versions", _versions(measured)),
+        ("inputs", _inputs(tables)),
+    ]
+    return [(term, values) for term, values in found if values]
+
+
+def _distinct(values: Any) -> list[str]:
+    return sorted({value for value in values if value and value != "unknown"})
+
+
+def _host(part: Part) -> tuple[str, str]:
+    return host_of(part.conditions)
+
+
+def _of_host(part: Part, key: str) -> str:
+    host = part.conditions.get("host")
+    return str(host.get(key) or "") if isinstance(host, Mapping) else ""
+
+
+def _phase(phase: Mapping[str, Any]) -> str:
+    text = str(phase.get("name", "?"))
+    params = {k: v for k, v in (phase.get("params") or {}).items() if v is not None}
+    if params:
+        text += ": " + ", ".join(f"{k} {v}" for k, v in params.items())
+    steps = phase.get("steps") or []
+    return f"{text} ({len(steps)} steps: {json.dumps(steps)})" if steps else text
+
+
+def _factors(tables: Tables) -> list[str]:
+    trials = tables.trials
+    return [
+        f"{name}: {', '.join(map(str, sorted(trials[name].dropna().unique(), key=str)))}"
+        for name in tables.results.factors
+        if len(trials)
+    ]
+
+
+def _settings(study: Mapping[str, Any]) -> list[str]:
+    engines = study.get("engines")
+    if not isinstance(engines, Mapping):
+        return []
+    return [
+        f"{title(name)}: {json.dumps(settings) if settings else 'defaults'}"
+        for name, settings in engines.items()
+    ]
+
+
+def _levels(tables: Tables) -> list[str]:
+    trials = tables.trials
+    if not {"engine", "consistency"} <= set(trials.columns):
+        return []
+    pairs = sorted(set(zip(trials["engine"], trials["consistency"], strict=True)))
+    return [
+        f"{title(engine)}, {level}: {meaning}"
+        for engine, level in pairs
+        if (meaning := consistency(str(engine), str(level)))
+    ]
+
+
+def _versions(parts: list[Part]) -> list[str]:
+    found: dict[str, set[str]] = {}
+    for part in parts:
+        for name, version in (part.conditions.get("versions") or {}).items():
+            found.setdefault(str(name), set()).add(str(version))
+    return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(found.items())]
+
+
+def _inputs(tables: Tables) -> list[str]:
+    total = tables.results.inputs
+    if total is None:
+        return []
+    text = f"{total.files:,} files, {binary(total.bytes)} as they lie on disk"
+    if total.raw_bytes:
+        text += f", {binary(total.raw_bytes)} decompressed"
+    if total.documents is not None:
+        text += f", {total.documents:,} documents"
+    return [text]
+
+
+def layouts(tables: Tables) -> list[str]:
+    """How the embedded stores were laid out, one sentence per engine."""
+    trials = tables.trials
+    if "engine" not in trials:
+        return []
+    found = []
+    for engine in sorted(set(trials["engine"]) - {CEILING}):
+        if not embedded(engine):
+            continue
+        own = trials[trials["engine"] == engine]
+        counts = sorted(
+            {
+                int(row.get("workers", 1)) * int(row.get("processes", 1))
+                for row in own.to_dict("records")
+            }
+        )
+        stores = all_of([f"{n}" for n in counts], "or")
+        why = (
+            "because one of its files cannot have two writing processes"
+            if one_writer(engine)
+            else "as for all embedded stores, so that they can be compared"
+        )
+        found.append(
+            f"{title(engine)} lives in the client's process. Each writing process had a store of "
+            f"its own, {why}: {stores} "
+            f"{'store' if counts == [1] else 'stores'} in a trial, by its workers and processes. "
+            "Readers opened all of them and looked each id up in the one that holds it."
+        )
+    return found
+
+
+def files(tables: Tables) -> list[tuple[str, str]]:
+    """Where the numbers behind the page are, relative to it."""
+    return [
+        ("summary.csv", "every headline figure with its interval, one row each"),
+        ("analysis/", "every table of the analysis as CSV, and the verdict as JSON"),
+        ("figures/", "every figure as PNG and SVG"),
+        (
+            "trials/",
+            "the raw results: per trial, phase and worker a Parquet table and an Hdr log "
+            f"({len(tables.results.parts)} tables, {len(tables.results.logs)} logs)",
+        ),
+        ("inputs/", "the manifest of the inputs and the list of quarantined files"),
+        ("study.json", "the study as it was resolved"),
+    ]
