@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from storewise.documents import Kind
 from ssearch_helpers import DATA, outcome, read
 
+from storewise.documents import Kind
+
 RESIDUES = "ACGTNacgt"
-SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FLOATS = st.one_of(
     st.floats(-1e4, 1e4).map(lambda x: f"{x:.1f}"),
     st.floats(0, 1e-5).map(lambda x: f"{x:6.2g}"),
@@ -136,8 +136,10 @@ def searches(draw: st.DrawFn) -> bytes:
             hit = draw(IDS)
             out.append(b">>" + hit.encode() + b" " + draw(DESCRIPTIONS) + b"\n")
             out.append(draw(alignments(style, name, hit)).encode())
-            for _ in range(draw(st.integers(0, 2))):
-                out.append(b">--\n" + draw(alignments(style, name, hit)).encode())
+            out.extend(
+                b">--\n" + draw(alignments(style, name, hit)).encode()
+                for _ in range(draw(st.integers(0, 2)))
+            )
         out.append(b"\n>>><<<\n" if new else b"\n" if draw(st.booleans()) else b"")
     out.append(b">>>///\n" if new else b">>><<<\n")
     out.append(b"\n99 residues in %d query   sequences\n" % queries)
@@ -195,7 +197,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(content)
 
 
-@settings(SETTINGS, max_examples=400)
+@settings(SETTINGS, max_examples=250)
 @given(content=damaged(), chunk=CHUNKS)
 def test_damaged_files(content: bytes, chunk: int) -> None:
     """The same documents or the same error, whatever has happened to the file."""

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from Bio import SearchIO
+from ssearch_helpers import DATA, DIGEST, REAL, outcome, read
 
 from storewise.documents import FIELDS, Kind, fields, ids_of_file
 from storewise.errors import InputError
 from storewise.ssearch.reader import Counts, DocumentReader
-from ssearch_helpers import DATA, DIGEST, REAL, outcome, read
 
 COUNTS = {
     "fasta34.m10": ("FASTA", "34.26", Counts(3, 6, 6)),
@@ -289,7 +289,7 @@ def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "q.fa").write_text(">q\nACGTACGTACGTTTGACAGT\n")
     command = [need("ssearch36"), "-Q", "-m", "10", "q.fa", "missing.fa"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    with pytest.raises(InputError, match="library|complete|ends too early"):
+    with pytest.raises(InputError, match=r"library|complete|ends too early"):
         read(run.stdout)
 
 

@@ -101,6 +101,7 @@ class _Parquet:
         self._writer.write_table(pa.table(columns, schema=self._schema))
 
     def close(self) -> None:
+        """Writes the footer; once."""
         self._writer.close()
 
 
@@ -183,6 +184,8 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> list
     digest = content_digest(readable)
     files = {kind: stack.enter_context(_aside(directory)) for kind in Kind}
     writers = {kind: make(file, kind) for kind, file in files.items()}
+    for writer in writers.values():
+        stack.callback(writer.close)  # before its file, after an error too
     # The name for messages must be the input's, not the copy's.
     reader = DocumentReader(
         readable, digest, encoding=encoding, alignments_per_batch=_BATCH, name=source_name(source)
