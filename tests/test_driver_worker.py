@@ -184,7 +184,7 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
     from storewise.documents import Kind, ids_of_file
 
     for digest, queries, alignments in zip(
-        files.digests, files.queries.tolist(), files.alignments.tolist(), strict=True
+        files.digests.to_pylist(), files.queries.tolist(), files.alignments.tolist(), strict=True
     ):
         stored |= {i: kind for kind, i in ids_of_file(digest, queries, alignments)}
     assert all(stored[document_id] == kind for kind, document_id in first)
@@ -194,7 +194,7 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
         true = files.total(kind) / len(stored)
         assert abs(share - true) < 4 * (true * (1 - true) / len(first)) ** 0.5 + 1e-9
     for digest, queries, alignments in zip(
-        files.digests, files.queries.tolist(), files.alignments.tolist(), strict=True
+        files.digests.to_pylist(), files.queries.tolist(), files.alignments.tolist(), strict=True
     ):
         share = sum(i.startswith(digest[:7]) for _, i in first) / len(first)
         true = (queries + 3 * alignments) / len(stored)
@@ -334,7 +334,7 @@ def test_quarantine_takes_a_bad_file_out_again(place):
     assert [q["path"] for q in conditions["quarantined"]] == [str(bad)]
     assert conditions["quarantined"][0]["line"] > 1
     files = StoredFiles.read([place / "written.0.parquet"])
-    assert files.paths.tolist() == [str(good)]
+    assert files.paths.to_pylist() == [str(good)]
     whole = int(files.queries.sum() + 3 * files.alignments.sum())
     assert total(place / "write.0.parquet", "acknowledged") > whole  # what came and went
     verify(measured, place)  # counts would show what was left of the bad file

@@ -22,8 +22,8 @@ class ShardPlacement(Placement):
 
     def __init__(self, files: StoredFiles) -> None:
         self._stores: dict[bytes, int] = {
-            digest[:DIGEST_BYTES]: shard
-            for digest, shard in zip(files.digests, files.shards.tolist(), strict=True)
+            prefix.tobytes(): shard
+            for prefix, shard in zip(files.prefixes, files.shards.tolist(), strict=True)
         }
 
     def store_of(self, document_id: bytes) -> int:

@@ -246,12 +246,12 @@ class _Verifier:
         self, number: int, ordinals: Mapping[Kind, frozenset[int]]
     ) -> Iterator[tuple[Kind, bytes, Document]]:
         """The wanted documents of a file as a fresh parse gives them."""
-        digest = self._files.digests[number]
+        digest = self._files.digest(number)
         ids = {
             make_id(digest, kind, ordinal) for kind, them in ordinals.items() for ordinal in them
         }
         reader = DocumentReader(
-            self._files.paths[number],
+            self._files.path(number),
             digest,
             encoding="dict",
             study_fields=self._trial.study_fields,
@@ -267,7 +267,7 @@ class _Verifier:
                 return
         missing = split_id(next(iter(ids)))
         raise EngineError(
-            f"{self._files.paths[number]}: a fresh parse has no {missing[1].table} document "
+            f"{self._files.path(number)}: a fresh parse has no {missing[1].table} document "
             f"{missing[2]} that the load stored; the file was changed meanwhile"
         )
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +53,17 @@ def write_files(path: Path, files: Iterable[LoadedFile]) -> None:
 class StoredFiles:
     """All stored files of a trial as arrays with one entry per file, ordered by path.
 
+    A study can have a million files, and each reading process has one of these.
+
     `sizes` are bytes on disk; `prefixes` has shape (files, 7): the first bytes of each digest.
     """
 
-    paths: NDArray[np.object_]
+    paths: Any
+    """Arrow array of strings."""
     sizes: NDArray[np.int64]
     prefixes: NDArray[np.uint8]
-    digests: tuple[bytes, ...]
+    digests: Any
+    """Arrow array of 16 bytes each."""
     queries: NDArray[np.int64]
     alignments: NDArray[np.int64]
     shards: NDArray[np.int64]
@@ -75,14 +80,15 @@ class StoredFiles:
                 raise ResultError(f"{path}: not a list of stored files: {error}") from error
         table = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
         table = table.sort_by("path")
-        digests = tuple(table["digest"].to_pylist())
-        prefixes = np.frombuffer(b"".join(d[:DIGEST_BYTES] for d in digests), dtype=np.uint8)
+        digests = table["digest"].combine_chunks()
+        raw = b"".join(digest[:DIGEST_BYTES] for digest in digests.to_pylist())
+        prefixes = np.frombuffer(raw, dtype=np.uint8)
 
         def column(name: str) -> NDArray[np.int64]:
             return np.asarray(table[name].to_numpy(), dtype=np.int64)
 
         return cls(
-            np.array(table["path"].to_pylist(), dtype=object),
+            table["path"].combine_chunks(),
             column("bytes"),
             prefixes.reshape(-1, DIGEST_BYTES),
             digests,
@@ -94,6 +100,13 @@ class StoredFiles:
     def counts(self, kind: Kind) -> NDArray[np.int64]:
         """Documents of a kind in each file."""
         return self.queries if kind is Kind.TASKS else self.alignments
+
+    def path(self, file: int) -> str:
+        return str(self.paths[file].as_py())
+
+    def digest(self, file: int) -> bytes:
+        """The whole digest of a file (16 bytes)."""
+        return bytes(self.digests[file].as_py())
 
     def total(self, kind: Kind) -> int:
         return int(self.counts(kind).sum())
