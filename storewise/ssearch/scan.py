@@ -9,7 +9,9 @@ parse, when the documents are written, checks these counts again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 import random
 import re
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from typing import Literal
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.ssearch.grammar import END_OF_QUERY, END_OF_SEARCH, FIRST_CLOSED_VERSION
-from storewise.ssearch.stream import open_input
+from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, open_input
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
 DigestMode = Literal["full", "sampled"]
@@ -321,23 +323,28 @@ def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -
 def _sample(path: Path, seed: int) -> bytes | None:
     """Digest of size and sampled blocks; None for a file that the sample would hold whole."""
     try:
-        with path.open("rb") as stream:
-            size = stream.seek(0, 2)
+        with path.open("rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
             if size <= (SAMPLE_BLOCKS + 2) * SAMPLE_BLOCK_BYTES:
                 return None
             last = size - SAMPLE_BLOCK_BYTES
-            chosen = random.Random(f"{seed}:{size}")
-            places = sorted(chosen.randrange(last) for _ in range(SAMPLE_BLOCKS))
-            found = hashlib.blake2b(
-                size.to_bytes(8, "big"), digest_size=FULL_DIGEST_BYTES, person=b"sampled"
-            )
-            for place in (0, *places, last):
-                stream.seek(place)
-                found.update(stream.read(SAMPLE_BLOCK_BYTES))
+            places = [0, *(int(share * last) for share in _sample_places(seed)), last]
+            blocks = [os.pread(stream.fileno(), SAMPLE_BLOCK_BYTES, place) for place in places]
     except OSError as error:
         raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
-    _check_head(path)
+    _check_head(path, blocks[0])
+    found = hashlib.blake2b(
+        size.to_bytes(8, "big"), digest_size=FULL_DIGEST_BYTES, person=b"sampled"
+    )
+    found.update(b"".join(blocks))
     return found.digest()
+
+
+@functools.cache
+def _sample_places(seed: int) -> tuple[float, ...]:
+    """Where the sampled blocks start, as ascending shares of the file."""
+    draw = random.Random(seed)
+    return tuple(sorted(draw.random() for _ in range(SAMPLE_BLOCKS)))
 
 
 def read_head(path: Path | str, size: int) -> bytes:
@@ -349,9 +356,10 @@ def read_head(path: Path | str, size: int) -> bytes:
     return head
 
 
-def _check_head(path: Path) -> None:
-    """The preamble at least must be that of an SSEARCH output."""
-    head = read_head(path, SAMPLE_BLOCK_BYTES)
+def _check_head(path: Path, stored: bytes) -> None:
+    """The preamble at least must be that of an SSEARCH output; `stored` is the first block."""
+    packed = stored.startswith((GZIP_MAGIC, ZSTD_MAGIC))
+    head = read_head(path, SAMPLE_BLOCK_BYTES) if packed else stored
     if not _VERSION.search(head):
         first = head.split(b"\n", 1)[0]
         raise InputError(
