@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storewise.config import Study
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
 from storewise.metrics.schema import Sample, write_part
 from storewise.trial import trial_id
@@ -39,9 +40,11 @@ HOST = {
 }
 
 
-def conditions(engine: str, factors: Mapping[str, Any], phase: str, worker: int) -> dict[str, Any]:
+def conditions(
+    engine: str, factors: Mapping[str, Any], phase: str, worker: int, repeat: int = 1
+) -> dict[str, Any]:
     return {
-        "trial": {"engine": engine, "workers": factors.get("workers", 1), "factors": dict(factors)},
+        "trial": _trial(engine, factors, repeat),
         "phase": phase,
         "worker": worker,
         "steps": [{"warmup": 1.0 if phase == "read" else 0.0, "threads": 1}],
@@ -52,6 +55,34 @@ def conditions(engine: str, factors: Mapping[str, Any], phase: str, worker: int)
         "store_file_system": "ext4",
         "warnings": [],
     }
+
+
+def resolved(
+    engines: Sequence[str] = tuple(SPEEDS), workers: Sequence[int] = (1, 2), repeats: int = 2
+) -> dict[str, Any]:
+    """A study as ``study.json`` holds it."""
+    return {
+        "name": "demo",
+        "inputs": {"paths": ["resources/sample"]},
+        "engines": {engine: {} for engine in engines},
+        "factors": {"workers": list(workers)},
+        "repeats": repeats,
+        "phases": [
+            {"name": "write", "params": {"batch_size": 1000}, "steps": []},
+            {"name": "read", "params": {"seconds": 8, "warmup": 1}, "steps": []},
+        ],
+        "seed": 7,
+    }
+
+
+def _trial(engine: str, factors: Mapping[str, Any], repeat: int) -> dict[str, Any]:
+    """The trial as its workers keep it; one that no study has is told by its factors alone."""
+    workers = int(factors.get("workers", 1))
+    study = Study.model_validate(resolved([engine], [workers], repeat))
+    for trial in study.trials():
+        if trial.id == trial_id(factors, repeat):
+            return trial.model_dump(mode="json")
+    return {"engine": engine, "workers": workers, "factors": dict(factors)}
 
 
 def counts(
@@ -80,7 +111,16 @@ def counts(
         ):
             rows.append(
                 Sample(
-                    phase, metric, value, unit, 0, second, operation, worker, process, None,
+                    phase,
+                    metric,
+                    value,
+                    unit,
+                    0,
+                    second,
+                    operation,
+                    worker,
+                    process,
+                    None,
                     second < warmup,
                 )
             )
@@ -151,8 +191,12 @@ def make_trial(
             duration = share * workers / (write * speedup * jitter * scale)
             documents = _per_second(share, duration, rng)
             rows = counts(
-                phase, "insert", [(-(-d // 1000), d) for d in documents], worker=worker,
-                service=duration * 0.45, prepare=duration * 0.5,
+                phase,
+                "insert",
+                [(-(-d // 1000), d) for d in documents],
+                worker=worker,
+                service=duration * 0.45,
+                prepare=duration * 0.5,
             )
             rows += counts(phase, "finish", [(1, 0)], worker=worker, service=0.05 * duration)
             if size:
@@ -166,8 +210,13 @@ def make_trial(
             rate = read * speedup * jitter / workers
             operations = _per_second(int(rate * duration), duration, rng)
             rows = counts(
-                phase, "get", [(o, o) for o in operations], worker=worker,
-                service=duration * 0.9, prepare=duration * 0.05, warmup=1,
+                phase,
+                "get",
+                [(o, o) for o in operations],
+                worker=worker,
+                service=duration * 0.9,
+                prepare=duration * 0.05,
+                warmup=1,
             )
             latency = rng.lognormal(np.log(0.9e9 / read), 0.5, 3000)
             operation = "get"
@@ -181,8 +230,12 @@ def make_trial(
             ]
         write_part(
             directory / f"{phase}.{worker}.parquet",
-            rows, trial=name, repeat=repeat, host="node-7", factors=factors,
-            conditions=conditions(engine, factors, phase, worker),
+            rows,
+            trial=name,
+            repeat=repeat,
+            host="node-7",
+            factors=factors,
+            conditions=conditions(engine, factors, phase, worker, repeat),
         )
         log(directory / f"{phase}.{worker}.hlog", operation, latency)
     if verify:
@@ -200,8 +253,12 @@ def make_trial(
         ]
         write_part(
             directory / "verify.parquet",
-            rows, trial=name, repeat=repeat, host="node-7", factors=factors,
-            conditions=conditions(engine, factors, "verify", 0),
+            rows,
+            trial=name,
+            repeat=repeat,
+            host="node-7",
+            factors=factors,
+            conditions=conditions(engine, factors, "verify", 0, repeat),
         )
     return name
 
@@ -270,31 +327,11 @@ def make_study(
 ) -> list[str]:
     """A whole study's results; returns the ids of its trials."""
     make_inputs(study)
-    resolved = {
-        "name": study.name,
-        "inputs": {"paths": ["resources/sample"]},
-        "engines": {engine: {} for engine in engines},
-        "factors": {"workers": list(workers)},
-        "repeats": repeats,
-        "phases": [{"name": "write"}, {"name": "read"}],
-        "seed": 7,
-    }
-    (study / "study.json").write_text(json.dumps(resolved), encoding="utf-8")
+    text = json.dumps(resolved(engines, workers, repeats))
+    (study / "study.json").write_text(text, encoding="utf-8")
     return [
-        make_trial(
-            study,
-            {
-                "engine": engine,
-                "workers": count,
-                "processes": 1,
-                "threads": 1,
-                "consistency": "none" if engine == "null" else "durable",
-                "index": "none",
-            },
-            repeat,
-            **options,
-        )
-        for engine, count, repeat in itertools.product(engines, workers, range(1, repeats + 1))
+        make_trial(study, trial.factors, trial.repeat, **options)
+        for trial in Study.model_validate(resolved(engines, workers, repeats)).trials()
     ]
 
 

@@ -113,10 +113,9 @@ def load_results(directory: Path) -> Results:
     quarantined += refused_by_workers(parts)
     warnings += missing_parts(parts, logs)
     warnings += mixed(parts)
-    expected = expected_trials(study)
-    warnings += stale_warnings(
-        expected, {p.trial: p.conditions for p in parts}, {f.trial for f in failed}
-    )
+    if study:
+        stored = {p.trial: p.conditions for p in parts}
+        warnings += stale_warnings(expected_trials(study), stored, {f.trial for f in failed})
     warnings += _own_warnings(parts)
     return Results(
         directory=directory,

@@ -32,7 +32,15 @@ def stale_warnings(
     `stored` maps each trial with results to the conditions of one of its parts.
     """
     if expected is None:
-        return []
+        return [
+            StudyWarning(
+                "other_study",
+                "",
+                "study.json is not a study that this version of Storewise understands; trials "
+                "cannot be compared with what the study asks for",
+                "run `snakemake report` with the study's file, which writes it again",
+            )
+        ]
     found = [
         StudyWarning(
             "other_config",

@@ -12,9 +12,9 @@ def number(value: float) -> str:
         return "unknown"
     if value == 0:
         return "0"
-    digits = 2 - math.floor(math.log10(abs(value)))
-    rounded = round(value, digits)
-    return f"{rounded:,.{max(0, digits)}f}" if abs(rounded) < 1000 else f"{rounded:,.0f}"
+    rounded = float(f"{value:.2e}")
+    digits = 2 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(0, digits)}f}"
 
 
 def all_of(words: Sequence[str], link: str = "and") -> str:

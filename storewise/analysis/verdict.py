@@ -252,14 +252,14 @@ def _finding(criteria: Sequence[Criterion]) -> str:
         )
         more = " and they lead the others" if len(order) < len(labels) else ""
         return f"{all_of(order)} cannot be told apart, because {why}{more}."
-    parts = []
+    by_leaders: dict[tuple[str, ...], list[str]] = {}
     for criterion in criteria:
-        leaders = [s for s in criterion.standings if s.leads]
-        names = all_of([s.label for s in leaders], "or")
-        parts.append(
-            f"{names} for {criterion.title} ({number(leaders[0].estimate.mean)} {criterion.unit})"
+        best = criterion.standings[0].estimate.mean
+        by_leaders.setdefault(tuple(sorted(criterion.leaders)), []).append(
+            f"{criterion.title} ({number(best)} {criterion.unit})"
         )
-    return f"{all_of(parts)}, because no store leads in everything."
+    choices = [f"{all_of(who, 'or')} for {all_of(what)}" for who, what in by_leaders.items()]
+    return f"{', and '.join(choices)}, because no store leads in everything."
 
 
 def _numbers(criteria: Sequence[Criterion], name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from storewise.analysis.engines import CEILING, title, varying_factors
 from storewise.analysis.frames import grouped, records
@@ -102,6 +103,7 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
         else:
             top = np.nanmax([*means, *here["high"].fillna(0)])
             axis.set_xlim(0, min(float(top), 2.0 * max(means)) * 1.05)
+            axis.xaxis.set_major_locator(MaxNLocator(4))
         plain_numbers(axis.xaxis)
         if axis is not axes[0]:
             axis.set_yticklabels([])

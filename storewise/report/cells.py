@@ -77,6 +77,8 @@ _MEASURES = {
 def rate_table(tables: Tables) -> Table:
     """Throughput over repeats."""
     found = tables.summary[tables.summary["measure"].isin(_MEASURES)]
+    order = {phase: place for place, phase in enumerate(tables.phases_of(found))}
+    found = found.sort_values("phase", key=lambda names: names.map(order), kind="stable")
     names = ["engine", *varying_factors(found, tables.results.factors)]
     names += ["step"] if found["step"].nunique() > 1 else []
     rows = [

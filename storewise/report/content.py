@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storewise.analysis.engines import CEILING, consistency, embedded, one_writer, title
+from storewise.analysis.frames import records
 from storewise.analysis.load import Part, host_of
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary
@@ -120,27 +121,25 @@ def layouts(tables: Tables) -> list[str]:
     trials = tables.trials
     if "engine" not in trials:
         return []
-    found = []
+    by_layout: dict[tuple[bool, tuple[int, ...]], list[str]] = {}
     for engine in sorted(set(trials["engine"]) - {CEILING}):
-        if not embedded(engine):
-            continue
         own = trials[trials["engine"] == engine]
-        counts = sorted(
-            {
-                int(row.get("workers", 1)) * int(row.get("processes", 1))
-                for row in own.to_dict("records")
-            }
-        )
-        stores = all_of([f"{n}" for n in counts], "or")
+        counts = {int(row.get("workers", 1)) * int(row.get("processes", 1)) for row in records(own)}
+        if embedded(engine):
+            key = (one_writer(engine), tuple(sorted(counts)))
+            by_layout.setdefault(key, []).append(title(engine))
+    found = []
+    for (alone, counts_of), names in by_layout.items():
         why = (
-            "because one of its files cannot have two writing processes"
-            if one_writer(engine)
-            else "as for all embedded stores, so that they can be compared"
+            "because a file can have only one writing process"
+            if alone
+            else "as all embedded stores here, so that they can be compared"
         )
+        numbers = all_of([str(n) for n in counts_of], "or")
         found.append(
-            f"{title(engine)} lives in the client's process. Each writing process had a store of "
-            f"its own, {why}: {stores} "
-            f"{'store' if counts == [1] else 'stores'} in a trial, by its workers and processes. "
+            f"{all_of(names)}: embedded, that is inside the client's process. Each writing process "
+            f"had a store of its own, {why}: {numbers} "
+            f"{'store' if counts_of == (1,) else 'stores'} in a trial (workers times processes). "
             "Readers opened all of them and looked each id up in the one that holds it."
         )
     return found
