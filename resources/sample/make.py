@@ -5,8 +5,8 @@
 
 Needs Biopython and zstandard (both in Storewise's environment), and ``ssearch36`` of FASTA 36.3.8
 (Debian: fasta3; conda: fasta3). README.md beside this file says what is in the sample and why.
-The FASTA files come out byte for byte the same; the outputs differ only in the closing lines,
-where ssearch36 writes the date and its running time.
+The FASTA files come out byte for byte the same, and so do the alignments; their statistics, which
+ssearch36 estimates from random draws, the order of hits and the closing lines differ a little.
 """
 
 from __future__ import annotations
