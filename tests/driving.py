@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 import psutil
+import pyarrow.compute as pc
 
 from storewise.driver.verify import VerifyJob, run_verify
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.errors import Aborted, StorewiseError
+from storewise.metrics.schema import read_part
 from storewise.ssearch.manifest import build_manifest
 from storewise.ssearch.shards import write_shards
 from storewise.trial import Trial
@@ -128,6 +130,20 @@ def all_gone(processes, seconds=5.0):
     """Whether all of these processes end within some seconds."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def rows(path, **wanted):
+    """Rows of a result part with these column values, as dicts."""
+    table, _ = read_part(path)
+    for name, value in wanted.items():
+        column = table[name].cast("string") if isinstance(value, str) else table[name]
+        table = table.filter(pc.is_null(column) if value is None else pc.equal(column, value))
+    return table.to_pylist()
+
+
+def total(path, metric, **wanted):
+    """Sum of a metric over such rows."""
+    return sum(row["value"] for row in rows(path, metric=metric, **wanted))
 
 
 def main():
