@@ -26,8 +26,12 @@ rule all:
     input:
         REPORT,
         [final_outputs(trial) for trial in TRIALS.values()],
+    message:
+        "{input[0]} is ready"
 
 
 rule analysis:
     input:
         REPORT,
+    message:
+        "{input[0]} is ready"

@@ -32,7 +32,7 @@ def measured(wildcards):
 
 
 def analysed(wildcards):
-    tables = [f"{R}/analysis", f"{R}/figures", f"{R}/summary.csv"]
+    tables = [f"{R}/analysis", f"{R}/figures"]
     if workflow.is_main_process:
         targets = set(workflow.dag_settings.targets)
         if (
@@ -49,7 +49,6 @@ rule analyse:
         measured,
     output:
         tables=directory(f"{R}/analysis"),
-        summary=f"{R}/summary.csv",
         figures=report(
             directory(f"{R}/figures"),
             patterns=["{name}.svg"],
@@ -78,6 +77,7 @@ rule report:
         analysed,
     output:
         page=report(REPORT, caption="../report/page.rst", category="Report"),
+        summary=f"{R}/summary.csv",
     log:
         f"{R}/logs/report.log",
     threads: 1

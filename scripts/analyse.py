@@ -3,12 +3,17 @@
 import json
 from pathlib import Path
 
-from storewise.analysis.output import analyse
+from storewise.analysis.load import load_results
+from storewise.analysis.output import write_tables
+from storewise.analysis.tables import build_tables
 from storewise.figures.captions import make_figures
 from storewise.session.job import plain_job
 from storewise.session.live import write_aside
 
-with plain_job(snakemake.log[0]):
+with plain_job(snakemake.log[0]) as log:
     results = Path(snakemake.params.results)
     write_aside(results / "study.json", json.dumps(snakemake.params.study, indent=1) + "\n")
-    analyse(results, Path(snakemake.output.tables))
+    tables = build_tables(load_results(results))
+    verdict = write_tables(tables, Path(snakemake.output.tables))
+    make_figures(tables, Path(snakemake.output.figures))
+    log.info("%s", verdict.finding)

@@ -83,6 +83,16 @@ def run_study(
     return 1 if given_up else 0
 
 
+def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
+    """The report of a study, None where there is none, and its main finding in one line."""
+    study = load_study(name, scale=scale, root=workflow_home())
+    results = Path("results") / study.name
+    report, verdict = results / "report.html", results / "analysis" / "verdict.json"
+    if not report.is_file() or not verdict.is_file():
+        return None, ""
+    return report, str(json.loads(verdict.read_text(encoding="utf-8"))["finding"])
+
+
 def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:
     """Mark a trial as failed for good: it leaves the plan, its reason goes into the report."""
     trial = next(t for t in study.trials() if t.id == trial_id)

@@ -1,0 +1,167 @@
+"""Running the workflow for tests: in a directory of its own, watched from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLE = ROOT / "resources" / "sample"
+#: The smallest files of the sample: a few hundred documents each.
+SMALL = sorted(SAMPLE.glob("*.m10.*"), key=lambda path: (path.stat().st_size, path.name))[:6]
+
+
+@dataclass
+class Workspace:
+    """A directory with a study, its inputs and its results."""
+
+    directory: Path
+    study: str = "s"
+
+    @property
+    def results(self) -> Path:
+        return self.directory / "results" / self.study
+
+    def copy_inputs(self, files: list[Path] = SMALL) -> Path:
+        inputs = self.directory / "data"
+        inputs.mkdir(exist_ok=True)
+        for path in files:
+            shutil.copy(path, inputs)
+        return inputs
+
+    def write_study(self, text: str) -> None:
+        (self.directory / f"{self.study}.yaml").write_text(text)
+
+    def command(self, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> list[str]:
+        """Plain Snakemake with the local profile."""
+        return [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            str(snakefile),
+            "--profile",
+            str(ROOT / "profiles" / "local"),
+            *arguments,
+            "--config",
+            f"study={self.study}.yaml",
+        ]
+
+    def snakemake(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        return self.run(self.command(*arguments), **options)
+
+    def storewise(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run([str(Path(sys.executable).parent / "storewise"), *arguments])
+
+    def run(
+        self, command: list[str], timeout: float = 300, **options: object
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            command,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **options,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Snakemake in a process group of its own, so that a test can signal it like a terminal."""
+        log = (self.directory / "snakemake.out").open("w")
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def output(self) -> str:
+        return (self.directory / "snakemake.out").read_text()
+
+    def members(self) -> dict[str, int]:
+        """Registered jobs of live trials: name -> pid."""
+        found = {}
+        for path in self.results.glob("live/*/members/*.json"):
+            try:
+                found[path.stem] = json.loads(path.read_text())["pid"]
+            except (FileNotFoundError, json.JSONDecodeError):
+                continue
+        return found
+
+    def working(self, name: str) -> int | None:
+        """The pid of a job whose clients are at work (past its barrier)."""
+        pid = self.members().get(name)
+        log = next(iter(self.results.glob(f"logs/*/{name}.log")), None)
+        barrier = next(iter(self.results.glob(f"live/*/barriers/{name.split('.')[0]}-0")), None)
+        if pid is None or log is None or barrier is None or not psutil.pid_exists(pid):
+            return None
+        return pid if psutil.Process(pid).children() else None
+
+    def processes(self) -> list[psutil.Process]:
+        """Processes whose working directory is ours: Snakemake, its jobs and their children."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and process.cwd() == str(self.directory):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                continue
+        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    def left_behind(self) -> list[str]:
+        """Temporary files that no run may leave."""
+        patterns = ("live", "leases", "trials/*/store.*", "**/*.tmp", "**/*.partial")
+        return sorted(
+            str(path.relative_to(self.results))
+            for pattern in patterns
+            for path in self.results.glob(pattern)
+        )
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """(expected, counted) documents of each trial that was verified."""
+        found = {}
+        for path in self.results.glob("trials/*/verify.parquet"):
+            rows = pq.read_table(path, columns=["metric", "value"]).to_pylist()
+
+            def total(metric: str, rows: list[dict[str, object]] = rows) -> int:
+                return int(sum(float(str(r["value"])) for r in rows if r["metric"] == metric))
+
+            found[path.parent.name] = (total("expected_documents"), total("counted_documents"))
+        return found
+
+    def documents(self) -> int:
+        """Documents that the manifest promises."""
+        table = pq.read_table(self.results / "inputs" / "manifest.parquet")
+        return sum(row["documents"] for row in table.to_pylist() if row.get("duplicate_of") is None)
+
+
+def wait_until(found: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The first value that is not None or False."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = found()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def interrupt_group(process: subprocess.Popen[str]) -> None:
+    """What a terminal's Ctrl-C does."""
+    os.killpg(process.pid, signal.SIGINT)

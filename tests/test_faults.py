@@ -1,0 +1,162 @@
+"""Whatever is killed: nothing is left behind, and the next plain run finishes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from harness import SMALL, Workspace, interrupt_group, wait_until
+
+pytestmark = pytest.mark.e2e
+
+#: Of the contract: within 60 s of the cause; for SIGKILL of Snakemake at most lease + 60 s.
+SOON, AFTER_LEASE = 60.0, 25.0 + 60.0
+
+#: A load that takes long enough to be killed in: every document is committed by itself.
+STUDY = """\
+inputs: {{paths: data}}
+engines: [sqlite]
+factors: {{workers: 2}}
+phases:
+  - write: {{batch_size: {batch}}}
+  - read: {{seconds: {seconds}}}
+"""
+LONG_WRITE = STUDY.format(batch=1, seconds=0.3)
+LONG_READ = STUDY.format(batch=1000, seconds=60)
+SHORT = STUDY.format(batch=1000, seconds=0.3)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workspace]:
+    place = Workspace(tmp_path)
+    yield place
+    for process in place.processes():
+        process.kill()
+
+
+def begin(place: Workspace, phase: str) -> tuple[int, object]:
+    """Start a run and wait until worker 1 of `phase` is at work; returns its pid and the run."""
+    large = sorted(SMALL[0].parent.glob("*.m10.*"), key=lambda p: -p.stat().st_size)[:4]
+    place.copy_inputs(large if phase == "write" else SMALL)
+    place.write_study(LONG_WRITE if phase == "write" else LONG_READ)
+    run = place.start()
+    pid = wait_until(lambda: place.working(f"{phase}.1"), 60, f"{phase}.1 at work")
+    return pid, run
+
+
+def gone(place: Workspace, seconds: float) -> float:
+    """Wait until no process of the run is left; returns the seconds it took."""
+    start = time.monotonic()
+    wait_until(lambda: not place.processes(), seconds, "the end of all processes")
+    return time.monotonic() - start
+
+
+def finishes(place: Workspace) -> None:
+    """The next plain Snakemake finishes with verified counts and leaves nothing behind."""
+    place.write_study(SHORT)
+    done = place.snakemake("--omit-from", "analyse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = place.counts()
+    assert len(counts) == 1
+    assert set(counts.values()) == {(place.documents(), place.documents())}
+    assert place.left_behind() == []
+
+
+def kill_worker(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    os.kill(pid, signal.SIGKILL)
+    return SOON
+
+
+def kill_client(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    psutil.Process(pid).children()[0].kill()
+    return SOON
+
+
+def stop_worker(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    os.kill(pid, signal.SIGTERM)
+    return SOON
+
+
+def kill_snakemake(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    return AFTER_LEASE
+
+
+def interrupt(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    interrupt_group(run)
+    return SOON
+
+
+def terminate(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    os.kill(run.pid, signal.SIGTERM)
+    return SOON
+
+
+def hang_up(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    os.killpg(run.pid, signal.SIGHUP)
+    run.wait()
+    return AFTER_LEASE
+
+
+Cause = Callable[[Workspace, int, psutil.Popen], float]
+CELLS: list[tuple[Cause, str, str | None]] = [
+    (kill_worker, "write", "load failed"),
+    (kill_worker, "read", "phase failed"),
+    (kill_client, "read", "read.1"),
+    (stop_worker, "write", "SIGTERM"),
+    (kill_snakemake, "write", None),
+    (kill_snakemake, "read", None),
+    (interrupt, "read", None),
+    (terminate, "write", None),
+    (hang_up, "read", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("cause", "phase", "reason"), CELLS, ids=[f"{c.__name__}-{p}" for c, p, _ in CELLS]
+)
+def test_nothing_is_left_and_the_next_run_finishes(
+    place: Workspace, cause: Cause, phase: str, reason: str | None
+) -> None:
+    pid, run = begin(place, phase)
+    limit = cause(place, pid, run)  # type: ignore[arg-type]
+    seconds = gone(place, limit)
+    print(f"{cause.__name__} in {phase}: all processes gone after {seconds:.1f} s")
+    if cause not in (kill_snakemake, hang_up):
+        # A killed run leaves files for the next one; any other end cleans up by itself.
+        assert place.left_behind() == []
+        assert run.wait() != 0  # type: ignore[attr-defined]
+    failures = list(place.results.glob("failures/*.jsonl"))
+    if reason is None:
+        assert failures == [], "stopping a run is not a trial's failure"
+    else:
+        assert reason in failures[0].read_text()
+        assert place.output().count("storewise: trial ") == 1, "the first reason, once"
+    finishes(place)
+
+
+def test_a_second_snakemake_does_not_disturb_a_live_trial(place: Workspace) -> None:
+    _, run = begin(place, "read")
+    leases = sorted(p.name for p in place.results.glob("leases/*"))
+    for arguments in (["-n"], ["report"], ["no_such_target"]):
+        place.snakemake(*arguments)
+        assert place.working("read.1"), arguments
+        assert sorted(p.name for p in place.results.glob("leases/*")) == leases
+    interrupt_group(run)  # type: ignore[arg-type]
+    gone(place, SOON)
+    finishes(place)
+
+
+def test_a_run_can_be_started_at_once_after_a_kill(place: Workspace) -> None:
+    """The orphans of a killed run still work when the next one starts: it ends them first."""
+    _, run = begin(place, "read")
+    os.kill(run.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    run.wait()  # type: ignore[attr-defined]
+    finishes(place)
+    assert place.processes() == []
