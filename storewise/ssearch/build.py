@@ -16,7 +16,7 @@ import numpy as np
 from bson.objectid import ObjectId
 
 from storewise.documents import DIGEST_BYTES, ID_BYTES, ORDINAL_BITS, Document, Kind, make_id
-from storewise.ssearch.fast import Columns
+from storewise.ssearch.fast import Columns, Integers
 from storewise.ssearch.grammar import Alignment, Hit, read_hit
 
 _ID_FIELDS = ("_id", "rna", "gs", "ti")
@@ -93,6 +93,8 @@ def _element(name: bytes, value: str | None) -> bytes:
 
 @dataclass(slots=True)
 class _PackedHit:
+    """A hit, and its BSON: what ends the string `s` and is `seqid`; `gene` and `chr` to the end."""
+
     hit: Hit
     seqid: bytes
     extra: bytes
@@ -107,13 +109,14 @@ class _Hits(dict[bytes, _PackedHit]):
         hit = read_hit(line[2:])
         self[line] = packed = _PackedHit(
             hit,
-            _element(b"seqid", hit.seqid),
-            _element(b"gene", hit.gene) + _element(b"chr", hit.chromosome),
+            b"\0" + _element(b"seqid", hit.seqid),
+            _element(b"gene", hit.gene) + _element(b"chr", hit.chromosome) + b"\0",
         )
         return packed
 
 
 _ID, _INT, _FLOAT, _CHARACTER, _TEXT = f"V{ID_BYTES}", "<i4", "<f8", "S1", "text"
+_INT_MAX = (1 << 31) - 1
 _BSON_TYPES = {
     _ID: b"\x07",
     _INT: b"\x10",
@@ -163,6 +166,13 @@ class _Packer:
         """
         records = np.frombuffer(bytearray(self._template * len(columns[0])), self._dtype)
         for name, column in zip(self._names, columns, strict=True):
+            # From an array (not from a list) numpy would take the lower half in silence.
+            if (
+                isinstance(column, np.ndarray)
+                and column.dtype == np.int64
+                and (column.max() > _INT_MAX or column.min() < -_INT_MAX)
+            ):
+                raise OverflowError(name)
             records[name] = column
         return cast(list[bytes], records.view(f"V{self.size}").tolist())
 
@@ -216,8 +226,8 @@ class ColumnBuilder:
         rna: list[Document] = [
             {"_id": i, "t": _T_RNA, "b": b, "e": e, "l": n, "s": s.decode(), "ti": task}
             for i, b, e, n, s in zip(
-                rna_ids, c.query_start, c.query_stop, c.query_length, c.query_sequence,
-                strict=True,
+                rna_ids, c.query_start.tolist(), c.query_stop.tolist(), c.query_length.tolist(),
+                c.query_sequence, strict=True,
             )
         ]  # fmt: skip
         gs: list[Document] = [
@@ -226,13 +236,13 @@ class ColumnBuilder:
                 "seqid": hit[0], "ti": task,
             }
             for i, b, e, n, s, hit in zip(
-                gs_ids, c.library_start, c.library_stop, c.library_length, c.library_sequence,
-                hits, strict=True,
+                gs_ids, c.library_start.tolist(), c.library_stop.tolist(),
+                c.library_length.tolist(), c.library_sequence, hits, strict=True,
             )
         ]  # fmt: skip
         rows = zip(
-            align_ids, c.bits, c.expect, c.s_w, c.frame, c.ident, c.overlap, c.score, c.sim, c.z,
-            rna_ids, gs_ids, hits, strict=True,
+            align_ids, c.bits, c.expect, c.s_w, c.frame, c.ident, c.overlap.tolist(), c.score,
+            c.sim, c.z, rna_ids, gs_ids, hits, strict=True,
         )  # fmt: skip
         align: list[Document]
         if self._study:
@@ -288,13 +298,13 @@ class ColumnBuilder:
             _T_GS,
             (c.library_start, c.library_stop, c.library_length),
             c.library_sequence,
-            [b"\0" + hit.seqid + end for hit in hits],
+            [hit.seqid + end for hit in hits],
         )
         if self._study:
             tails: Sequence[bytes] = [b"\0"] * len(c)
         else:
             query_element = _element(b"q", query)
-            tails = [query_element + hit.extra + b"\0" for hit in hits]
+            tails = [query_element + hit.extra for hit in hits]
         columns = [getattr(c, name) for _, _, name in _ALIGN_FIELDS]
         present = tuple(column[0] is not None for column in columns)
         packer = self._packer(present)
@@ -313,7 +323,7 @@ class ColumnBuilder:
         self,
         ids: np.ndarray[Any, Any],
         code: int,
-        numbers: tuple[list[int], list[int], list[int]],
+        numbers: tuple[Integers, Integers, Integers],
         sequences: list[bytes],
         tails: list[bytes],
     ) -> list[bytes]:

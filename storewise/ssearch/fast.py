@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from operator import eq, gt, sub
 from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from storewise.ssearch.grammar import (
     FRAME,
@@ -35,12 +37,14 @@ _CODE = rb"; al_code[A-Za-z0-9_]*:[^\n]*+\n"
 
 #: Bytes that one expression looks at. It shrinks where alignments fail a check (outputs made
 #: without `-W 0` show residues around each), for what lies behind a failure is matched in vain.
-_FULL_WINDOW = 1 << 20
+#: The full one is small enough for what it makes to stay in the processor's cache.
+_FULL_WINDOW = 1 << 18
 _SMALL_WINDOW = 1 << 12
 
 _REMEMBERED = 100_000
-_next_integer: Callable[[int], int] = (1).__add__
 _Value = TypeVar("_Value")
+#: 64-bit integers: enough for the 18 digits that `grammar.INTEGER` allows.
+Integers = npt.NDArray[np.int64]
 
 
 class _Memo(dict[bytes, _Value]):
@@ -79,14 +83,14 @@ class Columns:
     score: list[int | None]
     ident: list[float | None]
     sim: list[float | None]
-    overlap: list[int]
-    query_start: list[int]
-    query_stop: list[int]
-    query_length: list[int]
+    overlap: Integers
+    query_start: Integers
+    query_stop: Integers
+    query_length: Integers
     query_sequence: list[bytes]
-    library_start: list[int]
-    library_stop: list[int]
-    library_length: list[int]
+    library_start: Integers
+    library_stop: Integers
+    library_length: Integers
     library_sequence: list[bytes]
 
     def __len__(self) -> int:
@@ -175,9 +179,11 @@ class FastReader:
         if 2 * (len(lines.buffer) - lines.position) < self._window:
             lines.fill()
         start = lines.position
-        empty = lines.buffer.find(b"\n\n", start, start + self._window)
-        end = start + self._window if empty < 0 else empty + 1
-        pattern, groups = _compile(self._layout, last=empty >= 0)
+        end = min(start + self._window, len(lines.buffer))
+        empty = lines.empty_line(end)
+        if empty is not None:
+            end = empty
+        pattern, groups = _compile(self._layout, last=empty is not None)
         found = pattern.findall(lines.buffer, start, end)
         rest = 0
         if found and found[-1][-1]:
@@ -191,7 +197,7 @@ class FastReader:
             return None
         if wrong is None:
             self._window = min(self._window * 2, _FULL_WINDOW)
-            stop = min(end, len(lines.buffer)) - rest
+            stop = end - rest
         else:
             columns.cut(wrong)
             self._window = max(self._window // 4, _SMALL_WINDOW)
@@ -218,21 +224,24 @@ class FastReader:
                 hits[i] = last
                 opens[i] = False
 
-        def convert(role: str, memo: _Memo[_Value]) -> list[_Value]:
-            return list(map(memo.__getitem__, table[groups[role]]))
+        def numbers(role: str) -> Integers:
+            values = map(integers.__getitem__, table[groups[role]])
+            return np.fromiter(values, np.int64, count)
 
         def optional(role: str, memo: _Memo[_Value]) -> list[_Value | None]:
-            return [*convert(role, memo)] if role in groups else [None] * count
+            if role not in groups:
+                return [None] * count
+            return list(map(memo.__getitem__, table[groups[role]]))
 
         def joined(role: str) -> list[bytes]:
             return [lines.replace(b"\n", b"") for lines in table[groups[role]]]
 
         integers, floats = self._integers, self._floats
         try:
-            query_start = convert("query_start", integers)
-            query_stop = convert("query_stop", integers)
-            library_start = convert("library_start", integers)
-            library_stop = convert("library_stop", integers)
+            query_start = numbers("query_start")
+            query_stop = numbers("query_stop")
+            library_start = numbers("library_start")
+            library_stop = numbers("library_stop")
             return Columns(
                 hits=hits,
                 opens=opens,
@@ -244,14 +253,14 @@ class FastReader:
                 score=optional("score", integers),
                 ident=optional("ident", floats),
                 sim=optional("sim", floats),
-                overlap=convert("overlap", integers),
+                overlap=numbers("overlap"),
                 query_start=query_start,
                 query_stop=query_stop,
-                query_length=list(map(abs, map(sub, query_stop, query_start))),
+                query_length=np.abs(query_stop - query_start),
                 query_sequence=joined("query_sequence"),
                 library_start=library_start,
                 library_stop=library_stop,
-                library_length=list(map(abs, map(sub, library_stop, library_start))),
+                library_length=np.abs(library_stop - library_start),
                 library_sequence=joined("library_sequence"),
             )
         except ValueError:
@@ -261,25 +270,19 @@ class FastReader:
 def _first_wrong(columns: Columns) -> int | None:
     """The first alignment that breaks an invariant of untranslated alignments, or None.
 
-    The whole columns are compared at once; only a difference is looked for one by one.
+    The whole columns are compared at once.
     """
-    overlap = columns.overlap
-    wrong: list[int] = []
+    count = len(columns)
+    right = np.ones(count, np.bool_)
     for sequences, lengths in (
         (columns.query_sequence, columns.query_length),
         (columns.library_sequence, columns.library_length),
     ):
-        widths = list(map(len, sequences))
-        if widths != overlap:
-            wrong.append(list(map(eq, widths, overlap)).index(False))
-        letters = list(map(sub, overlap, [sequence.count(b"-") for sequence in sequences]))
-        spans = list(map(_next_integer, lengths))
-        if letters != spans:
-            wrong.append(list(map(eq, letters, spans)).index(False))
+        widths = np.fromiter(map(len, sequences), np.int64, count)
+        gaps = np.fromiter([sequence.count(b"-") for sequence in sequences], np.int64, count)
+        right &= (widths == columns.overlap) & (widths - gaps == lengths + 1)
     if columns.frame[0] is not None:
-        turned = list(map(gt, columns.query_start, columns.query_stop))
-        reverse = list(map("r".__eq__, columns.frame))
+        reverse = np.fromiter(map("r".__eq__, columns.frame), np.bool_, count)
         # Alignments of one column cannot show their direction; the reference reader knows.
-        if turned != reverse:
-            wrong.append(list(map(eq, turned, reverse)).index(False))
-    return min(wrong, default=None)
+        right &= reverse == (columns.query_start > columns.query_stop)
+    return None if right.all() else int(right.argmin())

@@ -9,8 +9,9 @@ from storewise.ssearch.stream import ByteReader
 
 #: The longest line taken; the longest real ones hold a command line (a few hundred kB at most).
 MAX_LINE = 8 << 20
-CHUNK = 1 << 20
+CHUNK = 1 << 19
 _NEWLINE = 10
+_PIECE = 1 << 15
 
 
 def shown(data: bytes | None, limit: int = 60) -> str:
@@ -110,6 +111,22 @@ class Lines:
         self.number += int(np.count_nonzero(passed == _NEWLINE))
         self.position = position
         self._find()
+
+    def empty_line(self, end: int) -> int | None:
+        """Buffer position of the first empty line behind the current one and before `end`.
+
+        By pieces, with numpy: `bytes.find` of two newlines stumbles over each single one.
+        """
+        for start in range(self.position, end - 1, _PIECE):
+            stop = min(start + _PIECE + 1, end)
+            newlines = (
+                np.frombuffer(self.buffer, np.uint8, count=stop - start, offset=start) == _NEWLINE
+            )
+            pairs = newlines[1:] & newlines[:-1]
+            first = int(pairs.argmax()) if len(pairs) else 0
+            if len(pairs) and pairs[first]:
+                return start + first + 1
+        return None
 
     def fill(self) -> bool:
         """Reads more bytes behind the current line; False at the end of the stream."""
