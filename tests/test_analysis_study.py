@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.text import all_of, binary, number, seconds
 from storewise.analysis.verdict import verdict
 from storewise.errors import ResultError
+from storewise.figures.captions import FIGURES
 from storewise.metrics.schema import Sample, write_part
 
 FACTORS: dict[str, Any] = {
@@ -420,3 +422,20 @@ def test_numbers_in_words() -> None:
     assert all_of(["a", "b", "c"]) == "a, b and c"
     assert binary(1536) == "1.50 KiB"
     assert seconds(0.00025) == "250 µs"
+
+
+def test_every_warning_code_is_documented() -> None:
+    root = Path(__file__).parent.parent
+    text = (root / "docs" / "analysis.md").read_text(encoding="utf-8")
+    source = "".join(
+        p.read_text(encoding="utf-8") for p in (root / "storewise" / "analysis").glob("*.py")
+    )
+    used = set(re.findall(r'StudyWarning\(\s*"([a-z_]+)"', source)) | {"worker"}
+    assert len(used) > 15
+    assert {code for code in used if f"`{code}`" not in text} == set()
+
+
+def test_every_figure_has_a_caption_for_snakemake() -> None:
+    root = Path(__file__).parent.parent
+    for spec in FIGURES:
+        assert (root / "report" / f"{spec.name}.rst").is_file()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,13 +111,51 @@ def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
             # Whatever odd results a plot meets, the page must come with its reason.
             made.append(Made(spec, None, None, f"{type(error).__name__}: {error}"))
     if outdir is not None:
-        _write(made, outdir)
+        _write(made, tables, outdir)
     return made
 
 
-def _write(made: list[Made], outdir: Path) -> None:
+#: What the figures of a directory show, and why those that are not there are not.
+INDEX = "figures.json"
+
+
+def tables_digest(tables: Tables) -> str:
+    """A digest of all that a figure may show."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, table in tables.frames().items():
+        digest.update(name.encode() + table.to_csv(index=False).encode())
+    digest.update(repr((tables.results.inputs, tables.results.failed)).encode())
+    digest.update(repr(tables.results.study.get("phases")).encode())
+    return digest.hexdigest()
+
+
+def stored_figures(tables: Tables, directory: Path) -> list[Made] | None:
+    """The figures that `make_figures` wrote for these tables, None where they show others."""
+    try:
+        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        if index["tables"] != tables_digest(tables):
+            return None
+        return [
+            Made(spec, None, None, why)
+            if (why := index["why"][spec.name])
+            else Made(
+                spec,
+                (directory / f"{spec.name}.png").read_bytes(),
+                (directory / f"{spec.name}.svg").read_bytes(),
+                "",
+            )
+            for spec in FIGURES
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        # Half a directory, or one of another version: drawing anew is always right.
+        return None
+
+
+def _write(made: list[Made], tables: Tables, outdir: Path) -> None:
+    index = {"tables": tables_digest(tables), "why": {one.spec.name: one.why for one in made}}
     try:
         outdir.mkdir(parents=True, exist_ok=True)
+        (outdir / INDEX).unlink(missing_ok=True)
         for one in made:
             for form, data in (("png", one.png), ("svg", one.svg)):
                 path = outdir / f"{one.spec.name}.{form}"
@@ -123,6 +163,7 @@ def _write(made: list[Made], outdir: Path) -> None:
                     path.unlink(missing_ok=True)
                 else:
                     path.write_bytes(data)
+        (outdir / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise ResultError(
             f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "

@@ -142,7 +142,9 @@ def operations_over_time(tables: Tables) -> Figure | None:
     figure, axes = new_figure(len(phases), 1, height=2.9)
     for axis, phase in zip(axes, phases, strict=True):
         here = series[series["phase"] == phase]
-        kinds = sorted({setting(row, names) for row in records(here.drop_duplicates(names))})
+        kinds = sorted(
+            {setting(row, names) for row in records(here.drop_duplicates(names or None))}
+        )
         highest: list[float] = []
         warm_until = 0
         for engine in _engines(here):
@@ -332,9 +334,9 @@ def storage_per_document(tables: Tables) -> Figure | None:
     """Bytes on disk per document by engine, against what the inputs take as they lie on disk."""
     found = tables.storage_summary
     found = found[(found["measure"] == "bytes_per_document") & (found["mean"] > 0)]
-    found = found[found["engine"] != CEILING]
     if found.empty:
         return None
+    found = found[found["engine"] != CEILING]
     names = varying_factors(found, tables.results.factors)
     found = found.sort_values(["engine", *names])
     style = style_of(tables)

@@ -14,10 +14,10 @@ from storewise.analysis.output import summary_table, write_csv, write_tables, wr
 from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.errors import ResultError
-from storewise.figures.captions import Made, make_figures
+from storewise.figures.captions import Made, make_figures, stored_figures
 from storewise.report import cells, content
 
-TEMPLATE = "report.html.j2"
+TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
 FOLD = 40
 
@@ -46,9 +46,14 @@ def make_report(study_dir: Path) -> Report:
 
 
 def render(study_dir: Path, out: Path) -> Report:
-    """Only the page, and ``summary.csv`` beside it; figures are drawn anew, for the page only."""
+    """Only the page, and ``summary.csv`` beside it.
+
+    Figures of the study's directory that show these very tables are taken from there, others are
+    drawn anew, for the page only. Errors as in `make_report`.
+    """
     tables = build_tables(load_results(study_dir))
-    return _write(tables, verdict(tables), make_figures(tables), out)
+    made = stored_figures(tables, study_dir / "figures")
+    return _write(tables, verdict(tables), made or make_figures(tables), out)
 
 
 def _write(tables: Tables, found: Verdict, made: list[Made], out: Path) -> Report:
