@@ -33,8 +33,12 @@ rule digest:
         runtime=720,
     params:
         parts=STUDY.inputs.jobs,
-        digest=STUDY.inputs.digest,
-        validate=STUDY.on_bad_input == "quarantine",
+        # Quarantine wants to know of every bad file before the load.
+        digest=(
+            "parsed"
+            if (STUDY.inputs.digest, STUDY.on_bad_input) == ("full", "quarantine")
+            else STUDY.inputs.digest
+        ),
         cache=f"{R}/inputs/cache",
     message:
         "Digesting part {wildcards.part} of the inputs"

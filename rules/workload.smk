@@ -79,6 +79,7 @@ rule verify:
             for part in phase_results(trial_of(wildcards), phase.name)
         ],
         session=f"{R}/live/{{trial}}/session.json",
+        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
         written=lambda wildcards: written(trial_of(wildcards)),
         stores=lambda wildcards: stores(trial_of(wildcards)),
     output:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from storewise.driver.verify import VerifyJob, run_verify
-
 from storewise.session.job import trial_job
 from storewise.trial import Trial
 
@@ -13,6 +12,7 @@ with trial_job(
     run_verify(
         VerifyJob(
             trial=Trial.model_validate(snakemake.params.trial),
+            shards=Path(snakemake.input.shards),
             stores=tuple(map(Path, snakemake.input.stores)),
             written=tuple(map(Path, snakemake.input.written)),
             result=Path(snakemake.output.result),

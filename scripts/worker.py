@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from storewise.driver.worker import WorkerJob, run_worker
-
 from storewise.session.job import trial_job
 from storewise.trial import Trial
 

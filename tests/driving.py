@@ -84,6 +84,7 @@ def verify(trial, directory):
         VerifyJob(
             trial=trial,
             written=tuple(directory / f"written.{k}.parquet" for k in workers),
+            shards=directory / "shards.parquet",
             stores=tuple(directory / f"store.{k}" for k in workers),
             result=directory / "verify.parquet",
         ),

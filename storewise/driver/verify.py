@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from storewise.documents import Document, Kind, make_id, split_id
+from storewise.documents import DIGEST_BYTES, Document, Kind, make_id, split_id
 from storewise.driver.job import must_succeed
 from storewise.driver.stores import reading_cluster
 from storewise.driver.worker import versions
@@ -20,6 +20,7 @@ from storewise.errors import EngineError
 from storewise.metrics.host import facts, host_name
 from storewise.metrics.schema import Sample, write_part
 from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.shards import load_shards
 from storewise.trial import Trial
 from storewise.workloads.files import IdDraw, StoredFiles, make_ids
 
@@ -39,6 +40,8 @@ class VerifyJob:
     trial: Trial
     written: tuple[Path, ...]
     """The lists of the files that the loading workers stored."""
+    shards: Path
+    """The Parquet file with one row per input file and its shard."""
     result: Path
     stores: tuple[Path, ...] = ()
     """Store directories of the loading workers, in worker order (embedded engines)."""
@@ -63,6 +66,7 @@ class _Found:
 def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -> None:
     """Compare the store with its inputs and write the result part.
 
+    - Every file of the shards must be among those that the load stored, unless it was quarantined.
     - Counts per kind, by the engine, must equal what the load stored; an engine that cannot count
       is asked for all ids instead, or a seeded sample above 100,000 of a kind.
     - A seeded sample of `trial.verify` documents per kind, from a few files, must equal what a
@@ -75,10 +79,16 @@ def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -
     """
     trial = job.trial
     engine = engine_named(trial.engine)
+    files = StoredFiles.read(job.written)
+    left_out = _left_out(job.shards, files)
+    if left_out:
+        text = f"{len(left_out)} input files were not stored, the first: {left_out[0]}"
+        if trial.on_bad_input == "fail":
+            raise EngineError(text)
+        log.warning("%s", text)
     samples: list[Sample] = []
     found: dict[Kind, _Found] = {}
     if engine.flags.stores:
-        files = StoredFiles.read(job.written)
         client = engine.connect(reading_cluster(trial, job.stores, files), "read")
         try:
             verifier = _Verifier(trial, engine, client, files, check)
@@ -124,12 +134,20 @@ def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -
             "trial": trial.model_dump(mode="json"),
             "phase": PHASE,
             "verification": _manner(engine, trial),
+            "left_out": left_out,
             "seed": trial.seed,
             "versions": versions(engine),
             "host": facts(),
             "warnings": [*job.conditions.get("warnings", ()), *differences],
         },
     )
+
+
+def _left_out(shards: Path, files: StoredFiles) -> list[str]:
+    """Files of the shards that no loading worker stored."""
+    stored = {bytes(prefix) for prefix in files.prefixes}
+    rows = load_shards(shards).select(["path", "digest"]).to_pylist()
+    return [row["path"] for row in rows if row["digest"][:DIGEST_BYTES] not in stored]
 
 
 def _manner(engine: Engine, trial: Trial) -> str:

@@ -22,10 +22,11 @@ from typing import Literal
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.ssearch.grammar import END_OF_QUERY, END_OF_SEARCH, FIRST_CLOSED_VERSION
+from storewise.ssearch.reader import read_counts
 from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, open_input
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
-DigestMode = Literal["full", "sampled"]
+DigestMode = Literal["full", "sampled", "parsed"]
 
 CHUNK_BYTES = 1 << 20
 #: A preamble is a few lines; a file without one in its first bytes is something else.
@@ -317,7 +318,17 @@ def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -
     with open_input(path) as stream:
         while data := stream.read(CHUNK_BYTES):
             scanner.feed(data)
-    return scanner.finish()
+    found = scanner.finish()
+    if digest == "parsed":
+        counts = read_counts(path)
+        if (found.queries, found.alignments) != (counts.queries, counts.alignments):
+            raise InputError(
+                path,
+                "line starts and contents do not tell the same",
+                expected=f"{found.queries} queries and {found.alignments} alignments",
+                found=f"{counts.queries} and {counts.alignments}",
+            )
+    return found
 
 
 def _sample(path: Path, seed: int) -> bytes | None:

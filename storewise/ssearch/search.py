@@ -28,8 +28,8 @@ from typing import IO, BinaryIO, NoReturn, Protocol, cast
 import zstandard
 
 from storewise.errors import InputError, SearchError
+from storewise.processes import dies_with_parent
 from storewise.ssearch.fasta import count_parts, part_path, split_fasta
-from storewise.ssearch.orphan import dies_with_parent
 from storewise.ssearch.scan import Scanner, ScanResult, read_head
 from storewise.ssearch.stream import open_input
 

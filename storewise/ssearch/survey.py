@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.orphan import dies_with_parent
+from storewise.processes import dies_with_parent
 from storewise.ssearch.scan import DigestMode, scan_file
 from storewise.ssearch.table import FILE_COLUMNS
 
