@@ -127,6 +127,7 @@ def counts(
     for metric, value, unit in (
         ("operations", sum(o for o, _ in seconds), "1"),
         ("documents", sum(d for _, d in seconds), "1"),
+        ("bytes", 100 * sum(d for _, d in seconds), "B"),
         ("errors", 0, "1"),
         ("service_time_sum", service, "s"),
         ("prepare_time_sum", prepare, "s"),

@@ -21,14 +21,12 @@ from storewise.documents import Kind
 class InputTotals:
     """Sums over the manifest; `documents` is None where a file's counts are not known.
 
-    `bytes` is the size of the files as they lie on disk, `raw_bytes` that of their decompressed
-    content where the manifest has it. `kinds` are the documents of each kind.
+    `bytes` is the size of the files as they lie on disk, `kinds` the documents of each kind.
     """
 
     files: int
     bytes: int
     documents: int | None
-    raw_bytes: int | None = None
     kinds: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -54,10 +52,6 @@ class FailedTrial:
     attempts: int
 
 
-#: Names under which a manifest may hold the size of the decompressed content.
-_RAW_SIZES = ("raw_bytes", "content_bytes", "decompressed_bytes")
-
-
 def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
     """Totals of a manifest; None with a warning where there is none that can be read."""
     try:
@@ -69,9 +63,6 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
             files=table.num_rows,
             bytes=_sum(table["bytes"]) or 0,
             documents=_sum(table["documents"]) if "documents" in table.column_names else None,
-            raw_bytes=next(
-                (_sum(table[name]) for name in _RAW_SIZES if name in table.column_names), None
-            ),
             kinds=_kinds(table),
         )
     except (OSError, KeyError, pa.ArrowException) as error:

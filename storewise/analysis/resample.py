@@ -11,7 +11,8 @@ mean +- t(n - 1) * s_b * sqrt(n / (n - 1)) (Hesterberg, "What Teachers Should Kn
 Bootstrap", The American Statistician 69(4), 2015, sections 3 and 5). With one repeat only the
 *seconds* within it can be resampled, in moving blocks because neighbours are alike (Kuensch,
 Annals of Statistics 17(3), 1989); such an interval knows nothing of what differs from run to run
-and is labelled so. With neither, there is no interval.
+and is labelled so. With neither, there is no interval, but for what is counted and not timed (a
+store's size): that stands for itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SEED = 20190601
 #: Fewest seconds from which an interval within one trial is made.
 MIN_SECONDS = 8
 
-Resampled = Literal["repeats", "seconds", "none"]
+Resampled = Literal["repeats", "seconds", "counted", "none"]
 Floats = NDArray[np.float64]
 
 
@@ -83,10 +84,13 @@ def _standard_error(values: tuple[float, ...]) -> float:
     return float(found.standard_error) * math.sqrt(n / (n - 1))
 
 
-def estimate(values: Sequence[float], seconds: Sequence[float] = ()) -> Estimate:
+def estimate(
+    values: Sequence[float], seconds: Sequence[float] = (), *, counted: bool = False
+) -> Estimate:
     """The mean of one value per repeat, with its 95 % interval.
 
-    `seconds` are the per-second values of the single repeat, used only where `values` has one.
+    `seconds` are the per-second values of the single repeat, used only where `values` has one;
+    `counted` says that a single value is exact.
     Raises ValueError for no value at all.
     """
     if not len(values):
@@ -97,6 +101,8 @@ def estimate(values: Sequence[float], seconds: Sequence[float] = ()) -> Estimate
     centre = float(np.mean(scaled))
     n = len(plain)
     mean = math.exp(centre) if log else centre
+    if n == 1 and counted:
+        return Estimate(1, mean, mean, mean, "counted", 0.0, 1.0, log)
     if n == 1:
         return _within(mean, seconds)
     error = _standard_error(tuple(map(float, scaled)))

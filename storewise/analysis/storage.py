@@ -25,6 +25,10 @@ def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
     """One row per trial and measure, for trials that loaded something and told its size."""
     loads = counters(samples, "documents", per_second=False)
     loads = loads[loads["operation"] == INSERT]
+    # The bytes of an insert are those of the decompressed text that its documents came from.
+    bytes_in = counters(samples, "bytes", per_second=False)
+    bytes_in = bytes_in[bytes_in["operation"] == INSERT]
+    read = bytes_in.groupby(STEP, observed=True)["value"].sum()
     rows = []
     for (trial, phase, step, _), group in grouped(loads, [*STEP, "operation"]):
         count = float(group["value"].sum())
@@ -40,8 +44,9 @@ def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
         found = {"store_bytes": size, "bytes_per_document": size / count}
         if inputs is not None and inputs.bytes:
             found["share_of_input"] = size / inputs.bytes
-        if inputs is not None and inputs.raw_bytes:
-            found["share_of_raw_input"] = size / inputs.raw_bytes
+        text = float(read.get((trial, phase, step), 0.0))
+        if text > 0:
+            found["share_of_raw_input"] = size / text
         rows += [
             {
                 "trial": str(trial),

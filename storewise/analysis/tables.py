@@ -101,7 +101,9 @@ def build_tables(results: Results) -> Tables:
         latency_summary=latencies.merged_latency(found, results),
         scaling=scaling(summary, results.factors),
         storage=stored,
-        storage_summary=rates.over_repeats(stored, results, ["phase", "step", "measure"]),
+        storage_summary=rates.over_repeats(
+            stored, results, ["phase", "step", "measure"], counted=True
+        ),
         host=load,
         cpu=hosts.cpu_series(samples),
         client_bound=bound,

@@ -279,11 +279,13 @@ def over_repeats(
     results: Results,
     keys: Sequence[str],
     by_second: pd.DataFrame | None = None,
+    *,
+    counted: bool = False,
 ) -> pd.DataFrame:
     """Means over repeats with intervals: one row per factors' levels and `keys`.
 
     `table` has one row per trial and `keys`, with value and unit. `by_second` (of `series`) gives
-    single repeats an interval from their steady seconds.
+    single repeats an interval from their steady seconds; `counted` is for values without chance.
     """
     factors = list(results.factors)
     joined = table.merge(results.trials[["trial", *factors]], on="trial", how="inner")
@@ -293,7 +295,7 @@ def over_repeats(
         seconds: Sequence[float] = ()
         if by_second is not None and len(group) == 1:
             seconds = _steady_rates(records(group)[0], by_second)
-        found = estimate(group["value"].to_list(), seconds)
+        found = estimate(group["value"].to_list(), seconds, counted=counted)
         rows.append(
             {
                 **dict(zip(groups, levels, strict=True)),

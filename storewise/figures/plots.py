@@ -172,7 +172,8 @@ def operations_over_time(tables: Tables) -> Figure | None:
         axis.set_title(_phase_title(phase))
         axis.set_ylabel("operations per second")
         axis.set_xlabel("seconds since the start of the phase")
-        axis.set_xlim(left=0)
+        axis.set_xlim(0, float(here["second"].max()) + 1.05)
+        axis.xaxis.set_major_locator(MaxNLocator(10, integer=True))
         if spread(highest):
             axis.set_yscale("log")
         else:
@@ -322,6 +323,7 @@ def host_cpu(tables: Tables) -> Figure | None:
             )
             below = above
         axis.set_xlim(0, edges.max())
+        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if number // len(phases) == len(engines) - 1:
             axis.set_xlabel("seconds since the start of the phase")
         if number % len(phases) == 0:

@@ -64,6 +64,8 @@ def level_cell(name: str, value: Any) -> Cell:
 def _interval(row: dict[str, Any]) -> Cell:
     if row["resampled"] == "none" or not math.isfinite(row["low"]):
         return Cell("none", -math.inf, True)
+    if row["resampled"] == "counted":
+        return Cell("counted", float(row["low"]), True)
     basis = " (seconds of one run)" if row["resampled"] == "seconds" else ""
     return Cell(f"{number(row['low'])} to {number(row['high'])}{basis}", float(row["low"]), True)
 

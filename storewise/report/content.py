@@ -109,8 +109,6 @@ def _inputs(tables: Tables) -> list[str]:
     if total is None:
         return []
     text = f"{total.files:,} files, {binary(total.bytes)} as they lie on disk"
-    if total.raw_bytes:
-        text += f", {binary(total.raw_bytes)} decompressed"
     if total.documents is not None:
         text += f", {total.documents:,} documents"
     return [text]
