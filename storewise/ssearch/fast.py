@@ -40,6 +40,9 @@ _CODE = rb"; al_code[A-Za-z0-9_]*:[^\n]*+\n"
 #: The full one is small enough for what it makes to stay in the processor's cache.
 _FULL_WINDOW = 1 << 18
 _SMALL_WINDOW = 1 << 12
+#: After a failure so many alignments at most, first one, then twice as many each time, are left to
+#: the reference reader before the next try.
+_LONGEST_REST = 256
 
 _REMEMBERED = 100_000
 _Value = TypeVar("_Value")
@@ -153,8 +156,12 @@ def _compile(layout: Layout, *, last: bool) -> tuple[re.Pattern[bytes], dict[str
 class FastReader:
     """Takes runs of alignments from the buffer of `Lines`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
+        """A reader that is not `patient` rests after alignments that it could not take."""
+        self._patient = patient
         self._layout: Layout | None = None
+        self._rest = 0
+        self._next_rest = 1
         self._window = _FULL_WINDOW
         self._integers = _Memo(INTEGER, int)
         self._floats = _Memo(NUMBER, float)
@@ -165,6 +172,7 @@ class FastReader:
         if layout != self._layout:
             self._layout = layout
             self._window = _FULL_WINDOW
+            self._rest = 0
         elif 2 * size > self._window:
             self._window = min(4 * size, _FULL_WINDOW)
 
@@ -176,6 +184,17 @@ class FastReader:
         """
         if self._layout is None:
             return None
+        if self._rest and not self._patient:
+            self._rest -= 1
+            return None
+        columns = self._try(lines, hit, self._layout)
+        if columns is None:
+            self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, _LONGEST_REST)
+        else:
+            self._next_rest = 1
+        return columns
+
+    def _try(self, lines: Lines, hit: bytes | None, layout: Layout) -> Columns | None:
         if 2 * (len(lines.buffer) - lines.position) < self._window:
             lines.fill()
         start = lines.position
@@ -183,7 +202,7 @@ class FastReader:
         empty = lines.empty_line(end)
         if empty is not None:
             end = empty
-        pattern, groups = _compile(self._layout, last=empty is not None)
+        pattern, groups = _compile(layout, last=empty is not None)
         found = pattern.findall(lines.buffer, start, end)
         rest = 0
         if found and found[-1][-1]:

@@ -6,14 +6,12 @@ all but a fraction of the bytes, by `fast` or `reference`.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from storewise.documents import DIGEST_BYTES, Encoding, Kind, make_id
 from storewise.ssearch import grammar
+from storewise.ssearch.batch import Counts, DocumentBatch, Query, no_gc
 from storewise.ssearch.build import ColumnBuilder, documents_of, task_document, to_bson
 from storewise.ssearch.fast import Columns, FastReader
 from storewise.ssearch.grammar import text
@@ -25,76 +23,7 @@ Mode = Literal["auto", "fast", "reference"]
 
 #: The first lines of a search; one that names no version in them is no output of these programs.
 _PREAMBLE_LINES = 40
-#: In mode "auto", after so many alignments in a row that the fast reader could not take, the rest
-#: of the query is left to the reference reader.
-_GIVE_UP = 500
 _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling"
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a file holds.
-
-    `queries` are query-library searches (those without hits included), `hits` are `>>` blocks
-    (frames f and r apart), `alignments` are hits and their further alignments (`>--`).
-    """
-
-    queries: int = 0
-    hits: int = 0
-    alignments: int = 0
-
-    @property
-    def documents(self) -> int:
-        """One task for each query, rna, gs and align for each alignment."""
-        return self.queries + 3 * self.alignments
-
-
-@dataclass(slots=True)
-class DocumentBatch:
-    """Documents in file order; dicts or BSON bytes, as the reader's `encoding` says.
-
-    `bytes_read` is the decompressed bytes of the file that had been read when the batch was made,
-    from the start of the file on.
-    """
-
-    tasks: list[Any] = field(default_factory=list)
-    rna: list[Any] = field(default_factory=list)
-    gs: list[Any] = field(default_factory=list)
-    align: list[Any] = field(default_factory=list)
-    bytes_read: int = 0
-
-    def __iter__(self) -> Iterator[tuple[Kind, list[Any]]]:
-        yield Kind.TASKS, self.tasks
-        yield Kind.RNA, self.rna
-        yield Kind.GS, self.gs
-        yield Kind.ALIGN, self.align
-
-    def __len__(self) -> int:
-        return len(self.tasks) + len(self.rna) + len(self.gs) + len(self.align)
-
-
-@dataclass(slots=True)
-class _Query:
-    """The query-library search that is being read."""
-
-    ordinal: int
-    id: str
-    library: str
-    parameters: dict[str, str]
-    task: bytes = b""
-    headed: bool = False
-
-
-@contextmanager
-def _no_gc() -> Iterator[None]:
-    """Many new containers that live on make the cyclic collector scan them in vain."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class DocumentReader:
@@ -103,7 +32,7 @@ class DocumentReader:
     `source` is a path, ``"-"`` or a binary file; plain, gzip or zstd. `digest` is the digest of
     its decompressed content (`stream.content_digest`; its first 7 bytes go into the ids).
     `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds. `mode` "auto"
-    and "fast" use the fast reader where it can (auto gives up on a query where it cannot),
+    and "fast" use the fast reader where it can (auto tries it less and less often where it cannot),
     "reference" never does; the documents are the same. A batch has `alignments_per_batch`
     alignments, the last one fewer. `name` is what messages call the input, if not its path.
 
@@ -153,7 +82,7 @@ class DocumentReader:
         self._library = ""
         self._queries_of_search = 0
         self._tasks_made = 0
-        self._fast = FastReader()
+        self._fast = FastReader(patient=mode == "fast")
 
     def __iter__(self) -> Iterator[DocumentBatch]:
         self.counts = Counts()
@@ -218,7 +147,7 @@ class DocumentReader:
     def _search(self, lines: Lines) -> Iterator[DocumentBatch]:
         """Reads a search from behind its version line to behind its end mark."""
         first = self.counts.queries
-        query: _Query | None = None
+        query: Query | None = None
         closed = True
         while True:
             line = lines.line
@@ -260,19 +189,19 @@ class DocumentReader:
     def _is_end(self, line: bytes) -> bool:
         return (line == grammar.END_OF_SEARCH) == self._closed_queries
 
-    def _wanted(self, query: _Query | None) -> str:
+    def _wanted(self, query: Query | None) -> str:
         if not self._closed_queries:
             return "'>>><<<' and the closing lines"
         return "'>>><<<' and '>>>///'" if query is not None else "'>>>///'"
 
-    def _end_of_search(self, lines: Lines, query: _Query | None, closed: bool) -> None:
+    def _end_of_search(self, lines: Lines, query: Query | None, closed: bool) -> None:
         if self._closed_queries and not closed:
             raise lines.unexpected("'>>><<<' before '>>>///'")
         if query is not None:
             self._finish(query)
         lines.next()
 
-    def _frame_text(self, lines: Lines, line: bytes, query: _Query | None, *, after: bool) -> bool:
+    def _frame_text(self, lines: Lines, line: bytes, query: Query | None, *, after: bool) -> bool:
         """A line that is none of the marks; True if it has moved `lines` itself."""
         # The histogram's last row starts with `>120`.
         if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
@@ -332,12 +261,12 @@ class DocumentReader:
 
     # -- queries -----------------------------------------------------------------------------
 
-    def _query(self, lines: Lines, match: Any, before: int) -> _Query:
+    def _query(self, lines: Lines, match: Any, before: int) -> Query:
         number = int(match[1])
         if number != before + 1:
             raise lines.unexpected(f"query number {before + 1}", "queries are missing or doubled")
         words = text(match[2]).split(None, 1)
-        query = _Query(
+        query = Query(
             self.counts.queries, words[0] if words else "", self._library, dict(self._preamble)
         )
         query.task = make_id(self._digest, Kind.TASKS, query.ordinal)
@@ -345,7 +274,7 @@ class DocumentReader:
         lines.next()
         return query
 
-    def _header(self, lines: Lines, query: _Query) -> None:
+    def _header(self, lines: Lines, query: Query) -> None:
         """The `>>>` line and the pg_/mp_ lines; makes the task."""
         line = lines.line
         assert line is not None
@@ -373,7 +302,7 @@ class DocumentReader:
         query.headed = True
         self._finish(query)
 
-    def _finish(self, query: _Query) -> None:
+    def _finish(self, query: Query) -> None:
         """Adds the query's task, if that has not been done."""
         if query.ordinal != self._tasks_made:
             return
@@ -385,39 +314,34 @@ class DocumentReader:
 
     # -- alignments --------------------------------------------------------------------------
 
-    def _alignments(self, lines: Lines, query: _Query) -> Iterator[DocumentBatch]:
+    def _alignments(self, lines: Lines, query: Query) -> Iterator[DocumentBatch]:
         fast: FastReader | None = self._fast
         if self._mode == "reference" or grammar.translated_side(self._current_program) is not None:
             fast = None
         hit: bytes | None = None
-        refused = 0
         while (line := lines.line) is not None and lines.terminated:
             if not line:
                 lines.next()
                 continue
             if line.startswith(b">>>") or not line.startswith((b">>", b">--")):
                 return
-            with _no_gc():
+            with no_gc():
                 columns = fast.take(lines, hit) if fast is not None else None
                 if columns is not None:
                     hit = columns.hits[-1][2:]
-                    refused = 0
                     self._add_columns(columns, query)
                 else:
                     start = lines.offset
                     row, layout = read_alignment(lines, self._current_program, hit)
                     hit = row.hit
-                    refused += 1
                     self.counts.hits += line != grammar.NEXT_ALIGNMENT
                     self._add_row(row, query)
                     if fast is not None:
                         fast.learn(layout, lines.offset - start)
-                        if self._mode == "auto" and refused >= _GIVE_UP:
-                            fast = None
             while len(self._batch.align) >= self._per_batch:
                 yield self._cut(lines, self._per_batch)
 
-    def _add_row(self, row: grammar.Alignment, query: _Query) -> None:
+    def _add_row(self, row: grammar.Alignment, query: Query) -> None:
         documents = documents_of(
             row,
             self._digest,
@@ -431,7 +355,7 @@ class DocumentReader:
             target.append(to_bson(document) if self._bson else document)
         self.counts.alignments += 1
 
-    def _add_columns(self, columns: Columns, query: _Query) -> None:
+    def _add_columns(self, columns: Columns, query: Query) -> None:
         build: Any = self._builder.bson if self._bson else self._builder.dicts
         rna, gs, align = build(columns, self.counts.alignments, query.task, query.id)
         self._batch.rna += rna
@@ -456,8 +380,11 @@ class DocumentReader:
 
 
 def read_counts(source: Source) -> Counts:
-    """Reads `source` whole and returns what it holds; raises InputError as the reader does."""
+    """Reads `source` whole and says what it holds; raises InputError as the reader does."""
     reader = DocumentReader(source, bytes(DIGEST_BYTES), encoding="bson")
     for _ in reader:
         pass
     return reader.counts
+
+
+__all__ = ["Counts", "DocumentBatch", "DocumentReader", "Mode", "read_counts"]

@@ -1,0 +1,77 @@
+"""What the reader gives (batches of documents, counts) and what it keeps of a query."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from storewise.documents import Kind
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a file holds.
+
+    `queries` are query-library searches (those without hits included), `hits` are `>>` blocks
+    (frames f and r apart), `alignments` are hits and their further alignments (`>--`).
+    """
+
+    queries: int = 0
+    hits: int = 0
+    alignments: int = 0
+
+    @property
+    def documents(self) -> int:
+        """One task for each query, rna, gs and align for each alignment."""
+        return self.queries + 3 * self.alignments
+
+
+@dataclass(slots=True)
+class DocumentBatch:
+    """Documents in file order; dicts or BSON bytes, as the reader's `encoding` says.
+
+    `bytes_read` is the decompressed bytes of the file that had been read when the batch was made,
+    from the start of the file on.
+    """
+
+    tasks: list[Any] = field(default_factory=list)
+    rna: list[Any] = field(default_factory=list)
+    gs: list[Any] = field(default_factory=list)
+    align: list[Any] = field(default_factory=list)
+    bytes_read: int = 0
+
+    def __iter__(self) -> Iterator[tuple[Kind, list[Any]]]:
+        yield Kind.TASKS, self.tasks
+        yield Kind.RNA, self.rna
+        yield Kind.GS, self.gs
+        yield Kind.ALIGN, self.align
+
+    def __len__(self) -> int:
+        return len(self.tasks) + len(self.rna) + len(self.gs) + len(self.align)
+
+
+@dataclass(slots=True)
+class Query:
+    """The query-library search that is being read."""
+
+    ordinal: int
+    id: str
+    library: str
+    parameters: dict[str, str]
+    task: bytes = b""
+    headed: bool = False
+
+
+@contextmanager
+def no_gc() -> Iterator[None]:
+    """Many new containers that live on make the cyclic collector scan them in vain."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
