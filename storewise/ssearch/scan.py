@@ -22,7 +22,7 @@ from typing import Literal
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.ssearch.grammar import END_OF_QUERY, END_OF_SEARCH, FIRST_CLOSED_VERSION
-from storewise.ssearch.reader import read_counts
+from storewise.ssearch.reader import DocumentReader
 from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, open_input
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
@@ -320,7 +320,10 @@ def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -
             scanner.feed(data)
     found = scanner.finish()
     if digest == "parsed":
-        counts = read_counts(path)
+        reader = DocumentReader(path, found.digest, encoding="bson")
+        for _ in reader:
+            continue
+        counts = reader.counts
         if (found.queries, found.alignments) != (counts.queries, counts.alignments):
             raise InputError(
                 path,
