@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import orjson
 import typer
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _errors = Console(stderr=True)
+SAY_EVERY = 10.0
 
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
@@ -67,8 +69,10 @@ def _options(
 
 
 @contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error; plain silence where that is no terminal."""
+def _progress(what: str, total: int | None) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar on standard error, told how many are done (and of how many); where that is
+    no terminal, a line every ten seconds."""
+    last = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -80,10 +84,14 @@ def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task(what, total=total)
 
-        def advance(n: int) -> None:
-            bar.advance(task, n)
+        def update(done: int, of: int | None) -> None:
+            nonlocal last
+            bar.update(task, completed=done, total=of)
+            if not _errors.is_terminal and time.monotonic() - last >= SAY_EVERY:
+                last = time.monotonic()
+                say(f"{what}: {done}" + (f" of {of}" if of is not None else ""))
 
-        yield advance
+        yield update
 
 
 @contextmanager
@@ -122,11 +130,11 @@ def inspect(
     from storewise.ssearch.inspect import inspect_file
 
     complete = True
-    with _pool(jobs) as pool, _progress("inspecting", len(files)) as advance:
-        for found in _each(pool, inspect_file, ((name,) for name in files)):
+    with _pool(jobs) as pool, _progress("inspecting", len(files)) as update:
+        for done, found in enumerate(_each(pool, inspect_file, ((name,) for name in files)), 1):
             typer.echo(orjson.dumps(found).decode())
             complete = complete and bool(found["complete"])
-            advance(1)
+            update(done, len(files))
     raise typer.Exit(0 if complete else 1)
 
 
@@ -156,16 +164,79 @@ def convert(
     if to not in {"jsonl", "bson", "parquet"}:
         raise typer.BadParameter(f"{to!r} is none of jsonl, bson, parquet", param_hint="--to")
     good = True
-    with _pool(jobs) as pool, _progress("converting", len(files)) as advance:
-        for found in _each(pool, _convert_one, ((name, to, output) for name in files)):
+    with _pool(jobs) as pool, _progress("converting", len(files)) as update:
+        work = ((name, to, output) for name in files)
+        for done, found in enumerate(_each(pool, _convert_one, work), 1):
             if isinstance(found, StorewiseError):
                 good = False
                 say(str(found))
             else:
                 for path in found:
                     typer.echo(path)
-            advance(1)
+            update(done, len(files))
     raise typer.Exit(0 if good else 1)
+
+
+@app.command()
+def manifest(
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Directories, globs, files, or @FILE with one path a line."),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")] = Path(
+        "manifest.parquet"
+    ),
+    jobs: Jobs = 0,
+    digest: Annotated[
+        str, typer.Option("--digest", help="full, sampled (huge inputs) or parsed (checks all).")
+    ] = "full",
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Go on without bad files and list them.")
+    ] = False,
+    study: Annotated[
+        str | None,
+        typer.Option("--study", help="Instead: list the inputs of this study anew."),
+    ] = None,
+) -> None:
+    """Digest and count SSEARCH outputs: one row per file, each file read once.
+
+    Only new and changed files are read again, also after a kill. With --study the study's list
+    of inputs is renewed, so that the next run finds files that were added.
+
+    Example: `storewise manifest /data/ssearch -o manifest.parquet`, or
+    `storewise manifest --study mine`
+    """
+    from storewise.ssearch.manifest import build_manifest, list_inputs
+
+    if study is not None:
+        if inputs:
+            raise typer.BadParameter("a study names its inputs itself", param_hint="INPUTS")
+        from storewise.runner import renew_inputs
+
+        say(renew_inputs(study))
+        return
+    if not inputs:
+        raise typer.BadParameter("name inputs or --study", param_hint="INPUTS")
+    if digest not in {"full", "sampled", "parsed"}:
+        raise typer.BadParameter(f"{digest!r} is none of full, sampled, parsed")
+    with _progress("digesting", None) as bar:
+        found = build_manifest(
+            list_inputs(inputs),
+            output,
+            processes=jobs or os.cpu_count() or 1,
+            digest=cast(Any, digest),
+            on_bad_input="quarantine" if quarantine else "fail",
+            progress=lambda files, total, *_: bar(files, total),
+        )
+    for bad in found.bad:
+        say(f"left out: {bad.reason}")
+    for path, equal in found.duplicates:
+        say(f"left out, equal to {equal}: {path}")
+    documents = "" if found.documents is None else f", {found.documents} documents"
+    say(
+        f"{output}: {found.files} files, {found.bytes} bytes{documents}; "
+        f"{found.digested} read now, {found.reused} known"
+    )
 
 
 @app.command()

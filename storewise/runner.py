@@ -16,6 +16,7 @@ from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
 from storewise.session.live import write_aside
 from storewise.session.run import FAILURES, Failure, failures
+from storewise.ssearch.inputs import list_inputs, sample_paths
 
 FAILED = "failed.json"
 HOME = Path(__file__).resolve().parent.parent
@@ -91,6 +92,25 @@ def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
     if not report.is_file() or not verdict.is_file():
         return None, ""
     return report, str(json.loads(verdict.read_text(encoding="utf-8"))["finding"])
+
+
+def renew_inputs(name: str) -> str:
+    """List a study's inputs anew; returns what changed, in words."""
+    study = load_study(name, root=workflow_home())
+    if study.inputs.search is not None:
+        return f"study {study.name} searches FASTA files; Snakemake sees by itself when they change"
+    listing = Path("results") / study.name / "inputs" / "files.txt"
+    paths = list_inputs(study.inputs.paths)
+    if study.inputs.sample is not None:
+        paths = sample_paths(paths, **study.inputs.sample.model_dump())
+    before = set(listing.read_text(encoding="utf-8").split("\n")) if listing.is_file() else set()
+    new = "".join(f"{path}\n" for path in paths)
+    if before and set(new.split("\n")) == before:
+        return f"{listing}: nothing new, {len(paths)} files"
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    write_aside(listing, new)
+    added, removed = len(set(paths) - before), len(before - {""} - set(paths))
+    return f"{listing}: {len(paths)} files, {added} added, {removed} removed"
 
 
 def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:
