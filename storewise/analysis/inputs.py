@@ -121,7 +121,7 @@ def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
         StudyWarning(
             "quarantined",
             "",
-            f"{len(found)} input files were left out because they are not complete",
+            f"input files that were left out because they are not complete: {len(found)}",
             "see the list of quarantined files; search them again or remove them from the inputs",
         )
     ]

@@ -79,8 +79,7 @@ _MEASURES = {
 def rate_table(tables: Tables) -> Table:
     """Throughput over repeats."""
     found = tables.summary[tables.summary["measure"].isin(_MEASURES)]
-    order = {phase: place for place, phase in enumerate(tables.phases_of(found))}
-    found = found.sort_values("phase", key=lambda names: names.map(order), kind="stable")
+    found = _phases_in_order(found, tables)
     names = ["engine", *varying_factors(found, tables.results.factors)]
     names += ["step"] if found["step"].nunique() > 1 else []
     rows = [
@@ -110,6 +109,7 @@ def latency_table(tables: Tables) -> Table:
     wide = found.pivot_table(
         index=[*keys, "count"], columns="percentile", values="value", dropna=True
     ).reset_index()
+    wide = _phases_in_order(_equal_times_once(wide, [*keys[:-1], "count", *order]), tables)
     rows = [
         [
             *(level_cell(k, row[k]) for k in keys),
@@ -124,6 +124,18 @@ def latency_table(tables: Tables) -> Table:
         [*keys, *order, "operations"],
         rows,
     )
+
+
+def _equal_times_once(wide: pd.DataFrame, same: list[str]) -> pd.DataFrame:
+    """One row where response and service time are equal, as in any closed loop."""
+    both = wide.duplicated(same, keep=False)
+    merged = wide.assign(time=wide["time"].where(~both, "service = response"))
+    return merged.drop_duplicates([*same, "time"])
+
+
+def _phases_in_order(found: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    order = {phase: place for place, phase in enumerate(tables.phases_of(found))}
+    return found.sort_values("phase", key=lambda names: names.map(order), kind="stable")
 
 
 def storage_table(tables: Tables) -> Table:
@@ -159,7 +171,7 @@ def storage_table(tables: Tables) -> Table:
 def scaling_table(tables: Tables) -> Table:
     """Speed-up and efficiency."""
     found = tables.scaling[tables.scaling["measure"] == "documents_per_s"]
-    found = found[found["level"] > found["base"]]
+    found = _phases_in_order(found[found["level"] > found["base"]], tables)
     rows = []
     if not found.empty:
         held = [
