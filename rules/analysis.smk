@@ -19,7 +19,8 @@ def asked():
     """A file that is newer than everything: an explicit request always does the work again."""
     if not workflow.is_main_process:
         return []
-    path = Path(R) / ".asked"
+    # In a directory of its own: Snakemake may have listed the others before.
+    path = Path(R) / ".asked" / "now"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{time.time_ns()}\n")
     return [str(path)]

@@ -77,10 +77,11 @@ def check_plan(plan):
     if workflow.local_exec:
         cores = workflow.resource_settings.cores or 1
         threads = max(job.threads for job in workers)
-        # Snakemake's local executor keeps five places beyond its cores for jobs without threads.
-        slots = cores // threads if threads else cores + 5
+        # Snakemake's local executor keeps five places beyond its cores for jobs without threads;
+        # one of them may be taken by the next trial, which waits to be opened.
+        slots = cores // threads if threads else cores + 4
         advice = (
-            f"use --cores {widest.workers * threads or max(1, widest.workers - 5)} or more"
+            f"use --cores {widest.workers * threads or max(1, widest.workers - 4)} or more"
             + (
                 ""
                 if threads == 0
@@ -123,7 +124,9 @@ def finish(reason):
 if workflow.is_main_process:
     sweep_dead(Path(R), say)
     RUN = Run(Path(R))
+    # Read by open_session, a local job: what changes with each run is no parameter of a rule.
     os.environ[RUN_VARIABLE] = RUN.id
+    os.environ["STOREWISE_LIVE_SESSIONS"] = str(STUDY.live_sessions)
     logger.addHandler(Controller())
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from storewise.driver.verify import VerifyJob, run_verify
 from storewise.session.job import trial_job
+from storewise.session.live import FINISHED
 from storewise.trial import Trial
 
 with trial_job(
@@ -21,3 +22,4 @@ with trial_job(
         job.check,
         job.log,
     )
+    (job.live / FINISHED).touch()

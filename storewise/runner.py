@@ -149,10 +149,11 @@ def _attempts(study: Study, results: Path, since: float) -> dict[str, list[Failu
 def slots_needed(study: Study) -> int:
     """Cores to name to Snakemake's local executor so that the widest phase fits.
 
-    It runs jobs that take no core in five places beyond its cores.
+    It runs jobs that take no core in five places beyond its cores; one of them is for the next
+    trial, which waits to be opened.
     """
     widest = max((trial.workers for trial in study.trials()), default=1)
-    return max(os.cpu_count() or 1, widest - 5)
+    return max(os.cpu_count() or 1, widest - 4)
 
 
 def _command(

@@ -52,23 +52,23 @@ class Workspace:
             "snakemake",
             "--snakefile",
             str(snakefile),
+            "--config",
+            f"study={self.study}.yaml",
             "--profile",
             str(ROOT / "profiles" / "local"),
             *arguments,
-            "--config",
-            f"study={self.study}.yaml",
         ]
 
-    def snakemake(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    def snakemake(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return self.run(self.command(*arguments), **options)
 
-    def storewise(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run([str(Path(sys.executable).parent / "storewise"), *arguments])
+    def storewise(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return self.run([str(Path(sys.executable).parent / "storewise"), *arguments], **options)
 
     def run(
-        self, command: list[str], timeout: float = 300, **options: object
+        self, command: list[str], timeout: float = 300, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        return subprocess.run(
             command,
             cwd=self.directory,
             stdin=subprocess.DEVNULL,

@@ -29,6 +29,8 @@ SESSION = "session.json"
 #: The same, kept until the run ends, so that the directory is known to be the run's own.
 OWNER = "owner.json"
 ABORT = "abort"
+#: Written when a trial's last job is done: the next trial may open.
+FINISHED = "finished"
 MEMBERS = "members"
 LEASES = "leases"
 LIVE = "live"
@@ -86,15 +88,41 @@ class Session:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
+class LeaseWatch:
+    """Whether a run still renews its lease, judged by this process's own clock."""
+
+    def __init__(self, results: Path, run: str, seconds: float) -> None:
+        self._lease = results / LEASES / run
+        self._run = run
+        self._seconds = seconds
+        self._seen: tuple[int, int] | None = None
+        self._since = time.monotonic()
+
+    def reason(self) -> str | None:
+        """Why the run counts as ended, None while it lives."""
+        try:
+            stat = self._lease.stat()
+        except FileNotFoundError:
+            return f"its run {self._run} has ended"
+        now = time.monotonic()
+        mark = (stat.st_mtime_ns, stat.st_ino)
+        if mark != self._seen:
+            self._seen, self._since = mark, now
+        elif now - self._since > self._seconds:
+            return (
+                f"its run {self._run} has not renewed its lease for {self._seconds:.0f} s: "
+                "it was killed or lost the file system"
+            )
+        return None
+
+
 class Watch:
     """What a job calls while it works; `check` raises Aborted when the trial is to end."""
 
     def __init__(self, results: Path, session: Session) -> None:
         self._directory = results / LIVE / session.trial
-        self._lease = results / LEASES / session.run
         self._session = session
-        self._seen: tuple[int, int] | None = None
-        self._since = time.monotonic()
+        self._lease = LeaseWatch(results, session.run, session.lease_seconds)
 
     def check(self) -> None:
         reason = self.reason()
@@ -112,20 +140,7 @@ class Watch:
             return "its session was removed"
         if session != self._session:
             return "another run has taken its place"
-        try:
-            stat = self._lease.stat()
-        except FileNotFoundError:
-            return f"its run {self._session.run} has ended"
-        now = time.monotonic()
-        mark = (stat.st_mtime_ns, stat.st_ino)
-        if mark != self._seen:
-            self._seen, self._since = mark, now
-        elif now - self._since > self._session.lease_seconds:
-            return (
-                f"its run {self._session.run} has not renewed its lease for "
-                f"{self._session.lease_seconds:.0f} s: it was killed or lost the file system"
-            )
-        return None
+        return self._lease.reason()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ The caller (``rules/control.smk``) brings Snakemake's events; nothing here knows
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
@@ -17,12 +18,15 @@ from pathlib import Path
 
 import psutil
 
+from storewise.errors import Aborted
 from storewise.session.live import (
     ABORT,
+    FINISHED,
     LEASES,
     LIVE,
     OWNER,
     Abort,
+    LeaseWatch,
     Process,
     Session,
     abort,
@@ -36,7 +40,9 @@ from storewise.session.live import (
 LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 180.0
 RENEW_EVERY = 3.0
+POLL = 0.1
 FAILURES = "failures"
+TRIALS = "trials"
 #: The last file of a complete trial.
 VERIFIED = "verify.parquet"
 #: Environment variable through which a run tells its local jobs its id.
@@ -115,7 +121,7 @@ class Run:
 
     def live(self) -> list[Path]:
         """Live directories of this run's own trials."""
-        return [d for d, s in live_sessions(self.results) if s is not None and s.run == self.id]
+        return [d for d, s in sessions(self.results) if s is not None and s.run == self.id]
 
     def abort_live(self, why: Abort) -> None:
         """End all live trials of this run; those that have a reason already keep it."""
@@ -160,6 +166,47 @@ class Run:
         return left
 
 
+def open_session(
+    results: Path, trial: str, run: str, live_sessions: int, log: logging.Logger
+) -> None:
+    """Wait until fewer than `live_sessions` trials of the run are being measured, then open one.
+
+    Raises Aborted where the run ends or one of its trials fails while we wait: a pass of the
+    workflow ends with its first error.
+    """
+    lease = Lease.read(results / LEASES / run)
+    watch = LeaseWatch(results, run, lease.seconds)
+    said = False
+    while True:
+        others = [
+            directory
+            for directory, session in sessions(results)
+            if session is not None
+            and session.run == run
+            and directory.name != trial
+            and not (directory / FINISHED).exists()
+        ]
+        reason = watch.reason()
+        for directory in others:
+            if (directory / ABORT).exists():
+                reason = f"trial {directory.name} failed: {read_abort(directory / ABORT).reason}"
+        if reason is not None:
+            raise Aborted(f"trial {trial} was not opened: {reason}")
+        if len(others) < live_sessions:
+            break
+        if not said:
+            log.info("waiting for %s", ", ".join(d.name for d in others))
+            said = True
+        time.sleep(POLL)
+    live = results / LIVE / trial
+    # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
+    remove_tree(results / TRIALS / trial)
+    remove_tree(live)
+    live.mkdir(parents=True)
+    Session(trial, run, lease.seconds, time.time()).write(live)
+    log.info("opened")
+
+
 def _remove_if_empty(directory: Path) -> None:
     if directory.is_dir() and not any(directory.iterdir()):
         directory.rmdir()
@@ -172,7 +219,7 @@ def _tail(log: str, lines: int = 30) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def live_sessions(results: Path) -> list[tuple[Path, Session | None]]:
+def sessions(results: Path) -> list[tuple[Path, Session | None]]:
     """Live directories and their sessions (None where it has none or cannot be read)."""
     found: list[tuple[Path, Session | None]] = []
     for directory in sorted((results / LIVE).glob("*/")):
@@ -219,7 +266,7 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> None:
                 say(f"removed the lock {lock} of run {path.name}, which was killed")
         path.unlink(missing_ok=True)
     known = {path.name for path in (results / LEASES).glob("[!.]*")}
-    for directory, session in live_sessions(results):
+    for directory, session in sessions(results):
         if session is None or session.run in gone or session.run not in known:
             left = sweep(results, directory)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
@@ -251,7 +298,7 @@ def sweep(results: Path, directory: Path, patience: float = 10.0) -> list[str]:
                     child.kill()
         except psutil.NoSuchProcess:
             continue
-    trial = results / "trials" / directory.name
+    trial = results / TRIALS / directory.name
     if not (trial / VERIFIED).exists():
         for store in trial.glob("store.*"):
             remove_tree(store)
