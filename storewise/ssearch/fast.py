@@ -72,10 +72,11 @@ class _Memo(dict[bytes, _Value]):
 class Columns:
     """The alignments of a window, field by field; `length` is |stop - start|.
 
-    A score that the layout lacks is a column of None. `hits` are hit lines with their `>>`;
-    `opens` says whether the alignment is its hit's first.
+    `layout` is that of them all. A score that the layout lacks is a column of None. `hits` are hit
+    lines with their `>>`; `opens` says whether the alignment is its hit's first.
     """
 
+    layout: Layout
     hits: list[bytes]
     opens: list[bool]
     frame: list[str | None]
@@ -106,7 +107,7 @@ class Columns:
 
     def cut(self, count: int) -> None:
         """Keeps the first `count` alignments."""
-        for name in self.__slots__:
+        for name in self.__slots__[1:]:
             setattr(self, name, getattr(self, name)[:count])
 
 
@@ -209,7 +210,7 @@ class FastReader:
             rest = len(found.pop()[-1])
         if not found:
             return None
-        columns = self._columns(list(zip(*found, strict=True)), groups, hit)
+        columns = self._columns(list(zip(*found, strict=True)), groups, hit, layout)
         wrong = None if columns is None else _first_wrong(columns)
         if columns is None or wrong == 0:
             self._window = _SMALL_WINDOW
@@ -226,7 +227,11 @@ class FastReader:
         return columns
 
     def _columns(
-        self, table: list[tuple[bytes, ...]], groups: dict[str, int], hit: bytes | None
+        self,
+        table: list[tuple[bytes, ...]],
+        groups: dict[str, int],
+        hit: bytes | None,
+        layout: Layout,
     ) -> Columns | None:
         """Typed columns; None where a `>--` continues nothing or a value is not what it should."""
         count = len(table[0])
@@ -262,6 +267,7 @@ class FastReader:
             library_start = numbers("library_start")
             library_stop = numbers("library_stop")
             return Columns(
+                layout=layout,
                 hits=hits,
                 opens=opens,
                 frame=optional("frame", self._frames),

@@ -15,8 +15,8 @@ def inspect_file(source: Source) -> dict[str, Any]:
 
     Keys: ``file, program, version, queries, hits, alignments, documents, complete`` and, for a
     file that is not complete, ``error``: an object with ``message, line, offset, expected, found``
-    (null where they make no sense). The counts of such a file are what was whole before the error.
-    Raises nothing for a bad or missing file.
+    (null where they make no sense). The counts of such a file are what had been read when the error
+    was met. Raises nothing for a bad or missing file.
     """
     reader = DocumentReader(source, bytes(DIGEST_BYTES), encoding="bson")
     error: InputError | None = None

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from storewise.documents import DIGEST_BYTES, Encoding, Kind, make_id
+from storewise.errors import InputError
 from storewise.ssearch import grammar
 from storewise.ssearch.batch import Counts, DocumentBatch, Query, no_gc
 from storewise.ssearch.build import ColumnBuilder, documents_of, task_document, to_bson
 from storewise.ssearch.fast import Columns, FastReader
 from storewise.ssearch.grammar import text
 from storewise.ssearch.lines import CHUNK, Lines, shown
-from storewise.ssearch.reference import read_alignment
-from storewise.ssearch.stream import Source, open_input, source_name
+from storewise.ssearch.reference import SearchKeys, read_alignment
+from storewise.ssearch.stream import Source, damage, open_input, source_name
 
 Mode = Literal["auto", "fast", "reference"]
 
@@ -83,6 +84,7 @@ class DocumentReader:
         self._queries_of_search = 0
         self._tasks_made = 0
         self._fast = FastReader(patient=mode == "fast")
+        self._keys = SearchKeys()
 
     def __iter__(self) -> Iterator[DocumentBatch]:
         self.counts = Counts()
@@ -91,10 +93,13 @@ class DocumentReader:
         self._tasks_made = 0
         self._batch = DocumentBatch()
         with open_input(self._source) as stream:
-            lines = Lines(stream, self._name, self._chunk)
-            while self._begin_search(lines):
-                yield from self._search(lines)
-                self._closing(lines)
+            try:
+                lines = Lines(stream, self._name, self._chunk)
+                while self._begin_search(lines):
+                    yield from self._search(lines)
+                    self._closing(lines)
+            except InputError as error:
+                raise damage(stream, error) from error
             if self._batch.tasks or self._batch.align:
                 yield self._cut(lines, len(self._batch.align))
 
@@ -108,7 +113,9 @@ class DocumentReader:
         if lines.line is None:
             if first:
                 raise lines.error(
-                    "the file is empty", expected="an output of ssearch36 -m 10", found="nothing"
+                    "the file is empty",
+                    expected="an output of ssearch36 -m 10",
+                    found="only white space" if lines.offset else "nothing",
                 )
             return False
         at = lines.number, lines.offset
@@ -146,6 +153,7 @@ class DocumentReader:
 
     def _search(self, lines: Lines) -> Iterator[DocumentBatch]:
         """Reads a search from behind its version line to behind its end mark."""
+        self._keys = SearchKeys()
         first = self.counts.queries
         query: Query | None = None
         closed = True
@@ -166,6 +174,9 @@ class DocumentReader:
             if line == grammar.END_OF_QUERY:
                 if query is None:
                     raise lines.unexpected("a query before '>>><<<'")
+                if query.scored and not query.headed:
+                    wanted = "'>>>ID, N nt vs LIBRARY library' first (was -d 0 asked for?)"
+                    raise lines.unexpected(wanted, "best scores, but no alignments")
                 self._finish(query)
                 query, closed = None, True
                 lines.next()
@@ -221,9 +232,9 @@ class DocumentReader:
             )  # fmt: skip
         if line.startswith(grammar.BEST_SCORES):
             # Rows start with the ids and hold descriptions: text up to the empty line.
-            while lines.next():
-                if not lines.terminated:
-                    break
+            while (row := lines.next()) and lines.terminated and row != grammar.END_OF_QUERY:
+                if query is not None:
+                    query.scored = True
             return True
         match = grammar.LIBRARY_LINE.fullmatch(line) or grammar.OLD_LIBRARY_LINE.fullmatch(line)
         if match is not None:
@@ -329,15 +340,17 @@ class DocumentReader:
                 columns = fast.take(lines, hit) if fast is not None else None
                 if columns is not None:
                     hit = columns.hits[-1][2:]
+                    self._keys.take(columns.layout)
                     self._add_columns(columns, query)
                 else:
-                    start = lines.offset
+                    start = lines.number, lines.offset
                     row, layout = read_alignment(lines, self._current_program, hit)
+                    self._keys.check(lines, layout, start)
                     hit = row.hit
                     self.counts.hits += line != grammar.NEXT_ALIGNMENT
                     self._add_row(row, query)
                     if fast is not None:
-                        fast.learn(layout, lines.offset - start)
+                        fast.learn(layout, lines.offset - start[1])
             while len(self._batch.align) >= self._per_batch:
                 yield self._cut(lines, self._per_batch)
 

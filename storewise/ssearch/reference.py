@@ -93,7 +93,13 @@ def _scores(lines: Lines) -> tuple[dict[str, object], list[tuple[bytes, str | No
                 raise lines.error("bad frame", expected="f or r", found=shown(frame))
             values[role] = frame.decode("ascii")
         elif role in ("s_w", "score", "overlap"):
-            values[role] = _integer(lines, shown_key, value)
+            values[role] = number = _integer(lines, shown_key, value)
+            if role == "overlap" and number < 1:
+                raise lines.error(
+                    "bad number",
+                    expected=f"a positive integer for {shown_key}",
+                    found=shown(value.strip()),
+                )
         elif role is not None:
             values[role] = _number(lines, shown_key, value)
         keys.append((key, role))
@@ -175,6 +181,36 @@ def _check_span(
             found=f"{letters}",
             at=at,
         )
+
+
+class SearchKeys:
+    """The keys of the scores of a search's alignments: all have those of its first.
+
+    Which keys a program writes depends on its version and options, so that one that is lost from
+    an alignment can only be told by the others.
+    """
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+
+    def take(self, layout: Layout) -> None:
+        """An alignment that is known to have the layout of the one before it in the file."""
+        self._layout = layout
+
+    def check(self, lines: Lines, layout: Layout, at: tuple[int, int]) -> None:
+        """Raises InputError where the alignment that starts at (line, offset) `at` differs."""
+        first, self._layout = self._layout or layout, layout
+        if first.keys == layout.keys:
+            return
+        before, here = ({key.decode() for key, role in x.keys if role} for x in (first, layout))
+        for keys, reason, expected in (
+            (before - here, "is missing", "it, as in the alignments of the search before this one"),
+            (here - before, "is unexpected", "the keys of the alignments before this one"),
+        ):
+            if keys:
+                names = ", ".join(sorted(keys))
+                found = ", ".join(sorted(here))
+                raise lines.error(f"{names} {reason}", expected=expected, found=found, at=at)
 
 
 def read_alignment(lines: Lines, program: str, hit: bytes | None) -> tuple[Alignment, Layout]:

@@ -23,7 +23,7 @@ from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.ssearch.grammar import END_OF_QUERY, END_OF_SEARCH, FIRST_CLOSED_VERSION
 from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, open_input
+from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, damage, open_input
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
 DigestMode = Literal["full", "sampled", "parsed"]
@@ -316,9 +316,12 @@ def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -
             return ScanResult(sampled, None, None, None)
     scanner = Scanner(path)
     with open_input(path) as stream:
-        while data := stream.read(CHUNK_BYTES):
-            scanner.feed(data)
-    found = scanner.finish()
+        try:
+            while data := stream.read(CHUNK_BYTES):
+                scanner.feed(data)
+            found = scanner.finish()
+        except InputError as error:
+            raise damage(stream, error) from error
     if digest == "parsed":
         reader = DocumentReader(path, found.digest, encoding="bson")
         for _ in reader:

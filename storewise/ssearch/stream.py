@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+import numpy as np
 import zstandard
 
 from storewise.documents import FULL_DIGEST_BYTES
@@ -25,12 +26,15 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 #: A zstd stream may start with a skippable frame: magic 0x184D2A50..5F, little-endian (RFC 8878).
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+#: First bytes of compressions that are not read; their content would only look like nonsense.
+_UNREAD = {b"BZh": "bzip2", b"\xfd7zX": "xz", b"PK\x03\x04": "zip"}
 #: `Path` or name that stands for standard input.
 STDIN = "-"
 
 #: Compressed bytes given to a decompressor at a time; bounds what one call can expand to.
 _FEED = 32 * 1024
 _CHUNK = 1 << 20
+_NEWLINE = 10
 
 Source = Path | str | BinaryIO
 
@@ -87,20 +91,37 @@ class _Members:
         self._input = b""
         self._consumed = 0
         self._offset = 0
+        self._newlines = 0
+        self._line_start = 0
         self._ready = b""
+        self._failed: InputError | None = None
 
     def read(self, size: int, /) -> bytes:
+        if self._failed is not None:
+            raise self._failed
         parts: list[bytes] = []
         room = size
         while room > 0:
             if not self._ready:
-                self._ready = self._more()
+                try:
+                    self._ready = self._more()
+                except InputError as error:
+                    # What came before is given out first.
+                    self._failed = error
+                    if not parts:
+                        raise
+                    break
                 if not self._ready:
                     break
             parts.append(self._ready[:room])
             self._ready = self._ready[room:]
             room -= len(parts[-1])
         return b"".join(parts)
+
+    @property
+    def failure(self) -> InputError | None:
+        """What is wrong with the compressed data, once it is known."""
+        return self._failed
 
     def _more(self) -> bytes:
         """The next decompressed bytes; empty only at the end."""
@@ -128,23 +149,70 @@ class _Members:
             else:
                 self._input = b""
             if data:
-                self._offset += len(data)
+                if not self._offset:
+                    _refuse_unread(data, self._name, (GZIP_MAGIC, ZSTD_MAGIC))
+                self._count(data)
                 return data
+
+    def _count(self, data: bytes) -> None:
+        newline = data.rfind(b"\n")
+        if newline >= 0:
+            self._line_start = self._offset + newline + 1
+            # Several times as fast as bytes.count where newlines are dense.
+            self._newlines += int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
+        self._offset += len(data)
 
     def _error(self, reason: str, detail: str | None = None) -> InputError:
         return InputError(
             self._name,
             f"{reason} (about compressed byte {self._consumed}, after {self._offset} bytes of "
             "content); copy or make the file again",
-            offset=self._offset,
+            line=self._newlines + 1,
+            offset=self._line_start,
             expected=f"whole {self._kind} data",
             found=detail,
+        )
+
+
+def _refuse_unread(head: bytes, name: str, known: tuple[bytes, ...] = ()) -> None:
+    """Raises InputError for content that is compressed in another way, or twice (`known`)."""
+    kinds = [kind for magic, kind in _UNREAD.items() if head.startswith(magic)]
+    if kinds or head.startswith(known):
+        raise InputError(
+            name,
+            f"compressed with {kinds[0]}" if kinds else "compressed twice",
+            line=1,
+            offset=0,
+            expected="text, plain or compressed once with gzip or zstd",
         )
 
 
 def _unreadable(name: str, error: OSError, offset: int | None = None) -> InputError:
     reason = error.strerror or str(error)
     return InputError(name, f"the file cannot be read: {reason}", offset=offset)
+
+
+def damage(stream: ByteReader, error: InputError) -> InputError:
+    """`error`, or its cause where that is in the compressed data of `stream`.
+
+    Damaged data often still decompress, to nonsense; what is wrong shows at the member's checksum,
+    so the rest is read for it. The position stays: there the nonsense was met.
+    """
+    if not isinstance(stream, _Members) or error is stream.failure:
+        return error
+    try:
+        while stream.read(_CHUNK):
+            pass
+    except InputError as cause:
+        return InputError(
+            cause.path,
+            cause.reason,
+            line=error.line,
+            offset=error.offset,
+            expected=cause.expected,
+            found=cause.found,
+        )
+    return error
 
 
 def source_name(source: Source) -> str:
@@ -171,6 +239,7 @@ def _content(raw: BinaryIO, name: str) -> ByteReader:
         if not more:
             break
         head += more
+    _refuse_unread(head, name)
     plain = _Plain(raw, head, name)
     if head[:2] == GZIP_MAGIC:
         return _Members(plain, "gzip", name, _gzip)
@@ -184,8 +253,8 @@ def open_input(source: Source) -> Iterator[ByteReader]:
     """A reader of the decompressed content of `source`.
 
     `source` is a path, ``"-"`` for standard input, or a binary file object (left open). Reading
-    raises InputError, with the decompressed offset reached, where the compressed data are corrupt
-    or end too early; opening raises it for a path that cannot be read.
+    raises InputError, at the last line reached of the decompressed content, where the compressed
+    data are corrupt or end too early; opening raises it for a path that cannot be read.
     """
     name = source_name(source)
     if not isinstance(source, Path | str):
