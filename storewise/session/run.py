@@ -134,8 +134,8 @@ class Run:
         Nothing is recorded where the run itself was being stopped.
         """
         directory = self.results / LIVE / trial
-        if not directory.is_dir():
-            return None
+        if not (directory / OWNER).exists():
+            return None  # it was not opened: whoever kept it from opening has failed
         abort(directory, why)
         first = read_abort(directory / ABORT)
         mark = directory / "failure-recorded"
@@ -160,6 +160,9 @@ class Run:
         if self._thread is not None:
             self._thread.join(timeout=RENEW_EVERY * 2)
         left = [name for directory in self.live() for name in sweep(self.results, directory)]
+        for directory, session in sessions(self.results):
+            if session is None:  # Snakemake makes the directory before a trial is opened
+                _remove_if_empty(directory)
         (self.results / LEASES / self.id).unlink(missing_ok=True)
         for name in (LEASES, LIVE):
             _remove_if_empty(self.results / name)
