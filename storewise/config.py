@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
+from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import check_study
 from storewise.studyfile import StudyText, nearest, read_yaml
 from storewise.trial import Phase, Trial, trial_id, trial_seed
@@ -28,7 +29,8 @@ STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Strict: `repeats: true` is a slip, not one repeat.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def _as_list(value: Any) -> Any:
@@ -215,6 +217,14 @@ class Study(_Section):
 
 #: Keys that the file may have and that are used up in reading it.
 _FILE_KEYS = ("extends", "scales")
+#: pydantic's words for Python types, and the words that a YAML file's author knows.
+_WORDS = (
+    (r"^(List|Dictionary) should have at least 1 item after validation, not 0", "is empty"),
+    (r"a valid dictionary", "a mapping of keys to values"),
+    (r"a valid integer.*", "a whole number"),
+    (r"a valid boolean", "true or false"),
+    (r"a valid string", "text"),
+)
 #: Keys that the design names and this version cannot serve yet: refused, never ignored.
 _RESERVED = ("allow_open_ports", "publish", "prices", "weights", "references")
 
@@ -231,14 +241,25 @@ def find_study(name: str | Path, root: Path = Path()) -> Path:
         if len(path.parts) == 1 and found.is_file():
             return found
     known = sorted(p.stem for p in (root / STUDIES).glob("*.y*ml"))
+    beside = sorted(p.name for p in Path().glob("*.y*ml"))
     raise ConfigError(
-        f"no study is called {str(name)!r}{nearest(str(name), known)}; "
+        f"no study is called {str(name)!r}{nearest(str(name), [*known, *beside])}; "
         f"known in {root / STUDIES}: {', '.join(known) or 'none'}; or give the path of a YAML file"
     )
 
 
-def load_study(name: str | Path, *, scale: str | None = None, root: Path = Path()) -> Study:
-    """Read, resolve and check a study; raises ConfigError with file, line and key."""
+def load_study(
+    name: str | Path,
+    *,
+    scale: str | None = None,
+    root: Path = Path(),
+    inputs_exist: bool = False,
+) -> Study:
+    """Read, resolve and check a study; raises ConfigError with file, line and key.
+
+    `inputs_exist` also asks that each input path names something: not so for an analysis of
+    stored results, whose inputs may be elsewhere.
+    """
     path = find_study(name, root)
     text = _resolved(path, root, ())
     data: dict[str, Any] = dict(text.data)
@@ -255,6 +276,8 @@ def load_study(name: str | Path, *, scale: str | None = None, root: Path = Path(
             )
         data = _merged(data, dict(scales[chosen] or {}))
         data["scale"] = chosen
+    if "name" in data:
+        text.fail(("name",), "is not a known key: a study is called what its file is")
     for key in _RESERVED:
         if key in data:
             text.fail((key,), "is kept for a later version of Storewise, which cannot do this yet")
@@ -263,7 +286,22 @@ def load_study(name: str | Path, *, scale: str | None = None, root: Path = Path(
     except ValidationError as error:
         _explain(error, text)
     check_study(study, text)
+    if inputs_exist:
+        _check_inputs(study.inputs, text)
     return study
+
+
+def _check_inputs(inputs: Inputs, text: StudyText) -> None:
+    search = inputs.search
+    places: dict[tuple[str, ...], list[str]] = {("inputs", "paths"): inputs.paths}
+    if search is not None:
+        places["inputs", "search", "queries"] = search.queries
+        places["inputs", "search", "libraries"] = search.libraries
+    for place, specs in places.items():
+        for i, spec in enumerate(specs):
+            if not matches(spec):
+                message = f"{spec!r}: no such file or directory{nearest_path(spec)}"
+                text.fail((*place, i), f"{message}; looked from {Path.cwd()}")
 
 
 def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> StudyText:
@@ -276,9 +314,11 @@ def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> StudyText:
     if not isinstance(base, str):
         text.fail(("extends",), "must be the name or path of one study")
     beside = path.parent / base
-    below = _resolved(
-        beside if beside.is_file() else find_study(base, root), root, (*seen, path.resolve())
-    )
+    try:
+        found = beside if beside.is_file() else find_study(base, root)
+    except ConfigError as error:
+        text.fail(("extends",), str(error))
+    below = _resolved(found, root, (*seen, path.resolve()))
     return StudyText(text.path, _merged(below.data, text.data), {**below.lines, **text.lines})
 
 
@@ -321,4 +361,6 @@ def _explain(error: ValidationError, text: StudyText) -> NoReturn:
     message = first["msg"].removeprefix("Value error, ")
     found = first.get("input")
     shown = f"; found {found!r}" if not isinstance(found, dict | list) else ""
+    for pattern, words in _WORDS:
+        message = re.sub(pattern, words, message)
     text.fail(place, message[0].lower() + message[1:] + shown)

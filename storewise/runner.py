@@ -45,11 +45,13 @@ def run_study(
     """Run a study to its report; returns the exit status for the shell.
 
     0: every trial was measured. 1: the report is there, but trials failed for good (named in
-    it). Snakemake's own status where it failed for another reason than a trial.
+    it). 2 or more: Snakemake failed for another reason than a trial; it has said so.
     """
     home = workflow_home()
     study = load_study(name, scale=scale, root=home)
     results = Path("results") / study.name
+    if not (results / "inputs" / "files.txt").is_file():
+        load_study(name, scale=scale, root=home, inputs_exist=True)
     if retry_failed:
         for trial in study.trials():
             (results / "trials" / trial.id / FAILED).unlink(missing_ok=True)
@@ -63,7 +65,7 @@ def run_study(
         after = _attempts(study, results, started)
         new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
         if not new:
-            return status
+            return max(status, 2)
         for name_of in new:
             tried = after[name_of]
             if len(tried) > study.retries:

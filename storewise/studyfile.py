@@ -44,7 +44,8 @@ class StudyText:
 def read_yaml(path: Path) -> StudyText:
     """Read a YAML mapping; a key given twice is an error, not a silent choice of the last."""
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        content = path.read_text(encoding="utf-8")
+        root = yaml.compose(content, Loader=yaml.SafeLoader)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -53,12 +54,36 @@ def read_yaml(path: Path) -> StudyText:
         mark = error.problem_mark
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: not valid YAML: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        line_number = content.count("\n", 0, error.position) + 1
+        raise ConfigError(
+            f"{path}, line {line_number}: not valid YAML: {error.reason} "
+            f"(character {error.character:#04x})"
+        ) from error
+    if root is None:
+        raise ConfigError(f"{path}: the study is empty; `storewise init` writes one to start with")
     if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(f"{path}: a study is a mapping of keys to values")
+        raise ConfigError(
+            f"{path}, line {root.start_mark.line + 1}: a study is a mapping of keys to values"
+        )
     lines: dict[Place, tuple[Path, int]] = {}
     loader = yaml.SafeLoader("")
+    _refuse_cycles(root, path, [])
     data = _build(root, (), path, lines, loader)
     return StudyText(path, data, lines)
+
+
+def _refuse_cycles(node: yaml.Node, path: Path, around: list[yaml.Node]) -> None:
+    """An alias inside of what it stands for would have no end."""
+    if any(node is outer for outer in around):
+        line = node.start_mark.line + 1
+        raise ConfigError(f"{path}, line {line}: an anchor whose value holds its own alias")
+    if isinstance(node, yaml.CollectionNode):
+        around.append(node)
+        for item in node.value:
+            for child in item if isinstance(item, tuple) else (item,):
+                _refuse_cycles(child, path, around)
+        around.pop()
 
 
 def _build(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import hashlib
 import os
@@ -39,7 +40,7 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
         if not matched:
             raise InputError(
                 str(spec),
-                "no input file",
+                f"no input file{nearest_path(str(spec))}",
                 expected="a directory with files, a glob that matches, a list, or a file",
             )
     for path in found:
@@ -52,6 +53,35 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
                 "the file name is not UTF-8; rename it",
             ) from None
     return sorted(found)
+
+
+def matches(spec: str) -> bool:
+    """Whether `spec` names anything: a file, a directory, a list, or what a glob finds."""
+    path = spec.removeprefix("@")
+    if os.path.lexists(path):
+        return True
+    return glob.has_magic(spec) and next(glob.iglob(spec, recursive=True), None) is not None
+
+
+def nearest_path(spec: str) -> str:
+    """` (did you mean ...?)` for a `spec` that names nothing, where a like name is beside it."""
+    path = Path(spec)
+    directory = Path(path.anchor)
+    names = path.parts[1:] if path.anchor else path.parts
+    for i, name in enumerate(names):
+        if (directory / name).exists():
+            directory /= name
+            continue
+        try:
+            known = sorted(os.listdir(directory))  # noqa: PTH208 - names, not paths
+        except OSError:
+            return ""  # what cannot be listed has no names to offer
+        for close in difflib.get_close_matches(name, known):
+            likely = str(directory.joinpath(close, *names[i + 1 :]))
+            if matches(likely):
+                return f" (did you mean {likely!r}?)"
+        break
+    return ""
 
 
 def _expand(spec: str) -> Iterator[str]:
