@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 from storewise.analysis.warning import StudyWarning
 from storewise.documents import Kind
 
+#: Equal files that a warning names.
+_NAMED = 5
+
 
 @dataclass(frozen=True, slots=True)
 class InputTotals:
@@ -53,12 +56,15 @@ class FailedTrial:
 
 
 def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
-    """Totals of a manifest; None with a warning where there is none that can be read."""
+    """Totals of a manifest, with a warning where files are equal; None where it is unreadable."""
+    warnings: list[StudyWarning] = []
     try:
         table = pq.read_table(path)
         if "duplicate_of" in table.column_names:
             # Equal files are stored once.
-            table = table.filter(pc.is_null(table["duplicate_of"]))
+            once = pc.is_null(table["duplicate_of"])
+            warnings = _equal_files(table.filter(pc.invert(once)))
+            table = table.filter(once)
         total = InputTotals(
             files=table.num_rows,
             bytes=_sum(table["bytes"]) or 0,
@@ -74,7 +80,25 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
                 "sizes are not set against the inputs; run `storewise manifest` and the analysis",
             )
         ]
-    return total, []
+    return total, warnings
+
+
+def _equal_files(table: pa.Table) -> list[StudyWarning]:
+    if not table.num_rows:
+        return []
+    pairs = zip(
+        *(table[name][:_NAMED].to_pylist() for name in ("path", "duplicate_of")), strict=True
+    )
+    named = ", ".join(f"{path} = {first}" for path, first in pairs)
+    more = f" and {table.num_rows - _NAMED} more" if table.num_rows > _NAMED else ""
+    return [
+        StudyWarning(
+            "equal_files",
+            "",
+            f"input files that are equal to others and were used once: {named}{more}",
+            "remove the copies, or search again what was meant to differ",
+        )
+    ]
 
 
 def _sum(column: pa.ChunkedArray) -> int | None:
