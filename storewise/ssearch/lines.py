@@ -141,15 +141,15 @@ class Lines:
         self._end -= self.position
         self.position = 0
         self.buffer = rest + chunk if rest else chunk
-        # A carriage return may be the last byte of one chunk, its line feed the first of the next.
-        if b"\r" in chunk or rest.endswith(b"\r"):
-            self._check_line_ends(max(len(rest) - 1, 0))
         if b"\0" in chunk:
             raise self.error(
                 "a NUL byte",
                 expected="text (a block of zeros is what a failed copy leaves)",
                 position=self.buffer.index(b"\0", len(rest)),
             )
+        # A carriage return may be the last byte of one chunk, its line feed the first of the next.
+        if b"\r" in chunk or rest.endswith(b"\r"):
+            self._check_line_ends(max(len(rest) - 1, 0))
         return True
 
     def _check_line_ends(self, start: int) -> None:

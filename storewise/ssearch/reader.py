@@ -188,7 +188,8 @@ class DocumentReader:
             elif match := grammar.QUERY_LINE.fullmatch(line):
                 if query is not None:
                     if self._closed_queries:
-                        raise lines.unexpected("'>>><<<' before the next query")
+                        hint = "" if query.headed else " (is it an output of -m 10?)"
+                        raise lines.unexpected(f"'>>><<<' before the next query{hint}")
                     self._finish(query)
                 query = self._query(lines, match, self.counts.queries - first)
                 closed = False

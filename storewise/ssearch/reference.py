@@ -104,6 +104,8 @@ def _scores(lines: Lines) -> tuple[dict[str, object], list[tuple[bytes, str | No
             values[role] = _number(lines, shown_key, value)
         keys.append((key, role))
         lines.next()
+    if not keys:
+        raise lines.unexpected("'; KEY: VALUE' lines after '>>' (is it an output of -m 10?)")
     if "overlap" not in values:
         raise lines.unexpected("the alignment's '; ..._overlap:' line", "the overlap is missing")
     return values, keys
