@@ -251,3 +251,32 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path: Path) -> None:
     assert values[50] == pytest.approx(1000, rel=1e-3)
     assert values[90] == pytest.approx(1000, rel=1e-3)
     assert values[95] == pytest.approx(9000, rel=1e-3)
+
+
+def test_few_repeats_share_the_spread_of_all_settings() -> None:
+    settings = [[100.0, 110.0], [1000.0, 900.0], [5.0], [2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
+    found = resample.pooled(settings)
+    assert found[2] is None, "a single repeat has no spread to give or take"
+    assert found[4] is None, "enough repeats for a spread of its own"
+    # By hand: residuals of two values are half their log ratio; n / (n - 1) is 2.
+    squares = [(math.log(b / a) / 2) ** 2 * 2 for a, b in settings[:2] for _ in (0, 1)] + [0, 0]
+    error = math.sqrt(sum(squares) / 6 / 2)
+    first = found[0]
+    assert first is not None
+    assert first.error == pytest.approx(error)
+    assert (first.freedom, first.resampled, first.n) == (3.0, "pooled", 2)
+    assert first.mean == pytest.approx(math.sqrt(100 * 110))
+    half = stats.t.ppf(0.975, 3) * error
+    assert math.log(first.high / first.mean) == pytest.approx(half)
+    assert resample.pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
+
+
+def test_shared_spread_covers_what_it_claims() -> None:
+    rng = np.random.default_rng(5)
+    hits = [
+        e.low <= 100.0 <= e.high
+        for _ in range(300)
+        for e in resample.pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2))))
+        if e is not None
+    ]
+    assert 0.93 < sum(hits) / len(hits) < 0.97

@@ -8,7 +8,12 @@ Over n >= 2 repeats the *repeats* are resampled. A percentile interval of few va
 their range and covers far too little (for n = 2 about half of what it claims), so the bootstrap's
 standard error s_b is used with Student's t and the narrowness correction sqrt(n / (n - 1)):
 mean +- t(n - 1) * s_b * sqrt(n / (n - 1)) (Hesterberg, "What Teachers Should Know About the
-Bootstrap", The American Statistician 69(4), 2015, sections 3 and 5). With one repeat only the
+Bootstrap", The American Statistician 69(4), 2015, sections 3 and 5). With fewer than five
+repeats that factor is so large that nothing could be said (12.7 for two), so settings of one phase
+are taken to spread alike, relative to their means, and their residuals are resampled together: the
+residual bootstrap (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9), whose
+standard error of a mean of n is sqrt(mean squared residual / n), with the degrees of freedom of
+all settings. With one repeat only the
 *seconds* within it can be resampled, in moving blocks because neighbours are alike (Kuensch,
 Annals of Statistics 17(3), 1989); such an interval knows nothing of what differs from run to run
 and is labelled so. With neither, there is no interval, but for what is counted and not timed (a
@@ -34,7 +39,10 @@ SEED = 20190601
 #: Fewest seconds from which an interval within one trial is made.
 MIN_SECONDS = 8
 
-Resampled = Literal["repeats", "seconds", "counted", "none"]
+#: From this many repeats on a setting's own spread is used, below that of all settings together.
+OWN_SPREAD = 5
+
+Resampled = Literal["repeats", "pooled", "seconds", "counted", "none"]
 Floats = NDArray[np.float64]
 
 
@@ -113,6 +121,32 @@ def estimate(
     return Estimate(n, mean, low, high, "repeats", error, n - 1.0, log)
 
 
+def pooled(settings: Sequence[Sequence[float]]) -> list[Estimate | None]:
+    """Means of few repeats, one per setting, with intervals from the spread of all settings.
+
+    None for a setting that has its own interval or none: fewer than two or at least `OWN_SPREAD`
+    values, a value that is not positive, or no other setting to share a spread with.
+    """
+    found: list[Estimate | None] = [None] * len(settings)
+    logs = {
+        i: np.log(np.asarray(values, dtype=float))
+        for i, values in enumerate(settings)
+        if 2 <= len(values) < OWN_SPREAD and min(values) > 0
+    }
+    if len(logs) < 2:
+        return found
+    # Residuals are drawn towards their own mean; n / (n - 1) in the square undoes that.
+    squares = np.concatenate([(x - x.mean()) ** 2 * len(x) / (len(x) - 1) for x in logs.values()])
+    freedom = float(sum(len(x) - 1 for x in logs.values()))
+    for i, x in logs.items():
+        error = math.sqrt(float(squares.mean()) / len(x))
+        half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+        centre = float(x.mean())
+        low, high = math.exp(centre - half), math.exp(min(centre + half, 700.0))
+        found[i] = Estimate(len(x), math.exp(centre), low, high, "pooled", error, freedom)
+    return found
+
+
 def _within(mean: float, seconds: Sequence[float]) -> Estimate:
     """The interval of one trial's mean rate from its own seconds."""
     rates = np.asarray(seconds, dtype=float)
@@ -152,12 +186,15 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
     error = math.hypot(above.error, below.error)
     if error == 0:
         freedom = above.freedom + below.freedom
+    elif above.resampled == below.resampled == "pooled":
+        freedom = above.freedom  # one spread, estimated once
     else:
         freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
     half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
-    resampled: Resampled = (
-        "repeats" if above.resampled == below.resampled == "repeats" else "seconds"
-    )
+    both = {above.resampled, below.resampled}
+    resampled: Resampled = "seconds"
+    if both <= {"repeats", "pooled"}:
+        resampled = "pooled" if "pooled" in both else "repeats"
     return Estimate(
         n,
         mean,

@@ -25,7 +25,7 @@ import pandas as pd
 
 from storewise.analysis.frames import grouped, records, rows_of
 from storewise.analysis.load import Results
-from storewise.analysis.resample import columns, estimate
+from storewise.analysis.resample import OWN_SPREAD, Estimate, columns, estimate, pooled
 from storewise.analysis.warning import StudyWarning
 
 #: Seconds from which on a phase has a steady part.
@@ -291,11 +291,13 @@ def over_repeats(
     joined = table.merge(results.trials[["trial", *factors]], on="trial", how="inner")
     groups = [*factors, *keys]
     rows = []
+    shared = {} if counted else _shared_spread(joined, groups, keys)
     for levels, group in grouped(joined, groups):
         seconds: Sequence[float] = ()
         if by_second is not None and len(group) == 1:
             seconds = _steady_rates(records(group)[0], by_second)
-        found = estimate(group["value"].to_list(), seconds, counted=counted)
+        own = estimate(group["value"].to_list(), seconds, counted=counted)
+        found = shared.get(tuple(levels)) or own
         rows.append(
             {
                 **dict(zip(groups, levels, strict=True)),
@@ -307,6 +309,20 @@ def over_repeats(
         )
     names = ["unit", "n", "mean", "low", "high", "resampled", "error", "freedom"]
     return pd.DataFrame(rows, columns=[*groups, *names])
+
+
+def _shared_spread(
+    joined: pd.DataFrame, groups: Sequence[str], keys: Sequence[str]
+) -> dict[tuple[object, ...], Estimate]:
+    """Estimates of settings with few repeats, from the spread of all settings with equal `keys`."""
+    found: dict[tuple[object, ...], Estimate] = {}
+    for _, alike in grouped(joined, keys):
+        settings = [(tuple(levels), g["value"].to_list()) for levels, g in grouped(alike, groups)]
+        estimates = pooled([values for _, values in settings])
+        found |= {
+            levels: e for (levels, _), e in zip(settings, estimates, strict=True) if e is not None
+        }
+    return found
 
 
 def _steady_rates(row: Mapping[str, Any], by_second: pd.DataFrame) -> Sequence[float]:
@@ -338,14 +354,14 @@ def few_repeats(results: Results) -> list[StudyWarning]:
                 "set `repeats: 3` or more",
             )
         ]
-    if low < 4:
+    if low < OWN_SPREAD:
         return [
             StudyWarning(
                 "few_repeats",
                 "",
-                f"{low} repeats give wide intervals (Student's t with {low - 1} degrees of "
-                "freedom)",
-                "set `repeats: 5` to see smaller differences",
+                f"{low} repeats say little of one setting's own spread, so intervals take that of "
+                "all settings of a phase together",
+                f"set `repeats: {OWN_SPREAD}` for intervals of each setting's own",
             )
         ]
     return []

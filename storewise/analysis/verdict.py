@@ -182,7 +182,7 @@ def figure(standing: Standing, unit: str) -> str:
     text = f"{number(e.mean)} {unit}"
     inside = []
     if e.resampled != "none" and e.high > e.low:
-        basis = "" if e.resampled == "repeats" else ", from the seconds of one run"
+        basis = "" if e.resampled in ("repeats", "pooled") else ", from the seconds of one run"
         inside.append(f"95 % interval {number(e.low)} to {number(e.high)}{basis}")
     if standing.where:
         inside.append(f"with {standing.where}")
