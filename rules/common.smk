@@ -1,5 +1,7 @@
 # The study, its trials and where things are. Nothing here writes a file.
+import hashlib
 import os
+import time
 
 from snakemake.exceptions import WorkflowError
 
@@ -91,3 +93,58 @@ def only_analysis():
         return True
     targets = set(workflow.dag_settings.targets)
     return bool(targets) and targets <= {"analysis", "report", REPORT}
+
+
+def store_output(path):
+    return directory(path) if STUDY.keep_data else temp(directory(path))
+
+
+def before_phase(wildcards):
+    """Results of the phase before, of all workers."""
+    trial = trial_of(wildcards)
+    names = [phase.name for phase in trial.phases]
+    return phase_results(trial, names[names.index(wildcards.phase) - 1])
+
+
+def trial_param(wildcards):
+    return trial_of(wildcards).model_dump(mode="json")
+
+
+def code_digest(*packages):
+    """A digest of our own source code, so that a new version of it is a reason to run again."""
+    digest = hashlib.blake2b(digest_size=8)
+    for package in packages:
+        for path in sorted((Path(workflow.basedir) / "storewise" / package).rglob("*")):
+            if path.suffix in {".py", ".html", ".css", ".js"}:
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def asked():
+    """A file that is newer than everything: an explicit request always does the work again."""
+    if not workflow.is_main_process:
+        return []
+    # In a directory of its own: Snakemake may have listed the others before.
+    path = Path(R) / ".asked" / "now"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{time.time_ns()}\n")
+    return [str(path)]
+
+
+def measured(wildcards):
+    if only_analysis():
+        return asked()
+    return [part for trial in TRIALS.values() for part in final_outputs(trial)]
+
+
+def analysed(wildcards):
+    tables = [f"{R}/analysis", f"{R}/figures"]
+    if workflow.is_main_process:
+        targets = set(workflow.dag_settings.targets)
+        if (
+            targets
+            and targets <= {"report", REPORT}
+            and all(map(os.path.exists, tables))
+        ):
+            return asked()
+    return tables

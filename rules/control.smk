@@ -12,7 +12,13 @@ from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.live import Abort
-from storewise.session.run import CLUSTER_LEASE, RUN_VARIABLE, Run, sweep_dead
+from storewise.session.run import (
+    CLUSTER_LEASE,
+    LIVE_VARIABLE,
+    RUN_VARIABLE,
+    Run,
+    sweep_dead,
+)
 
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
 
@@ -124,9 +130,7 @@ def finish(reason):
 if workflow.is_main_process:
     sweep_dead(Path(R), say)
     RUN = Run(Path(R))
-    # Read by open_session, a local job: what changes with each run is no parameter of a rule.
-    os.environ[RUN_VARIABLE] = RUN.id
-    os.environ["STOREWISE_LIVE_SESSIONS"] = str(STUDY.live_sessions)
+    RUN.tell_jobs(STUDY.live_sessions, library=workflow.basedir)
     logger.addHandler(Controller())
 
 

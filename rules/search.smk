@@ -16,14 +16,14 @@ if SEARCH:
         log:
             f"{R}/logs/search.{{part}}.log",
         conda:
-            "../envs/fasta3.yaml"
+            "../envs/search.yaml"
         threads: 1
         resources:
             mem_mb=2000,
             runtime=2880,
         params:
             search=SEARCH.model_dump(mode="json"),
-            outdir=f"{R}/search/outputs",
+            outdir=lambda wildcards: f"{R}/search/outputs",
         message:
             "Searching, job {wildcards.part}"
         script:

@@ -20,10 +20,12 @@ rule open_session:
         f"{R}/logs/{{trial}}/open.log",
     # Below that of any job of an open trial.
     priority: lambda wildcards: -PLACE[wildcards.trial]
+    conda:
+        "../envs/storewise.yaml"
     resources:
         opening=1,
     params:
-        results=R,
+        results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}"
     script:

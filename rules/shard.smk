@@ -10,6 +10,8 @@ rule manifest:
         files=f"{R}/inputs/files.txt",
     log:
         f"{R}/logs/manifest.log",
+    conda:
+        "../envs/storewise.yaml"
     params:
         paths=STUDY.inputs.paths,
         sample=STUDY.inputs.sample.model_dump() if STUDY.inputs.sample else None,
@@ -27,6 +29,8 @@ rule digest:
         part=f"{R}/inputs/parts/{{part}}.parquet",
     log:
         f"{R}/logs/digest.{{part}}.log",
+    conda:
+        "../envs/storewise.yaml"
     threads: 8
     resources:
         mem_mb=2000,
@@ -39,7 +43,7 @@ rule digest:
             if (STUDY.inputs.digest, STUDY.on_bad_input) == ("full", "quarantine")
             else STUDY.inputs.digest
         ),
-        cache=f"{R}/inputs/cache",
+        cache=lambda wildcards: f"{R}/inputs/cache",
     message:
         "Digesting part {wildcards.part} of the inputs"
     script:
@@ -56,6 +60,8 @@ rule merge:
         quarantine=f"{R}/inputs/quarantine.tsv",
     log:
         f"{R}/logs/merge.log",
+    conda:
+        "../envs/storewise.yaml"
     resources:
         mem_mb=2000,
         runtime=60,
@@ -74,6 +80,8 @@ rule shard:
         shards=f"{R}/inputs/shards/{{shards}}.parquet",
     log:
         f"{R}/logs/shard.{{shards}}.log",
+    conda:
+        "../envs/storewise.yaml"
     resources:
         mem_mb=2000,
         runtime=60,

@@ -6,21 +6,6 @@
 PHASES_GROUP = "phases" if STUDY.embedded == "one_host" else None
 
 
-def store_output(path):
-    return directory(path) if STUDY.keep_data else temp(directory(path))
-
-
-def before_phase(wildcards):
-    """Results of the phase before, of all workers."""
-    trial = trial_of(wildcards)
-    names = [phase.name for phase in trial.phases]
-    return phase_results(trial, names[names.index(wildcards.phase) - 1])
-
-
-def trial_param(wildcards):
-    return trial_of(wildcards).model_dump(mode="json")
-
-
 rule load:
     input:
         session=f"{R}/live/{{trial}}/session.json",
@@ -35,6 +20,8 @@ rule load:
     priority: 100
     group:
         PHASES_GROUP
+    conda:
+        "../envs/storewise.yaml"
     threads: 1
     resources:
         mem_mb=2000,
@@ -42,7 +29,7 @@ rule load:
     params:
         phase=LOAD,
         trial=trial_param,
-        results=R,
+        results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: loading, worker {wildcards.worker}"
     script:
@@ -66,7 +53,7 @@ use rule load as phase with:
     params:
         phase=lambda wildcards: wildcards.phase,
         trial=trial_param,
-        results=R,
+        results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
 
@@ -89,13 +76,15 @@ rule verify:
     priority: 200
     group:
         PHASES_GROUP
+    conda:
+        "../envs/storewise.yaml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=240,
     params:
         trial=trial_param,
-        results=R,
+        results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: verifying what was stored"
     script:

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 from storewise.session.job import plain_job
-from storewise.session.run import RUN_VARIABLE, open_session
+from storewise.session.run import LIVE_VARIABLE, RUN_VARIABLE, open_session
 
 with plain_job(snakemake.log[0]) as log:
     open_session(
         Path(snakemake.params.results),
         snakemake.wildcards.trial,
         os.environ[RUN_VARIABLE],
-        int(os.environ["STOREWISE_LIVE_SESSIONS"]),
+        int(os.environ[LIVE_VARIABLE]),
         log,
     )

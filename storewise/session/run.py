@@ -47,6 +47,8 @@ TRIALS = "trials"
 VERIFIED = "verify.parquet"
 #: Environment variable through which a run tells its local jobs its id.
 RUN_VARIABLE = "STOREWISE_RUN"
+#: ... and how many trials may be measured at a time.
+LIVE_VARIABLE = "STOREWISE_LIVE_SESSIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,17 @@ class Run:
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _locks: tuple[str, ...] = ()
+
+    def tell_jobs(self, live_sessions: int, library: Path | str) -> None:
+        """Set what jobs on this host read from their environment.
+
+        What changes with each run must not be a parameter of a rule. `library` is where this
+        package is: a job's Python may be that of an environment which does not have it.
+        """
+        os.environ[RUN_VARIABLE] = self.id
+        os.environ[LIVE_VARIABLE] = str(live_sessions)
+        path = [str(library), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path)
 
     def start(
         self, locks: Iterable[str] = (), watch: Callable[[], str | None] | None = None
