@@ -42,6 +42,7 @@ SAMPLE_BLOCKS = 14
 SAMPLE_BLOCK_BYTES = 4096
 
 _VERSION = re.compile(rb"\n version +(\d+)")
+_HIT = re.compile(rb"\n>>(?!>)")
 _QUERY_NUMBER = re.compile(rb" *(\d+)")
 _EXPECTED = "the output of ssearch36 (or another program of the FASTA package) with -m 10"
 
@@ -100,6 +101,7 @@ class Scanner:
         self._queries = 0
         self._hits = 0
         self._further = 0
+        self._first_hit = (0, 0)
         self._has_keys = False
 
     def feed(self, data: bytes) -> None:
@@ -140,6 +142,8 @@ class Scanner:
             raise InputError(
                 self._path,
                 "alignments are not in -m 10 format; search again with -m 10",
+                line=self._first_hit[0],
+                offset=self._first_hit[1],
                 expected="lines such as '; sw_score: 120'",
                 found=f"{self._hits} hits without one",
             )
@@ -156,6 +160,10 @@ class Scanner:
             raise self._crlf(block)
         # A newline in front makes the first line like all others.
         text = b"\n" + block
+        if not self._hits and (hit := _HIT.search(text)):
+            start = hit.start() + 1
+            line = self._lines + text.count(b"\n", 0, start)
+            self._first_hit = line, self._bytes + start - 1
         self._hits += text.count(b"\n>>") - self._mark(text)
         self._further += text.count(b"\n>--\n")
         self._has_keys = self._has_keys or b"\n; " in text
