@@ -13,6 +13,7 @@ import synthetic
 from scipy import stats
 
 from storewise.analysis import resample, throughput
+from storewise.analysis.host import cpu_series
 from storewise.analysis.latency import merge_tags
 from storewise.analysis.load import load_results, phase_samples
 from storewise.analysis.resample import Estimate, estimate, ratio
@@ -280,3 +281,24 @@ def test_shared_spread_covers_what_it_claims() -> None:
         if e is not None
     ]
     assert 0.93 < sum(hits) / len(hits) < 0.97
+
+
+def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays() -> None:
+    def row(trial: str, second: int, metric: str, value: float) -> dict[str, object]:
+        return {
+            **{"trial": trial, "phase": "read", "step": 0, "host": "h"},
+            **{"second": second, "metric": metric, "value": value, "worker": 0, "process": None},
+        }
+
+    rows = [
+        *(row("a", s, "sample_length", length) for s, length in ((0, 1.0), (1, 1.0), (2, 0.05))),
+        *(row("a", s, "cpu_user", v) for s, v in ((0, 40.0), (1, 60.0), (2, 100.0))),
+        row("b", 0, "sample_length", 0.1),
+        row("b", 0, "cpu_user", 30.0),
+    ]
+    found = cpu_series(pd.DataFrame(rows))
+    assert found[["trial", "second", "user"]].values.tolist() == [
+        ["a", 0, 40.0],
+        ["a", 1, 60.0],
+        ["b", 0, 30.0],
+    ]

@@ -21,6 +21,8 @@ from storewise.analysis.warning import StudyWarning
 
 BUSY_CLIENT = 0.9
 NEAR_CEILING = 0.8
+#: Host samples shorter than this many seconds are left out.
+BRIEF = 0.25
 #: Ratio of the fastest to the slowest canary above which a host is called unsteady.
 UNSTEADY = 1.5
 
@@ -48,13 +50,18 @@ def host_load(samples: pd.DataFrame) -> pd.DataFrame:
     the busiest process, ``store_cpu`` in cores and of all workers, memory of processes is summed.
     """
     lengths = _lengths(samples)
-    rows = samples[samples["metric"].isin(HOST_METRICS) & samples["second"].notna()]
+    rows = _long_enough(
+        samples[samples["metric"].isin(HOST_METRICS) & samples["second"].notna()], lengths
+    )
     frames = [_host_rows(rows, lengths)]
     walls = durations(samples).set_index(STEP)["wall"]
     for metric, summed in (("client_cpu", False), ("store_cpu", True)):
         frames.append(_cpu(samples, walls, metric, summed=summed))
     for metric in ("client_rss", "store_rss"):
-        own = samples[(samples["metric"] == metric) & samples["second"].notna()]
+        # At the end of a phase a process may be gone already when its memory is asked for.
+        own = samples[
+            (samples["metric"] == metric) & samples["second"].notna() & (samples["value"] > 0)
+        ]
         total = own.groupby([*STEP, "host", "second"], observed=True)["value"].sum()
         frames.append(_mean_max(total, metric, "B"))
     filled = [frame for frame in frames if not frame.empty]
@@ -68,6 +75,18 @@ def host_load(samples: pd.DataFrame) -> pd.DataFrame:
 def _lengths(samples: pd.DataFrame) -> pd.Series:
     rows = samples[samples["metric"] == "sample_length"]
     return rows.groupby([*STEP, "host", "second"], observed=True)["value"].max()
+
+
+def _long_enough(rows: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
+    """`rows` without those of samples too brief to say anything: the kernel counts CPU time in
+    ticks of 10 ms, so a sample of a few of them is mostly chance. A step's only sample stays."""
+    brief = lengths[lengths < BRIEF].index
+    kept = lengths[lengths >= BRIEF].reset_index()[[*STEP, "host"]].drop_duplicates()
+    others = pd.MultiIndex.from_frame(kept)
+    keys = [*STEP, "host", "second"]
+    drop = pd.MultiIndex.from_frame(rows[keys]).isin(brief)
+    drop &= pd.MultiIndex.from_frame(rows[keys[:-1]]).isin(others)
+    return rows[~drop]
 
 
 def _host_rows(rows: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
@@ -132,6 +151,7 @@ def cpu_series(samples: pd.DataFrame) -> pd.DataFrame:
         "cpu_steal": "steal",
     }
     rows = samples[samples["metric"].isin(kinds) & samples["second"].notna()]
+    rows = _long_enough(rows, _lengths(samples))
     keys = [*STEP, "host", "second"]
     if rows.empty:
         return pd.DataFrame(columns=[*keys, *kinds.values()])
