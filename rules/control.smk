@@ -9,6 +9,7 @@ import sys
 import threading
 
 from snakemake.logging import logger
+from snakemake.utils import available_cpu_count
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.live import Abort
@@ -128,6 +129,12 @@ def finish(reason):
 
 
 if workflow.is_main_process:
+    settings = workflow.resource_settings
+    if settings.cores is None and settings.nodes is None:
+        # Plain `snakemake`: no number of cores, and no jobs of a cluster. profiles/default cannot
+        # say it, because it wins over a user's own profile.
+        settings.cores = available_cpu_count()
+        workflow.register_resource("_cores", settings.cores)
     sweep_dead(Path(R), say)
     RUN = Run(Path(R))
     RUN.tell_jobs(STUDY.live_sessions, library=workflow.basedir)

@@ -202,6 +202,15 @@ def test_new_files_are_found_when_the_manifest_is_renewed(copy: Workspace) -> No
     assert plan(copy)["load"] == 6
 
 
+def test_plain_snakemake_needs_no_options(copy: Workspace) -> None:
+    """No profile, no --cores: two workers and the trial that waits for them fit on two cores."""
+    copy.write_study(STUDY.replace("[null, sqlite]", "[sqlite]") + "repeats: 2\n")
+    bare = [a for a in copy.command() if a != "--profile" and not a.endswith("profiles/local")]
+    done = copy.run([*bare, "--omit-from", "analyse"], timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([t for t in copy.counts() if t.startswith("sqlite-w2")]) == 2
+
+
 def test_a_part_of_a_trial_is_refused(copy: Workspace) -> None:
     shutil.rmtree(next(copy.results.glob("trials/sqlite-w2-*")))
     trial = next(t for t in plan_targets(copy) if "sqlite-w2" in t)
