@@ -18,12 +18,12 @@ rule open_session:
         session=temp(f"{R}/live/{{trial}}/session.json"),
     log:
         f"{R}/logs/{{trial}}/open.log",
-    # It mostly waits, and must not take the place of a worker it waits for.
-    threads: 0
     # Below that of any job of an open trial.
     priority: lambda wildcards: -PLACE[wildcards.trial]
     conda:
         "../envs/storewise.yaml"
+    # It mostly waits, and must not take the place of a worker it waits for.
+    threads: 0
     resources:
         opening=1,
     params:

@@ -78,11 +78,11 @@ class Workspace:
             **options,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, command: list[str] | None = None) -> subprocess.Popen[str]:
         """Snakemake in a process group of its own, so that a test can signal it like a terminal."""
         log = (self.directory / "snakemake.out").open("w")
         return subprocess.Popen(
-            self.command(*arguments),
+            command or self.command(),
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,3 +161,15 @@ def test_a_run_can_be_started_at_once_after_a_kill(place: Workspace) -> None:
     run.wait()  # type: ignore[attr-defined]
     finishes(place)
     assert place.processes() == []
+
+
+def test_a_killed_storewise_run_takes_its_snakemake_along(place: Workspace) -> None:
+    place.copy_inputs()
+    place.write_study(LONG_READ)
+    run = place.start([str(Path(sys.executable).parent / "storewise"), "run", "s.yaml"])
+    wait_until(lambda: place.working("read.1"), 60, "read.1 at work")
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    gone(place, SOON)
+    assert place.left_behind() == []
+    finishes(place)
