@@ -92,7 +92,7 @@ def only_analysis():
     if not workflow.is_main_process:
         return True
     targets = set(workflow.dag_settings.targets)
-    return bool(targets) and targets <= {"analysis", "report", REPORT}
+    return bool(targets) and targets <= {"analysis", "report"}
 
 
 def store_output(path):
@@ -141,10 +141,6 @@ def analysed(wildcards):
     tables = [f"{R}/analysis", f"{R}/figures"]
     if workflow.is_main_process:
         targets = set(workflow.dag_settings.targets)
-        if (
-            targets
-            and targets <= {"report", REPORT}
-            and all(map(os.path.exists, tables))
-        ):
+        if targets == {"report"} and all(map(os.path.exists, tables)):
             return asked()
     return tables
