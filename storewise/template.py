@@ -10,7 +10,7 @@ import yaml
 
 from storewise.config import STUDIES, load_study
 from storewise.errors import ConfigError, InputError
-from storewise.ssearch.stream import open_input
+from storewise.ssearch.scan import read_head
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
 LOOKED_AT = 200
@@ -93,18 +93,13 @@ def write_study(directory: Path, output: Path | None, *, force: bool = False) ->
 
 
 def _first_output(directory: Path) -> tuple[Path | None, int]:
-    looked = 0
-    for path in islice((p for p in directory.rglob("*") if p.is_file()), LOOKED_AT):
-        looked += 1
+    """The first SSEARCH output below `directory`, and how many files there are to look at."""
+    files = list(islice((p for p in directory.rglob("*") if p.is_file()), LOOKED_AT))
+    for path in files:
         try:
-            with open_input(path) as stream:
-                head = stream.read(_HEAD_BYTES)
-        except (InputError, OSError):
+            head = read_head(path, _HEAD_BYTES)
+        except InputError:
             continue
         if any(mark in head for mark in _MARKS):
-            return path, LOOKED_AT if looked == LOOKED_AT else _count(directory)
-    return None, looked
-
-
-def _count(directory: Path) -> int:
-    return sum(1 for _ in islice((p for p in directory.rglob("*") if p.is_file()), LOOKED_AT))
+            return path, len(files)
+    return None, len(files)

@@ -14,6 +14,8 @@ import duckdb
 import pytest
 from harness import ROOT, SAMPLE, SMALL, Workspace
 
+from storewise.ssearch.stream import open_input
+
 pytestmark = pytest.mark.e2e
 
 REQUIRED = os.environ.get("STOREWISE_REQUIRE_ALL") == "1"
@@ -174,7 +176,12 @@ phases: [write, read: {operations: 100}]
 
 
 def test_init_writes_a_study_that_runs(place: Workspace) -> None:
-    inputs = place.copy_inputs()
+    inputs = place.copy_inputs([])
+    for path in SMALL[:3]:
+        # Plain text, as ssearch36 writes it.
+        with open_input(path) as stream, (inputs / path.stem).open("wb") as plain:
+            while data := stream.read(1 << 20):
+                plain.write(data)
     done(place.storewise("init", str(inputs), "-o", "mine.yaml"))
     text = (place.directory / "mine.yaml").read_text()
     assert "# config/README.md explains every key." in text
