@@ -11,17 +11,17 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import SMALL, Workspace, interrupt_group, wait_until
+from harness import SAMPLE, SMALL, Workspace, interrupt_group, wait_until
 
 pytestmark = pytest.mark.e2e
 
 #: Of the contract: within 60 s of the cause; for SIGKILL of Snakemake at most lease + 60 s.
 SOON, AFTER_LEASE = 60.0, 25.0 + 60.0
 
-#: A load that takes long enough to be killed in: every document is committed by itself.
+#: A load that outlasts the lease: each document becomes a Parquet file of its own, on disk.
 STUDY = """\
 inputs: {{paths: data}}
-engines: [sqlite]
+engines: [parquet]
 factors: {{workers: 2}}
 phases:
   - write: {{batch_size: {batch}}}
@@ -42,8 +42,7 @@ def place(tmp_path: Path) -> Iterator[Workspace]:
 
 def begin(place: Workspace, phase: str) -> tuple[int, object]:
     """Start a run and wait until worker 1 of `phase` is at work; returns its pid and the run."""
-    large = sorted(SMALL[0].parent.glob("*.m10.*"), key=lambda p: -p.stat().st_size)[:4]
-    place.copy_inputs(large if phase == "write" else SMALL)
+    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
     place.write_study(LONG_WRITE if phase == "write" else LONG_READ)
     run = place.start()
     pid = wait_until(lambda: place.working(f"{phase}.1"), 60, f"{phase}.1 at work")
@@ -133,6 +132,9 @@ def test_nothing_is_left_and_the_next_run_finishes(
         # A killed run leaves files for the next one; any other end cleans up by itself.
         assert place.left_behind() == []
         assert run.wait() != 0  # type: ignore[attr-defined]
+    # Otherwise the cause came too late and the cell has shown nothing.
+    logs = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
+    assert not any(log.rstrip().endswith("INFO done") for log in logs), "the phase ended by itself"
     failures = list(place.results.glob("failures/*.jsonl"))
     if reason is None:
         assert failures == [], "stopping a run is not a trial's failure"
