@@ -78,7 +78,7 @@ def must_succeed(engine: Engine, trial: Trial) -> bool:
     """Whether a lost or refused document is a failure of the trial and not a measurement.
 
     It is where the store promises to keep what it acknowledged: a durable engine at any level but
-    those whose name begins with "relaxed".
+    those that it calls losing.
     """
     level = trial.consistency or next(iter(engine.consistencies), "")
-    return engine.flags.durable and not level.startswith("relaxed")
+    return engine.flags.durable and level not in engine.losing

@@ -125,7 +125,11 @@ class Client(ABC):
 
     @abstractmethod
     def create(self, schema: Schema) -> None:
-        """Create tables or collections (and indexes, where `schema.index_time` is "before")."""
+        """Create tables or collections (and indexes, where `schema.index_time` is "before").
+
+        Embedded engines: called in each writing process. Servers: called once in a trial, before
+        any client connects to load; a client that connects later finds what is there.
+        """
 
     @abstractmethod
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
@@ -134,8 +138,16 @@ class Client(ABC):
         An id that exists already is overwritten, so that a retried shard never doubles.
         """
 
+    def flush(self) -> None:  # noqa: B027 - most engines have nothing to do here
+        """Called by each client thread at the end of its load: when it returns, the store has
+        received everything that this thread has sent (buffers, unacknowledged writes)."""
+
     def finish(self) -> None:  # noqa: B027 - most engines have nothing to do here
-        """End of the load by this client: flush, close files, build indexes of time "after"."""
+        """End of the load: close files, build indexes of time "after".
+
+        Embedded engines: called once in each writing process, of its own store. Servers: called
+        once in a trial, by one process, after all clients of all workers have flushed.
+        """
 
     @abstractmethod
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
@@ -211,11 +223,14 @@ class Engine(ABC):
     """The form of documents that `Client.insert` takes."""
     consistencies: ClassVar[Mapping[str, str]]
     """Consistency levels and what each means here; the first is the default."""
+    losing: ClassVar[frozenset[str]] = frozenset({"relaxed"})
+    """Those of the levels at which a lost document is a measurement, not a failed trial."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Versions of the engine and of its client library."""
+        """Versions of the client library, and of the engine where it is embedded (the version of
+        a server is its installation's)."""
 
     @abstractmethod
     def connect(self, cluster: Cluster, mode: Mode) -> Client:

@@ -1,0 +1,250 @@
+"""The contract of engines whose stores are servers: nodes, how one starts, how they become one.
+
+The engine says what to start and how to ask it; `storewise.session` starts, watches and ends it.
+`launch` is pure: it returns files and command lines and touches nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from logging import Logger
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storewise.engines.base import Cluster, Endpoint, Engine, EngineSettings, Schema
+
+
+class ServerSettings(EngineSettings):
+    """Settings that every engine with servers has."""
+
+    home: str | None = Field(
+        default=None,
+        description="directory of the installation (it, or its bin/ or sbin/, holds the programs)",
+    )
+    module: str | None = Field(
+        default=None, description="environment module to load first, such as `postgresql/16`"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The shape of a cluster as a study's factors give it."""
+
+    nodes: int = 1
+    """Data nodes that share the documents (shards)."""
+    replicas: int = 1
+    """Copies of each document, where the engine has replicas."""
+    routers: int = 0
+    """Routers as jobs of their own; 0: one on each worker host, where the engine has routers."""
+    threads: int = 1
+    """Processors of each data node."""
+    memory_mb: int = 1024
+    """Memory of each data node, MiB; caches are a share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One server process of a session."""
+
+    role: str
+    index: int
+    threads: int = 1
+    memory_mb: int = 1024
+    placement: Literal["node", "worker"] = "node"
+    """On a job of its own, or started by the worker jobs, once per host; of a role on workers
+    `roles` gives one spec with index 0."""
+    after: tuple[str, ...] = ()
+    """Roles whose endpoints must be known before this node can be launched (its peers)."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the session, part of file names and of results: ``data0``, ``config2``."""
+        return f"{self.role}{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The secrets of one session; never printed."""
+
+    user: str
+    password: str = field(repr=False)
+    key: str = field(repr=False)
+    """A longer secret that servers share among themselves (MongoDB's key file)."""
+
+    @classmethod
+    def make(cls) -> Credentials:
+        """New random secrets: 160 bits for users, letters and digits only; 512 bits for servers."""
+        return cls("storewise", secrets.token_hex(20), secrets.token_hex(64))
+
+    @classmethod
+    def read(cls, path: Path) -> Credentials:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def write(self, path: Path) -> None:
+        """Write them into a new file that only this user can read."""
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An engine's programs as found on a host."""
+
+    programs: Mapping[str, Path]
+    """Paths by the names that the engine uses for them."""
+    version: str
+    """Of the server, as it says it itself: ``MariaDB 10.11.6``."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the programs need (from an environment module)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """All that `launch` may know of the node to be started."""
+
+    spec: NodeSpec
+    topology: Topology
+    settings: Mapping[str, Any]
+    consistency: str
+    session: str
+    """Name of the session, letters, digits and dashes, for servers that want a cluster name."""
+    directory: Path
+    """The node's own empty directory, 0700, on node-local scratch or the session's file system."""
+    address: str
+    """Where to listen, and what other hosts connect to. Never more than this address."""
+    port: int
+    installation: Installation
+    credentials: Credentials
+    peers: tuple[Endpoint, ...] = ()
+    """Endpoints of the roles in ``spec.after``, by role and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a server is started and ended. Runs in the foreground, output on stdout or stderr."""
+
+    command: tuple[str, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Text by path relative to the node's directory; written 0600, directories 0700. Secrets go
+    here, never into a command or the environment."""
+    directories: tuple[str, ...] = ()
+    """To be made first, relative to the node's directory."""
+    steps: tuple[tuple[str, ...], ...] = ()
+    """Commands to run to their end first, such as initdb; their output goes to the server log."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    remove_when_ready: tuple[str, ...] = ()
+    """Files to remove as soon as the server answers (those whose secrets it has read)."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    """Asks the server to end in order."""
+    stop_seconds: float = 30.0
+    """Time it has for that; then it is killed."""
+    refuses_root: bool = False
+    """The server must not be started as root: root runs it in a user namespace as nobody."""
+
+
+class Forming:
+    """What `form` may use. Made by the session; here for its types.
+
+    `endpoints(role)` waits until every node of the role on a job of its own has published its
+    endpoint, which it does when its server answers, and returns them by index. It raises Aborted
+    when the trial ends meanwhile.
+    """
+
+    def __init__(
+        self,
+        *,
+        specs: tuple[NodeSpec, ...],
+        topology: Topology,
+        settings: Mapping[str, Any],
+        consistency: str,
+        session: str,
+        schema: Schema,
+        credentials: Credentials,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        check: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        self.specs = specs
+        self.topology = topology
+        self.settings = settings
+        self.consistency = consistency
+        self.session = session
+        self.schema = schema
+        self.credentials = credentials
+        self.endpoints = endpoints
+        self.check = check
+        """Raises Aborted when the trial is to end; call it in every loop that waits."""
+        self.log = log
+
+
+class ServerEngine(Engine):
+    """An engine whose store is one or more servers."""
+
+    Settings: ClassVar[type[EngineSettings]] = ServerSettings
+    ready_seconds: ClassVar[float] = 60.0
+    """From the start of a server's process to its first answer, at most."""
+    programs: ClassVar[tuple[str, ...]]
+    """Names of the programs it needs, for `storewise doctor`."""
+    install_hint: ClassVar[str]
+    """What to install where they are missing, in a line."""
+
+    @abstractmethod
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        """The nodes of a cluster; EngineError for a shape that the engine cannot have.
+
+        Pure: asked when the study is read, on a host that may not have the engine.
+        """
+
+    @abstractmethod
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        """The programs on this host; EngineError with where it looked and what to install."""
+
+    @abstractmethod
+    def launch(self, node: Node) -> Launch:
+        """How to start this node. Pure."""
+
+    @abstractmethod
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        """Whether the server at `endpoint` gives a real answer (a query as the session's user,
+        or what it can answer before the cluster is formed); False while it does not yet.
+
+        EngineError where waiting will not help (the password is refused)."""
+
+    def form(self, forming: Forming) -> None:
+        """Make one cluster of the nodes: replica sets, users, shards, placement of data.
+
+        Tables and collections are made after it, by `create` of a client. The default waits for
+        every node and asks each from this host.
+        """
+        for role in dict.fromkeys(s.role for s in forming.specs if s.placement == "node"):
+            for endpoint in forming.endpoints(role):
+                while not self.answers(endpoint, forming.credentials):
+                    forming.check()
+
+    @abstractmethod
+    def guards(self, endpoint: Endpoint) -> str:
+        """What guards the port of a node, in a few words for the report ("password (scram)")."""
+
+
+def cluster_of(
+    engine: str,
+    endpoints: tuple[Endpoint, ...],
+    credentials: Path,
+    settings: Mapping[str, Any],
+    consistency: str,
+) -> Cluster:
+    """The cluster that clients of a server engine connect to."""
+    return Cluster(
+        engine=engine,
+        endpoints=endpoints,
+        settings=settings,
+        consistency=consistency,
+        credentials=credentials,
+    )
