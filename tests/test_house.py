@@ -22,7 +22,12 @@ CONDA_NAMES = {
     "zstandard": "python-zstandard",
 }
 #: Of the command line only; no rule needs them.
-COMMAND_LINE = {"typer", "rich"}
+COMMAND_LINE = {
+    "typer",
+    "rich",
+    "snakemake-executor-plugin-slurm",
+    "snakemake-executor-plugin-cluster-generic",
+}
 
 
 def required() -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""PBS as an executor of the workflow: submit, status and cancel commands."""
