@@ -1,0 +1,320 @@
+"""One server's life on this host: directory, first steps, guard, first answer, end."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+
+from storewise.engines.base import Endpoint
+from storewise.engines.server import Launch, Node, ServerEngine
+from storewise.errors import ConfigError, EngineError
+from storewise.metrics.host import host_name
+from storewise.processes import dies_with_parent
+from storewise.session.address import free_port
+from storewise.session.guard import Order
+from storewise.session.live import remove_tree
+
+POLL = 0.1
+#: How servers say that somebody else has their port.
+_PORT_TAKEN = ("address already in use", "address in use", "errno: 98", "already in use")
+_PORT_TRIES = 3
+_TAIL_LINES = 12
+#: A uid with an entry in every passwd file, for servers that refuse to run as root.
+_NOBODY = 65534
+
+
+def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
+    """The last lines of a server's log."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 16384))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+
+
+def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
+    """The command as it is run here: root hides from a server that refuses it.
+
+    In a user namespace where root's id is shown as nobody's (user_namespaces(7)) the server's
+    files still belong to root outside, so directories that only root can enter do not matter.
+    """
+    if not launch.refuses_root or os.geteuid() != 0:
+        return tuple(command)
+    return ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}", "--", *command)
+
+
+class Server:
+    """A server under its guard; a context manager that leaves neither behind.
+
+    `start` makes the node's directory, runs the first steps and starts the server; `wait_ready`
+    returns when it answers; `failure` says how it ended by itself; `stop` ends it in order.
+    """
+
+    def __init__(self, engine: ServerEngine, node: Node, log: Path, *, keep: bool = False) -> None:
+        self.engine = engine
+        self.node = node
+        self.log = log
+        self.launch = engine.launch(node)
+        self.pid = 0
+        self.started_at = 0.0
+        self._keep = keep
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
+        self._buffer = b""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        spec = self.node.spec
+        return Endpoint(spec.role, spec.index, host_name(), self.node.address, self.node.port)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, check: Callable[[], None]) -> None:
+        """Raises EngineError with the end of the server's log where a first step fails."""
+        self._prepare()
+        for step in self.launch.steps:
+            self._step(step, check)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the server on a directory that is prepared already."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        order = Order(
+            as_nobody(self.launch.command, self.launch),
+            str(self.node.directory),
+            self._environment(),
+            str(self.log.absolute()),
+            int(self.launch.stop_signal),
+            not self._keep,
+        )
+        self._status, self.pid, self._buffer = None, 0, b""
+        with self.log.open("ab") as log:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-m", "storewise.session.guard"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                env=_library_environment(),
+            )
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
+        self._guard.stdin.flush()
+        self.started_at = time.time()
+        while not self.pid and self._status is None:
+            self._hear(POLL)
+
+    def _prepare(self) -> None:
+        directory = self.node.directory
+        try:
+            directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+            directory.chmod(0o700)
+            for name in self.launch.directories:
+                (directory / name).mkdir(parents=True, mode=0o700, exist_ok=True)
+            for name, text in self.launch.files.items():
+                path = directory / name
+                path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+                path.touch(mode=0o600)
+                path.chmod(0o600)
+                path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EngineError(f"{self.node.spec.name}: {directory}: {error.strerror}") from error
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.node.installation.environment, **self.launch.environment}
+
+    def _step(self, command: tuple[str, ...], check: Callable[[], None]) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                as_nobody(command, self.launch),
+                cwd=self.node.directory,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=dies_with_parent(),
+            )
+        try:
+            while process.poll() is None:
+                check()
+                try:
+                    process.wait(POLL)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if process.returncode != 0:
+            name = Path(command[0]).name
+            raise EngineError(
+                f"{self.node.spec.name}: {name} ended with status {process.returncode} on host "
+                f"{host_name()}; the end of its log:\n{log_tail(self.log)}"
+            )
+
+    def _hear(self, seconds: float) -> None:
+        """Take what the guard says within some seconds."""
+        guard = self._guard
+        assert guard is not None and guard.stdout is not None
+        if not select.select([guard.stdout], [], [], seconds)[0]:
+            return
+        data = os.read(guard.stdout.fileno(), 4096)
+        if not data:
+            guard.wait()
+            if self._status is None:
+                self._status = guard.returncode or -signal.SIGKILL
+                self._kill_tree()
+            return
+        self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self.pid = message.get("pid", self.pid)
+            self._status = message.get("status", self._status)
+
+    def _kill_tree(self) -> None:
+        """The guard itself was killed, so nobody else ends what it has started.
+
+        The server had asked the kernel to die with it; its own children see that it has gone.
+        """
+        if self.pid:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def failure(self) -> str | None:
+        """How the server has ended by itself, with the end of its log; None while it runs."""
+        if self._status is None and self._guard is not None:
+            self._hear(0)
+        if self._status is None:
+            return None
+        how = (
+            f"was ended by {signal.Signals(-self._status).name}"
+            if self._status < 0
+            else f"ended with status {self._status}"
+        )
+        return (
+            f"{self.node.spec.name}: the server of {self.engine.title} on host {host_name()} {how}"
+            f"; the end of its log:\n{log_tail(self.log)}"
+        )
+
+    def wait_ready(self, check: Callable[[], None]) -> None:
+        """Return when the server answers; EngineError when it ends or the engine's time is over."""
+        until = time.monotonic() + self.engine.ready_seconds
+        while not self.engine.answers(self.endpoint, self.node.credentials):
+            check()
+            if (text := self.failure()) is not None:
+                raise EngineError(text)
+            if time.monotonic() > until:
+                raise EngineError(
+                    f"{self.node.spec.name}: the server of {self.engine.title} on host "
+                    f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
+                    f"{self.engine.ready_seconds:.0f} s; the end of its log:\n{log_tail(self.log)}"
+                )
+            self._hear(POLL)
+        for name in self.launch.remove_when_ready:
+            (self.node.directory / name).unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """End the server in order, by force after its time; a second call does nothing."""
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        assert guard.stdin is not None and guard.stdout is not None
+        seconds = self.launch.stop_seconds
+        try:
+            guard.stdin.write(f"stop {int(self.launch.stop_signal)} {seconds}\n".encode())
+            guard.stdin.flush()
+        except OSError:
+            self._kill_tree()  # the guard has gone
+        try:
+            guard.wait(seconds + 10)
+        except subprocess.TimeoutExpired:
+            guard.kill()
+            guard.wait()
+            self._kill_tree()
+        guard.stdin.close()
+        guard.stdout.close()
+
+    def remove(self) -> None:
+        """Remove the node's directory, after `stop`."""
+        remove_tree(self.node.directory)
+
+
+def _library_environment() -> dict[str, str]:
+    """This package must be found by the guard's Python as by ours."""
+    home = str(Path(__file__).resolve().parents[2])
+    path = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def start_server(
+    engine: ServerEngine,
+    node: Node,
+    log: Path,
+    check: Callable[[], None],
+    *,
+    ports: str = "",
+    keep: bool = False,
+) -> Server:
+    """Start a node's server and wait until it answers; its port is chosen here.
+
+    Another process may take the port between our look and the server's start: then another one is
+    tried, with a new directory. Raises EngineError, with no server left.
+    """
+    if os.geteuid() == 0 and engine.launch(node).refuses_root and not _namespaces():
+        raise ConfigError(
+            f"{engine.title} refuses to run as root and this host has no user namespaces; run "
+            "Storewise as an ordinary user"
+        )
+    tried: set[int] = set()
+    while True:
+        port = free_port(node.address, ports, frozenset(tried))
+        tried.add(port)
+        server = Server(engine, replace(node, port=port), log, keep=keep)
+        try:
+            server.start(check)
+            server.wait_ready(check)
+        except BaseException as error:
+            server.stop()
+            server.remove()
+            words = log_tail(log).lower()
+            if (
+                isinstance(error, EngineError)
+                and len(tried) < _PORT_TRIES
+                and any(text in words for text in _PORT_TAKEN)
+            ):
+                continue
+            raise
+        return server
+
+
+def _namespaces() -> bool:
+    try:
+        done = subprocess.run(
+            ["unshare", "--user", f"--map-user={_NOBODY}", "true"], capture_output=True, check=False
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
