@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
 from storewise.ssearch.inputs import matches, nearest_path
-from storewise.studycheck import check_study
+from storewise.studycheck import SERVER_FACTORS, check_study
 from storewise.studyfile import StudyText, nearest, read_yaml
 from storewise.trial import Phase, Trial, trial_id, trial_seed
 
@@ -135,6 +135,7 @@ class Study(_Section):
     retries: int = Field(default=1, ge=0, le=100)
     live_sessions: int = Field(default=1, ge=1)
     keep_data: bool = False
+    allow_open_ports: bool = False
     scale: str = ""
     seed: int = 1
 
@@ -152,19 +153,14 @@ class Study(_Section):
 
     def _combinations(self) -> Iterator[Trial]:
         for name, settings in self.engines.items():
-            own = {
-                key: levels
-                for key, levels in self.factors.items()
-                if "." not in key
-                or key.split(".", 1)[0] not in ENGINES
-                or key.split(".", 1)[0] == name
-            }
+            own = {key: levels for key, levels in self.factors.items() if _has_factor(name, key)}
             levels: dict[str, list[Any]] = {
                 "workers": [1],
                 "processes": [1],
                 "threads": [1],
                 "consistency": [next(iter(engine(name).consistencies))],
                 "index": ["none"],
+                **(SERVER_FACTORS if not engine(name).flags.embedded else {}),
                 **own,
             }
             for combination in itertools.product(*levels.values()):
@@ -209,10 +205,21 @@ class Study(_Section):
             indexes=[(i.split(".")[0], i.split(".")[1]) for i in self.indexes],
             settings=settings,
             phases=phases,
+            **{key: factors[key] for key in SERVER_FACTORS if key in factors},
+            allow_open_ports=self.allow_open_ports,
+            keep_data=self.keep_data,
             study_fields=self.study_fields,
             on_bad_input=self.on_bad_input,
             verify=self.verify,
         )
+
+
+def _has_factor(name: str, factor: str) -> bool:
+    """Whether a factor of the study is one of this engine's trials too."""
+    owner, _, setting = factor.partition(".")
+    if setting and owner in ENGINES:
+        return owner == name
+    return factor not in SERVER_FACTORS or not engine(name).flags.embedded
 
 
 #: Keys that the file may have and that are used up in reading it.
@@ -226,7 +233,7 @@ _WORDS = (
     (r"a valid string", "text"),
 )
 #: Keys that the design names and this version cannot serve yet: refused, never ignored.
-_RESERVED = ("allow_open_ports", "publish", "prices", "weights", "references")
+_RESERVED = ("publish", "prices", "weights", "references")
 
 
 def find_study(name: str | Path, root: Path = Path()) -> Path:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from storewise.documents import FIELDS, Kind
 from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
+from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
 from storewise.studyfile import StudyText, nearest
 from storewise.trial import Trial
@@ -21,8 +22,27 @@ from storewise.workloads.registry import WORKLOADS, workload
 if TYPE_CHECKING:
     from storewise.config import Study
 
+#: Factors of engines with servers, and their levels where the study names none.
+SERVER_FACTORS: dict[str, list[Any]] = {
+    "nodes": [1],
+    "replicas": [1],
+    "routers": [0],
+    "node_threads": [1],
+    "node_memory_mb": [1024],
+}
 #: Factors that every workload has, besides `engine` and dotted ones (`write.batch_size`).
-PLAIN_FACTORS = ("workers", "processes", "threads", "consistency", "index")
+PLAIN_FACTORS = ("workers", "processes", "threads", "consistency", "index", *SERVER_FACTORS)
+#: Those whose levels are numbers, and the least of each.
+_NUMBERS = {
+    "workers": 1,
+    "processes": 1,
+    "threads": 1,
+    "nodes": 1,
+    "replicas": 1,
+    "routers": 0,
+    "node_threads": 1,
+    "node_memory_mb": 64,
+}
 
 
 def check_study(study: Study, text: StudyText) -> None:
@@ -46,6 +66,9 @@ def check_study(study: Study, text: StudyText) -> None:
         engines = {name: engine(name) for name in study.engines}
     except EngineError as error:
         text.fail(("engines",), str(error))
+    if all(found.flags.embedded for found in engines.values()):
+        for name in study.factors.keys() & SERVER_FACTORS.keys():
+            text.fail(("factors", name), "is a factor of servers; all engines here are embedded")
     trials = study.trials()
     if not trials:
         text.fail(("exclude",), "leaves no trial at all")
@@ -91,10 +114,13 @@ def _check_factors(study: Study, text: StudyText) -> None:
         if len({json.dumps(v, sort_keys=True) for v in levels}) < len(levels):
             text.fail(("factors", name), "has a level twice")
         for level in levels:
-            if name in {"workers", "processes", "threads"} and (
-                not isinstance(level, int) or isinstance(level, bool) or level < 1
+            least = _NUMBERS.get(name)
+            if least is not None and (
+                not isinstance(level, int) or isinstance(level, bool) or level < least
             ):
-                text.fail(("factors", name), f"levels are whole numbers from 1; found {level!r}")
+                text.fail(
+                    ("factors", name), f"levels are whole numbers from {least}; found {level!r}"
+                )
             if name == "index" and level not in {"none", "before", "after"}:
                 text.fail(("factors", name), f"levels are none, before, after; found {level!r}")
     for i, rule in enumerate(study.exclude):
@@ -134,6 +160,25 @@ def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
                 f"known: {', '.join(known) or 'none'}",
             )
         text.fail(place, f"{first['msg'].lower()}; found {first.get('input')!r}")
+    _check_topology(trial, store, text)
+
+
+def _check_topology(trial: Trial, store: Engine, text: StudyText) -> None:
+    if not isinstance(store, ServerEngine):
+        return
+    try:
+        store.roles(trial.topology, trial.settings)
+    except EngineError as error:
+        shape = {
+            k: v
+            for k, v in trial.factors.items()
+            if k in SERVER_FACTORS and [v] != SERVER_FACTORS[k]
+        }
+        rule = ", ".join(f"{k}: {v}" for k, v in {"engine": trial.engine, **shape}.items())
+        text.fail(
+            ("factors", next(iter(shape), "nodes")),
+            f"{error}; leave the engine out, or add `exclude: [{{{rule}}}]`",
+        )
 
 
 def _check_phases(study: Study, text: StudyText) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from storewise.documents import Kind
 from storewise.engines.base import IndexTime, Schema
+from storewise.engines.server import Topology
 
 
 class _Plain(BaseModel):
@@ -56,6 +57,15 @@ class Trial(_Plain):
     settings: dict[str, Any] = Field(default_factory=dict)
     """Of the engine."""
     phases: list[Phase]
+    nodes: int = 1
+    """Data nodes, and below what else `Topology` has; of no meaning to embedded engines."""
+    replicas: int = 1
+    routers: int = 0
+    node_threads: int = 1
+    node_memory_mb: int = 1024
+    allow_open_ports: bool = False
+    """Servers without authentication may listen where other hosts reach them."""
+    keep_data: bool = False
     study_fields: bool = False
     on_bad_input: Literal["fail", "quarantine"] = "fail"
     verify: int = 200
@@ -65,6 +75,17 @@ class Trial(_Plain):
     def shards(self) -> int:
         """Parts into which the inputs are cut: one per writing process."""
         return self.workers * self.processes
+
+    @property
+    def topology(self) -> Topology:
+        """The shape of its cluster."""
+        return Topology(
+            nodes=self.nodes,
+            replicas=self.replicas,
+            routers=self.routers,
+            threads=self.node_threads,
+            memory_mb=self.node_memory_mb,
+        )
 
     def phase(self, name: str) -> Phase:
         """The phase called `name`; KeyError where the trial has none."""
