@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 try:
     from storewise.config import load_study
     from storewise.errors import StorewiseError
-    from storewise.session.run import LOCAL_LEASE, failures
+    from storewise.session.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
 except ImportError as error:
     raise WorkflowError(
@@ -53,6 +53,7 @@ wildcard_constraints:
     trial="|".join(ALL_TRIALS),
     phase=r"[a-z_]+",
     worker=r"\d+",
+    node=r"[a-z]+\d+",
     part=r"\d+",
     shards=r"\d+",
 
@@ -76,12 +77,34 @@ def written(trial):
     return [f"{R}/trials/{trial.id}/written.{k}.parquet" for k in range(trial.workers)]
 
 
-def final_outputs(trial):
-    """What a complete trial leaves."""
+def nodes(trial):
+    """The nodes of a trial's cluster that are jobs of their own, by name."""
+    return {spec.name: spec for spec in node_jobs(trial)}
+
+
+def cluster(trial):
+    """The formed cluster of a trial with servers."""
+    return [f"{R}/live/{trial.id}/cluster.json"] if nodes(trial) else []
+
+
+def cluster_of(wildcards):
+    return cluster(trial_of(wildcards))
+
+
+def measured_parts(trial):
+    """Results of all workers of all phases, and of the verification."""
     parts = [
         part for phase in trial.phases for part in phase_results(trial, phase.name)
     ]
     return [*parts, f"{R}/trials/{trial.id}/verify.parquet"]
+
+
+def final_outputs(trial):
+    """What a complete trial leaves."""
+    parts = [f"{R}/trials/{trial.id}/node.{name}.parquet" for name in nodes(trial)]
+    if parts:
+        parts.append(f"{R}/trials/{trial.id}/session.parquet")
+    return [*measured_parts(trial), *parts]
 
 
 def only_analysis():
@@ -104,6 +127,17 @@ def before_phase(wildcards):
     trial = trial_of(wildcards)
     names = [phase.name for phase in trial.phases]
     return phase_results(trial, names[names.index(wildcards.phase) - 1])
+
+
+def node_of(wildcards):
+    return nodes(trial_of(wildcards))[wildcards.node]
+
+
+def engine_environment(wildcards):
+    """The conda environment with an engine's servers, where there is one."""
+    folder = Path(workflow.basedir) / "envs"
+    own = folder / f"{trial_of(wildcards).engine}.yaml"
+    return str(own if own.exists() else folder / "storewise.yaml")
 
 
 def trial_param(wildcards):

@@ -5,6 +5,7 @@
 # pyproject.toml pins that series and tests/test_faults.py holds each part to its promise.
 import logging
 import re
+import shutil
 import sys
 import threading
 
@@ -14,10 +15,10 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.live import Abort
 from storewise.session.run import (
-    CLUSTER_LEASE,
     LIVE_VARIABLE,
     RUN_VARIABLE,
     Run,
+    lease_seconds,
     sweep_dead,
 )
 
@@ -79,29 +80,42 @@ def check_plan(plan):
             )
     if not plan:
         return
-    widest = max((ALL_TRIALS[name] for name in plan), key=lambda trial: trial.workers)
-    workers = [job for job in plan[widest.id] if job.rule.name in {"load", "phase"}]
+    widest = max(
+        (ALL_TRIALS[name] for name in plan),
+        key=lambda trial: len(nodes(trial)) + trial.workers,
+    )
+    needed = len(nodes(widest)) + widest.workers
+    together = [
+        job for job in plan[widest.id] if job.rule.name in {"load", "phase", "node"}
+    ]
     if workflow.local_exec:
         cores = workflow.resource_settings.cores or 1
-        threads = max(job.threads for job in workers)
+        threads = max(job.threads for job in together)
         # Snakemake's local executor keeps five places beyond its cores for jobs without threads;
         # one of them may be taken by the next trial, which waits to be opened.
         slots = cores // threads if threads else cores + 4
-        advice = (
-            f"use --cores {widest.workers * threads or max(1, widest.workers - 4)} or more"
-            + (
-                ""
-                if threads == 0
-                else ", or --profile profiles/local, where workers take no core"
-            )
+        advice = f"use --cores {needed * threads or max(1, needed - 4)} or more" + (
+            ""
+            if threads == 0
+            else ", or --profile profiles/local, where they take no core"
         )
     else:
         slots = workflow.nodes
-        advice = f"use --jobs {widest.workers} or more"
-    if slots < widest.workers:
+        advice = f"use --jobs {needed} or more"
+    if slots < needed:
+        parts = f"{len(nodes(widest))} nodes and " if nodes(widest) else ""
         raise WorkflowError(
-            f"trial {widest.id} has {widest.workers} workers that start together, but only {slots} "
-            f"jobs can run at once here: they would wait for each other for ever; {advice}"
+            f"trial {widest.id} has {parts}{widest.workers} workers that run together, but only "
+            f"{slots} jobs can run at once here: they would wait for each other for ever; {advice}"
+        )
+    if (
+        workflow.local_exec
+        and shutil.which("sbatch")
+        and any(map(nodes, TRIALS.values()))
+    ):
+        say(
+            "all nodes and workers will run on this host, which is one of a Slurm cluster; "
+            "use --profile profiles/slurm to give them hosts of their own"
         )
 
 
@@ -146,8 +160,7 @@ onstart:
     plan = planned_trials()
     check_plan(plan)
     if plan:
-        if not workflow.local_exec:
-            RUN.lease_seconds = CLUSTER_LEASE
+        RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks), watch=shutting_down)
 

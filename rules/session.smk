@@ -28,7 +28,93 @@ rule open_session:
         opening=1,
     params:
         results=lambda wildcards: R,
+        servers=lambda wildcards: bool(nodes(trial_of(wildcards))),
     message:
         "Trial {wildcards.trial}"
     script:
         "../scripts/open_session.py"
+
+
+# The servers of a trial are jobs like its workers: what runs, cancels and accounts for the one
+# does so for the other. A node publishes where it answers and ends when its session is closed,
+# aborted, or without a lease.
+
+
+rule node:
+    input:
+        session=f"{R}/live/{{trial}}/session.json",
+    output:
+        result=f"{R}/trials/{{trial}}/node.{{node}}.parquet",
+    log:
+        f"{R}/logs/{{trial}}/{{node}}.log",
+    priority: 150
+    conda:
+        engine_environment
+    threads: lambda wildcards: node_of(wildcards).threads
+    resources:
+        mem_mb=lambda wildcards: node_of(wildcards).memory_mb,
+        runtime=1440,
+        disk_mb=10000,
+        node_class="data",
+        exclusive=0,
+        # What only a profile can know: node-local directory, network, range of ports.
+        scratch="",
+        interface="lo",
+        ports="",
+    params:
+        trial=trial_param,
+        results=lambda wildcards: R,
+    message:
+        "Trial {wildcards.trial}: node {wildcards.node}"
+    script:
+        "../scripts/node.py"
+
+
+rule form:
+    input:
+        session=f"{R}/live/{{trial}}/session.json",
+    output:
+        cluster=temp(f"{R}/live/{{trial}}/cluster.json"),
+    log:
+        f"{R}/logs/{{trial}}/form.log",
+    priority: 140
+    conda:
+        engine_environment
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=1440,
+        node_class="work",
+    params:
+        trial=trial_param,
+        results=lambda wildcards: R,
+    message:
+        "Trial {wildcards.trial}: forming its cluster"
+    script:
+        "../scripts/form.py"
+
+
+rule close:
+    input:
+        lambda wildcards: measured_parts(trial_of(wildcards)),
+        session=f"{R}/live/{{trial}}/session.json",
+        cluster=f"{R}/live/{{trial}}/cluster.json",
+    output:
+        result=f"{R}/trials/{{trial}}/session.parquet",
+    log:
+        f"{R}/logs/{{trial}}/close.log",
+    priority: 200
+    conda:
+        "../envs/storewise.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=30,
+        node_class="work",
+    params:
+        trial=trial_param,
+        results=lambda wildcards: R,
+    message:
+        "Trial {wildcards.trial}: closing its cluster"
+    script:
+        "../scripts/close.py"

@@ -8,6 +8,7 @@ PHASES_GROUP = "phases" if STUDY.embedded == "one_host" else None
 
 rule load:
     input:
+        cluster=cluster_of,
         session=f"{R}/live/{{trial}}/session.json",
         shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
     output:
@@ -40,6 +41,7 @@ use rule load as phase with:
     input:
         before_phase,
         session=f"{R}/live/{{trial}}/session.json",
+        cluster=cluster_of,
         shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
         written=lambda wildcards: written(trial_of(wildcards)),
         stores=lambda wildcards: stores(trial_of(wildcards)),
@@ -65,6 +67,7 @@ rule verify:
             for phase in trial_of(wildcards).phases
             for part in phase_results(trial_of(wildcards), phase.name)
         ],
+        cluster=cluster_of,
         session=f"{R}/live/{{trial}}/session.json",
         shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
         written=lambda wildcards: written(trial_of(wildcards)),

@@ -13,4 +13,5 @@ with plain_job(snakemake.log[0]) as log:
         os.environ[RUN_VARIABLE],
         int(os.environ[LIVE_VARIABLE]),
         log,
+        servers=snakemake.params.servers,
     )

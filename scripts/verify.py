@@ -1,25 +1,45 @@
 """Compare what a trial stored with what its inputs hold."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from storewise.driver.verify import VerifyJob, run_verify
+from storewise.session.beside import phase_cluster
 from storewise.session.job import trial_job
 from storewise.session.live import FINISHED
 from storewise.trial import Trial
 
-with trial_job(
-    Path(snakemake.params.results), Path(snakemake.input.session), "verify", snakemake.log[0]
-) as job:
+results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
+session = Path(snakemake.input.session)
+with trial_job(results, session, "verify", log_file) as job, ExitStack() as stack:
+    trial = Trial.model_validate(snakemake.params.trial)
+    served = {}
+    if snakemake.input.get("cluster"):
+        cluster, formed, _ = stack.enter_context(
+            phase_cluster(
+                trial,
+                job.live,
+                log_file.parent,
+                job.check,
+                job.log,
+                phase="verify",
+                worker=0,
+                workers=1,
+            )
+        )
+        served = {"cluster": cluster, "versions": formed.server_versions()}
     run_verify(
         VerifyJob(
-            trial=Trial.model_validate(snakemake.params.trial),
+            trial=trial,
             shards=Path(snakemake.input.shards),
             stores=tuple(map(Path, snakemake.input.stores)),
             written=tuple(map(Path, snakemake.input.written)),
             result=Path(snakemake.output.result),
             conditions={"run": job.session.run, "opened": job.session.opened},
+            **served,
         ),
         job.check,
         job.log,
     )
-    (job.live / FINISHED).touch()
+    if not served:
+        (job.live / FINISHED).touch()  # otherwise closing its session does

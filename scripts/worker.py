@@ -1,22 +1,44 @@
 """One worker of one phase of a trial."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from storewise.driver.worker import WorkerJob, run_worker
+from storewise.session.beside import phase_cluster
 from storewise.session.job import trial_job
 from storewise.trial import Trial
 
-name = f"{snakemake.params.phase}.{snakemake.wildcards.worker}"
-with trial_job(
-    Path(snakemake.params.results), Path(snakemake.input.session), name, snakemake.log[0]
-) as job:
+phase, worker = snakemake.params.phase, int(snakemake.wildcards.worker)
+results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
+session = Path(snakemake.input.session)
+with trial_job(results, session, f"{phase}.{worker}", log_file) as job, ExitStack() as stack:
+    trial = Trial.model_validate(snakemake.params.trial)
     store = snakemake.output.get("store")
     files = snakemake.output.get("written")
+    conditions = {"run": job.session.run, "opened": job.session.opened}
+    served = {}
+    if snakemake.input.get("cluster"):
+        cluster, formed, routers = stack.enter_context(
+            phase_cluster(
+                trial,
+                job.live,
+                log_file.parent,
+                job.check,
+                job.log,
+                phase=phase,
+                worker=worker,
+                workers=trial.workers,
+            )
+        )
+        served = {"cluster": cluster, "routers": routers, "versions": formed.server_versions()}
+        conditions["warnings"] = list(formed.warnings)
+        if store:
+            Path(store).mkdir()  # the servers have the data
     run_worker(
         WorkerJob(
-            trial=Trial.model_validate(snakemake.params.trial),
-            phase=snakemake.params.phase,
-            worker=int(snakemake.wildcards.worker),
+            trial=trial,
+            phase=phase,
+            worker=worker,
             shards=Path(snakemake.input.shards),
             written=tuple(map(Path, snakemake.input.get("written", []))),
             live=job.live,
@@ -25,7 +47,8 @@ with trial_job(
             result=Path(snakemake.output.result),
             hdr_log=Path(snakemake.output.hdr),
             files=Path(files) if files else None,
-            conditions={"run": job.session.run, "opened": job.session.opened},
+            conditions=conditions,
+            **served,
         ),
         job.check,
         job.log,

@@ -14,6 +14,7 @@ from pathlib import Path
 from storewise.config import Study, load_study
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
+from storewise.session.cluster import node_jobs
 from storewise.session.live import write_aside
 from storewise.session.run import FAILURES, Failure, failures
 from storewise.ssearch.inputs import list_inputs, sample_paths
@@ -154,7 +155,7 @@ def slots_needed(study: Study) -> int:
     It runs jobs that take no core in five places beyond its cores; one of them is for the next
     trial, which waits to be opened.
     """
-    widest = max((trial.workers for trial in study.trials()), default=1)
+    widest = max((len(node_jobs(t)) + t.workers for t in study.trials()), default=1)
     return max(os.cpu_count() or 1, widest - 4)
 
 

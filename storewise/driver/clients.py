@@ -51,6 +51,18 @@ class Go:
     zero: int
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All clients of a process have loaded their part into a server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """All clients of all workers have; the process with this number ends the load."""
+
+    by: int | None
+
+
 @dataclass(slots=True)
 class Done:
     """What a process did in a step; times in perf_counter_ns."""
@@ -185,6 +197,10 @@ class _Process:
             self.reports = True
 
     def _cluster(self) -> Cluster:
+        if not self.engine.flags.embedded:
+            if self.job.cluster is None:
+                raise StorewiseError(f"phase {self.job.phase!r} of a server has no cluster")
+            return self.job.cluster
         if self.spec.loads:
             if self.job.store is None:
                 raise StorewiseError(f"phase {self.job.phase!r} loads, but has no store directory")
@@ -194,7 +210,7 @@ class _Process:
 
     def run(self) -> None:
         client = self.engine.connect(self._cluster(), "write" if self.spec.loads else "read")
-        if self.spec.loads:
+        if self.spec.loads and self.engine.flags.embedded:
             client.create(self.job.trial.store_schema())
         for step in self.steps:
             done = self._step(client, step)
@@ -252,6 +268,8 @@ class _Process:
                     progress=lambda o, d: self.shared.report(self.process, thread, o, d),
                     fatal=self.fatal,
                 )
+                if self.spec.loads:
+                    mine.flush()
                 return recorder.result(perf_counter_ns())
             except BaseException:
                 failed.set()
@@ -277,15 +295,24 @@ class _Process:
         recorded = Recorded()
         for future in futures:
             recorded.merge(future.result())
-        if self.spec.loads and not self.shared.stopped():
-            recorded.merge(self._finish(client, zero))
         end = perf_counter_ns()
+        if self.spec.loads and not self.shared.stopped() and self._finishes():
+            recorded.merge(self._finish(client, zero))
+            end = perf_counter_ns()
         status = {}
         if self.reports:
             after = client.status()
             status = {name: after[name] - before.get(name, 0.0) for name in after}
         size = client.disk_bytes() if self.reports else None
         return Done(recorded, end, status, size, loaded, refused)
+
+    def _finishes(self) -> bool:
+        """Whether this process ends the load: each of its own embedded store, one of a server."""
+        if self.engine.flags.embedded:
+            return True
+        self.connection.send(Loaded())
+        finish: Finish = self.connection.recv()
+        return finish.by == self.process
 
     def _finish(self, client: Client, zero: int) -> Recorded:
         start = perf_counter_ns()

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from storewise.engines.base import Engine
+from storewise.engines.base import Cluster, Engine
 from storewise.errors import ConfigError
 from storewise.trial import Trial
 from storewise.workloads.base import PhaseParams, PhaseSpec
@@ -38,6 +38,12 @@ class WorkerJob:
     """After the load: the lists of files that the loading workers stored."""
     files: Path | None = None
     """Where a loading worker writes its list of stored files."""
+    cluster: Cluster | None = None
+    """What clients of a server engine connect to; None for embedded engines."""
+    routers: tuple[int, ...] = ()
+    """Process ids of servers that this worker has started beside its clients."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the servers."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """Kept in the result's metadata, with what the worker adds."""
 

@@ -14,7 +14,7 @@ from storewise.documents import DIGEST_BYTES, Document, Kind, make_id, split_id
 from storewise.driver.job import must_succeed
 from storewise.driver.stores import reading_cluster
 from storewise.driver.worker import versions
-from storewise.engines.base import Client, Engine
+from storewise.engines.base import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.metrics.host import facts, host_name
@@ -45,6 +45,10 @@ class VerifyJob:
     result: Path
     stores: tuple[Path, ...] = ()
     """Store directories of the loading workers, in worker order (embedded engines)."""
+    cluster: Cluster | None = None
+    """What a client of a server engine connects to."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the servers."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,7 +93,8 @@ def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -
     samples: list[Sample] = []
     found: dict[Kind, _Found] = {}
     if engine.flags.stores:
-        client = engine.connect(reading_cluster(trial, job.stores, files), "read")
+        cluster = job.cluster or reading_cluster(trial, job.stores, files)
+        client = engine.connect(cluster, "read")
         try:
             verifier = _Verifier(trial, engine, client, files, check)
             found = {kind: verifier.count(kind) for kind in Kind}
@@ -136,7 +141,7 @@ def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -
             "verification": _manner(engine, trial),
             "left_out": left_out,
             "seed": trial.seed,
-            "versions": versions(engine),
+            "versions": {**versions(engine), **job.versions},
             "host": facts(),
             "warnings": [*job.conditions.get("warnings", ()), *differences],
         },

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from storewise.driver.barrier import Barrier
-from storewise.driver.clients import Done, Go, Ready
+from storewise.driver.clients import Done, Finish, Go, Loaded, Ready
 from storewise.driver.job import Step, WorkerJob, steps_of
 from storewise.driver.pool import Guard, Pool
 from storewise.driver.rows import StepDone, step_intervals, step_samples
@@ -89,16 +89,20 @@ class _Worker:
         guard = Guard(self.check, pool)
         pool.gather(Ready, guard)
         pool.shared.clear()
-        parties = [str(worker) for worker in range(job.trial.workers)]
         self.log.info("step %d: ready, waiting for the other workers", step.number)
-        Barrier(job.live, parties, f"{job.phase}-{step.number}").wait(str(job.worker), guard)
+        self._meet(f"{job.phase}-{step.number}", guard)
         sampler = Sampler(self._watched(pool), phase=job.phase, worker=job.worker, step=step.number)
         self.sampled_disk = sampler.disk
         started_at, zero = time.time(), time.perf_counter_ns()
         pool.tell(Go(zero))
         sampler.start(zero)
+        progress = _Progress(self.log, pool, step.number)
         try:
-            done = pool.gather(Done, guard, _Progress(self.log, pool, step.number))
+            if self.spec.loads and not self.engine.flags.embedded:
+                pool.gather(Loaded, guard, progress)
+                self._meet(f"{job.phase}-loaded", guard)
+                pool.tell(Finish(by=0 if job.worker == 0 else None))
+            done = pool.gather(Done, guard, progress)
         finally:
             samples = sampler.stop()
         found = StepDone(step, zero, started_at, done)
@@ -112,10 +116,16 @@ class _Worker:
             self.refused.append(refused)
         return found
 
+    def _meet(self, name: str, guard: Guard) -> None:
+        parties = [str(worker) for worker in range(self.job.trial.workers)]
+        Barrier(self.job.live, parties, name).wait(str(self.job.worker), guard)
+
     def _watched(self, pool: Pool) -> Watched:
         job = self.job
         store: tuple[Path, ...] = ()
-        if job.store is not None:
+        if not self.engine.flags.embedded:
+            store = ()  # its nodes' own samplers look at it
+        elif job.store is not None:
             store = (job.store,)
         elif job.worker == 0:
             store = job.stores
@@ -123,6 +133,7 @@ class _Worker:
         return Watched(
             clients=pool.pids,
             embedded=self.engine.flags.embedded,
+            routers=job.routers,
             store=store,
             disk_path=path,
             host=self.samples_host,
@@ -171,6 +182,8 @@ class _Worker:
     def _conditions(self) -> dict[str, Any]:
         job, trial = self.job, self.job.trial
         path = job.store or (job.stores[0] if job.stores else None)
+        if not self.engine.flags.embedded:
+            path = None
         fstype = file_system(path) if path is not None else None
         warnings = [*job.conditions.get("warnings", ()), *self.warnings]
         if fstype is not None and is_network(fstype):
@@ -192,7 +205,7 @@ class _Worker:
                 "embedded": self.engine.flags.embedded,
                 "stores": self.engine.flags.stores,
             },
-            "versions": versions(self.engine),
+            "versions": {**versions(self.engine), **job.versions},
             "host": facts(),
             "store_file_system": fstype,
             "sampled_host": self.samples_host,

@@ -100,6 +100,8 @@ class Watched:
     clients: Mapping[int, int]
     store_roots: tuple[int, ...] = ()
     embedded: bool = False
+    routers: tuple[int, ...] = ()
+    """Root pids of servers beside the clients, which hold no data."""
     store: tuple[Path, ...] = ()
     disk_path: Path | None = None
     host: bool = True
@@ -157,6 +159,7 @@ class Sampler:
             process: ProcessGroup([pid], descend=True) for process, pid in watched.clients.items()
         }
         self._roots = ProcessGroup(watched.store_roots, descend=True)
+        self._routers = ProcessGroup(watched.routers, descend=True)
         self._next_du = 0.0
         if watched.host:
             self._cpu = psutil.cpu_times()
@@ -194,6 +197,10 @@ class Sampler:
             cpu, rss = self._roots.sample()
             self._put("store_cpu", cpu, "s", worker)
             self._put("store_rss", rss, "B", worker)
+        if watched.routers:
+            cpu, rss = self._routers.sample()
+            self._put("router_cpu", cpu, "s", worker)
+            self._put("router_rss", rss, "B", worker)
         if watched.store and now >= self._next_du:
             before = perf_counter()
             self._put("store_bytes", tree_bytes(watched.store), "B", worker)

@@ -82,6 +82,8 @@ METRICS: Mapping[str, str] = {
     # of the worker's own processes, per second
     "client_cpu": "s",
     "client_rss": "B",
+    "router_cpu": "s",  # of servers that a worker has started beside its clients
+    "router_rss": "B",
     # of a host, per second
     "sample_length": "s",
     "cpu_user": "%",
@@ -105,6 +107,14 @@ METRICS: Mapping[str, str] = {
     "canary_cpu": "1/s",
     "canary_disk_write": "B/s",
     "canary_disk_read": "B/s",
+    # of a session's nodes (phase "session"), over the whole session
+    "queue_time": "s",  # from the session's opening to the start of the node's job
+    "ready_time": "s",  # from the start of the server to its first answer
+    "form_time": "s",  # from the last node's answer to a formed cluster with its tables
+    "stop_time": "s",
+    "close_time": "s",  # until all nodes had gone
+    "clock_offset": "s",  # of the node's host to the session's file system
+    "node_bytes": "B",  # of its data directory at its end
     # verification, per kind (in `operation`)
     "expected_documents": "1",
     "counted_documents": "1",

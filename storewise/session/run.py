@@ -18,7 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from storewise.errors import Aborted
+from storewise.errors import Aborted, ConfigError
+from storewise.session.cluster import make_credentials, started_nodes
 from storewise.session.live import (
     ABORT,
     FINISHED,
@@ -45,10 +46,28 @@ FAILURES = "failures"
 TRIALS = "trials"
 #: The last file of a complete trial.
 VERIFIED = "verify.parquet"
+#: Environment variable that sets another lease.
+LEASE_VARIABLE = "STOREWISE_LEASE_SECONDS"
 #: Environment variable through which a run tells its local jobs its id.
 RUN_VARIABLE = "STOREWISE_RUN"
 #: ... and how many trials may be measured at a time.
 LIVE_VARIABLE = "STOREWISE_LIVE_SESSIONS"
+
+
+def lease_seconds(*, on_cluster: bool) -> float:
+    """How long a lease holds; ConfigError for a setting that is no time."""
+    given = os.environ.get(LEASE_VARIABLE)
+    if given is None:
+        return CLUSTER_LEASE if on_cluster else LOCAL_LEASE
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if seconds < 2 * RENEW_EVERY:
+        raise ConfigError(
+            f"{LEASE_VARIABLE}={given}: expected seconds, at least {2 * RENEW_EVERY:.0f}"
+        )
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +202,18 @@ class Run:
 
 
 def open_session(
-    results: Path, trial: str, run: str, live_sessions: int, log: logging.Logger
+    results: Path,
+    trial: str,
+    run: str,
+    live_sessions: int,
+    log: logging.Logger,
+    *,
+    servers: bool = False,
 ) -> None:
     """Wait until fewer than `live_sessions` trials of the run are being measured, then open one.
 
-    Raises Aborted where the run ends or one of its trials fails while we wait: a pass of the
-    workflow ends with its first error.
+    A trial with `servers` gets new credentials. Raises Aborted where the run ends or one of its
+    trials fails while we wait: a pass of the workflow ends with its first error.
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds)
@@ -219,6 +244,8 @@ def open_session(
     remove_tree(results / TRIALS / trial)
     remove_tree(live)
     live.mkdir(parents=True)
+    if servers:
+        make_credentials(live)
     Session(trial, run, lease.seconds, time.time()).write(live)
     log.info("opened")
 
@@ -292,12 +319,15 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> None:
         _remove_if_empty(results / name)
 
 
-def sweep(results: Path, directory: Path, patience: float = 10.0) -> list[str]:
+def sweep(results: Path, directory: Path, patience: float | None = None) -> list[str]:
     """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
 
-    Jobs on this host get `patience` seconds to end by themselves, then they are killed. Returns
-    those on other hosts, which we can only tell.
+    Jobs on this host get `patience` seconds to end by themselves, then they are killed: 10, or 45
+    where nodes have servers to end in order. Returns those on other hosts, which we can only tell.
     """
+    started = started_nodes(directory)
+    if patience is None:
+        patience = 45.0 if started else 10.0
     abort(directory, Abort("its run has ended", own=False))
     jobs = members(directory)
     deadline = time.monotonic() + patience
@@ -316,8 +346,12 @@ def sweep(results: Path, directory: Path, patience: float = 10.0) -> list[str]:
             continue
     trial = results / TRIALS / directory.name
     if not (trial / VERIFIED).exists():
-        for store in trial.glob("store.*"):
-            remove_tree(store)
+        for pattern in ("store.*", "data.*"):
+            for store in trial.glob(pattern):
+                remove_tree(store)
+    for node in started.values():
+        if node.host == socket.gethostname() and not node.keep:
+            remove_tree(Path(node.directory))
     remove_tree(directory)
     return [f"{name} (process {p.pid} on {p.host})" for name, p in jobs.items() if not p.is_here()]
 

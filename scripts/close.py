@@ -1,0 +1,22 @@
+"""End a trial's nodes in order."""
+
+from pathlib import Path
+
+from storewise.session.close import CloseJob, run_close
+from storewise.session.job import trial_job
+from storewise.trial import Trial
+
+with trial_job(
+    Path(snakemake.params.results), Path(snakemake.input.session), "close", snakemake.log[0]
+) as job:
+    run_close(
+        CloseJob(
+            trial=Trial.model_validate(snakemake.params.trial),
+            live=job.live,
+            cluster=Path(snakemake.input.cluster),
+            result=Path(snakemake.output.result),
+        ),
+        job.session,
+        job.check,
+        job.log,
+    )

@@ -1,0 +1,23 @@
+"""Form a trial's cluster of its nodes."""
+
+from pathlib import Path
+
+from storewise.session.form import FormJob, run_form
+from storewise.session.job import trial_job
+from storewise.trial import Trial
+
+log_file = Path(snakemake.log[0])
+with trial_job(
+    Path(snakemake.params.results), Path(snakemake.input.session), "form", log_file
+) as job:
+    run_form(
+        FormJob(
+            trial=Trial.model_validate(snakemake.params.trial),
+            live=job.live,
+            cluster=Path(snakemake.output.cluster),
+            logs=log_file.parent,
+        ),
+        job.session,
+        job.check,
+        job.log,
+    )

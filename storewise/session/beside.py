@@ -1,0 +1,116 @@
+"""Servers that live beside the clients: a router or a gateway on each worker host.
+
+The first job of a phase on a host starts it, the others on that host use it, and it ends with the
+phase: its starter waits until all workers are done.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from storewise.driver.barrier import Barrier
+from storewise.engines.base import Cluster, Endpoint
+from storewise.engines.server import Credentials, Node, NodeSpec
+from storewise.metrics.host import host_name
+from storewise.metrics.sampler import elect
+from storewise.session.cluster import (
+    CLUSTER,
+    CREDENTIALS,
+    FormedCluster,
+    client_cluster,
+    node_specs,
+    read_cluster,
+    server_engine,
+)
+from storewise.session.live import write_aside
+from storewise.session.server import POLL, Server, start_server
+from storewise.trial import Trial
+
+BESIDE = "beside"
+#: Only the clients of its own host use it.
+LOOPBACK = "127.0.0.1"
+
+
+@contextmanager
+def start_beside(
+    trial: Trial,
+    spec: NodeSpec,
+    live: Path,
+    peers: tuple[Endpoint, ...],
+    log: Path,
+    check: Callable[[], None],
+    *,
+    name: str,
+) -> Iterator[Server]:
+    """A server on loopback of this host while the block runs."""
+    engine = server_engine(trial)
+    directory = (live / BESIDE / name).absolute()
+    directory.mkdir(parents=True, mode=0o700)
+    node = Node(
+        spec=spec,
+        topology=trial.topology,
+        settings=trial.settings,
+        consistency=trial.consistency,
+        session=trial.id,
+        directory=directory,
+        address=LOOPBACK,
+        port=0,
+        installation=engine.find(trial.settings),
+        credentials=Credentials.read(live / CREDENTIALS),
+        peers=peers,
+    )
+    server = start_server(engine, node, log, check)
+    try:
+        yield server
+    finally:
+        server.stop()
+        server.remove()
+
+
+@contextmanager
+def phase_cluster(
+    trial: Trial,
+    live: Path,
+    logs: Path,
+    check: Callable[[], None],
+    log: logging.Logger,
+    *,
+    phase: str,
+    worker: int,
+    workers: int,
+) -> Iterator[tuple[Cluster, FormedCluster, tuple[int, ...]]]:
+    """What one worker of a phase connects to, with the servers of its host started.
+
+    Yields the cluster, what its forming said, and the process ids of the servers that this worker
+    has started (to be sampled with it).
+    """
+    formed = read_cluster(live / CLUSTER)
+    specs = [spec for spec in node_specs(trial) if spec.placement == "worker"]
+    with ExitStack() as stack:
+        beside, pids = [], []
+        for spec in specs:
+            published = live / BESIDE / f"{phase}.{spec.role}.{host_name()}.json"
+            if elect(live, f"{BESIDE}-{phase}-{spec.role}"):
+                peers = tuple(e for r in spec.after for e in formed.endpoints if e.role == r)
+                name = f"{phase}-{spec.role}-{host_name()}"
+                file = logs / f"{phase}.{spec.role}.{host_name()}.server.log"
+                server = stack.enter_context(
+                    start_beside(trial, spec, live, peers, file, check, name=name)
+                )
+                log.info("%s at port %d", spec.role, server.node.port)
+                write_aside(published, json.dumps(asdict(server.endpoint)) + "\n")
+                pids.append(server.pid)
+            while not published.exists():
+                check()
+                time.sleep(POLL)
+            beside.append(Endpoint(**json.loads(published.read_text(encoding="utf-8"))))
+        yield client_cluster(trial, live, formed, tuple(beside)), formed, tuple(pids)
+        if specs:
+            parties = [str(number) for number in range(workers)]
+            Barrier(live, parties, f"{phase}-done").wait(str(worker), check)

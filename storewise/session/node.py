@@ -1,0 +1,339 @@
+"""A node's job: one server of a session, from its start to its end, sampled every second."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.base import Endpoint
+from storewise.engines.server import Credentials, Installation, Node, NodeSpec, ServerEngine
+from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
+from storewise.metrics.canary import run_canary
+from storewise.metrics.host import facts, file_system, host_name, is_network, tree_bytes
+from storewise.metrics.sampler import Sampler, Watched, elect
+from storewise.metrics.schema import Sample, write_part
+from storewise.session.address import address_of, is_loopback
+from storewise.session.cluster import (
+    CREDENTIALS,
+    ENDPOINTS,
+    GONE,
+    NODES,
+    STOP,
+    GoneNode,
+    ReadyNode,
+    StartedNode,
+    clock_offset,
+    node_jobs,
+    publish,
+    ready_nodes,
+    server_engine,
+)
+from storewise.session.live import Session
+from storewise.session.server import Server, start_server
+from storewise.trial import Trial
+
+#: How often a node looks for the end of its session, in s.
+LOOK_EVERY = 0.5
+#: Phase of a node's samples: a session spans all phases of its trial.
+PHASE = "session"
+#: A node keeps this share of its wall time, at most so many seconds, for an orderly end.
+_RESERVE_SHARE, _RESERVE_SECONDS = 0.25, 90.0
+_CLOCK_WARNING = 0.1
+_SAY_EVERY = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJob:
+    """What the job of one node is told."""
+
+    trial: Trial
+    node: str
+    live: Path
+    result: Path
+    server_log: Path
+    kept: Path
+    """Where the data directory lies if the study keeps it (and no scratch is named)."""
+    scratch: str = ""
+    """Node-local directory, variables such as $TMPDIR allowed; empty: below the session's."""
+    interface: str = "lo"
+    ports: str = ""
+    runtime_minutes: float | None = None
+    """Wall time of the job, as it was asked of the scheduler."""
+
+
+def run_node(
+    job: NodeJob, session: Session, check: Callable[[], None], log: logging.Logger
+) -> None:
+    """Run a node until its session is closed, then write its samples.
+
+    Raises EngineError with the end of the server's log where the server fails, Aborted when the
+    trial ends, StorewiseError at the end of the job's wall time. The server has ended and its
+    directory is removed in any case.
+    """
+    _Node(job, session, check, log).run()
+
+
+def reserve_of(seconds: float) -> float:
+    """The part of a wall time, in s, that a node keeps for an orderly end."""
+    return min(_RESERVE_SECONDS, _RESERVE_SHARE * seconds)
+
+
+class _Node:
+    def __init__(
+        self, job: NodeJob, session: Session, check: Callable[[], None], log: logging.Logger
+    ) -> None:
+        self.job, self.session, self._check, self.log = job, session, check, log
+        self.trial = job.trial
+        self.engine: ServerEngine = server_engine(job.trial)
+        self.spec: NodeSpec = next(s for s in node_jobs(job.trial) if s.name == job.node)
+        self.started_at = time.time()
+        self.offset = clock_offset(job.live, job.node)
+        self.ends_at = self._ends_at()
+        self.samples: list[Sample] = []
+        self.warnings: list[str] = []
+
+    def _ends_at(self) -> float | None:
+        if not self.job.runtime_minutes:
+            return None
+        seconds = self.job.runtime_minutes * 60
+        return self.started_at + seconds - reserve_of(seconds)
+
+    def check(self) -> None:
+        self._check()
+        if self.ends_at is not None and time.time() > self.ends_at:
+            raise StorewiseError(
+                f"{self.job.node} stopped in order before its wall time of "
+                f"{self.job.runtime_minutes:g} minutes ended; give rule `node` more `runtime` "
+                "(--set-resources node:runtime=MINUTES, or in the profile)"
+            )
+
+    def run(self) -> None:
+        job = self.job
+        address = address_of(job.interface)
+        self._guarded(address)
+        installation = self.engine.find(self.trial.settings)
+        directory = self._directory()
+        publish(
+            job.live,
+            NODES,
+            job.node,
+            StartedNode(
+                job.node,
+                host_name(),
+                str(directory),
+                self.started_at,
+                self.ends_at,
+                self.trial.keep_data,
+            ),
+        )
+        self.log.info("%s, %s, directory %s", self.engine.title, installation.version, directory)
+        peers = self._peers()
+        self._make(directory)
+        if elect(job.live, "node-canary"):
+            self.samples += run_canary(directory, phase=PHASE)
+        node = Node(
+            spec=self.spec,
+            topology=self.trial.topology,
+            settings=self.trial.settings,
+            consistency=self.trial.consistency,
+            session=re.sub(r"[^A-Za-z0-9-]", "-", self.session.trial),
+            directory=directory,
+            address=address,
+            port=0,
+            installation=installation,
+            credentials=Credentials.read(job.live / CREDENTIALS),
+            peers=peers,
+        )
+        server = start_server(
+            self.engine,
+            node,
+            job.server_log,
+            self.check,
+            ports=job.ports,
+            keep=self.trial.keep_data,
+        )
+        self._serve(server, installation)
+
+    def _guarded(self, address: str) -> None:
+        if self.engine.flags.authentication or is_loopback(address):
+            return
+        text = f"{self.engine.title} knows no authentication and would listen on {address}"
+        if not self.trial.allow_open_ports:
+            raise ConfigError(
+                f"{text}, where other hosts reach it; if your network allows it, say "
+                "`allow_open_ports: true` in the study, or use one host and loopback"
+            )
+        self.warnings.append(f"{text}: anybody who reaches that address could read and write")
+
+    def _directory(self) -> Path:
+        scratch = os.path.expandvars(self.job.scratch).strip()
+        if "$" in scratch:
+            raise ConfigError(
+                f"scratch: {self.job.scratch!r} names a variable that host {host_name()} does not "
+                "have; mend it in the profile"
+            )
+        if scratch:
+            own = re.sub(r"[^A-Za-z0-9.-]", "-", f"{self.session.run}-{self.session.trial}")
+            return Path(scratch) / f"storewise-{own}-{self.job.node}"
+        if self.trial.keep_data:
+            return self.job.kept.absolute()
+        return (self.job.live / NODES / self.job.node).absolute()
+
+    def _make(self, directory: Path) -> None:
+        try:
+            directory.mkdir(parents=True, mode=0o700)
+        except OSError as error:
+            raise EngineError(
+                f"{self.job.node}: cannot make {directory} on host {host_name()}: "
+                f"{error.strerror}; see `scratch` in the profile"
+            ) from error
+        fstype = file_system(directory)
+        if is_network(fstype):
+            self.warnings.append(
+                f"the data of {self.job.node} lies on a network file system ({fstype}); name "
+                "node-local `scratch` in the profile"
+            )
+
+    def _peers(self) -> tuple[Endpoint, ...]:
+        wanted = [s for role in self.spec.after for s in node_jobs(self.trial) if s.role == role]
+        while missing := [s.name for s in wanted if s.name not in ready_nodes(self.job.live)]:
+            self.log.info("waiting for %s", ", ".join(missing))
+            self._pause()
+        ready = ready_nodes(self.job.live)
+        return tuple(ready[s.name].endpoint for s in wanted)
+
+    def _pause(self) -> None:
+        self.check()
+        time.sleep(LOOK_EVERY)
+
+    def _serve(self, server: Server, installation: Installation) -> None:
+        job = self.job
+        ready_at = time.time()
+        sampler: Sampler | None = None
+        try:
+            sampler = Sampler(
+                Watched(
+                    clients={},
+                    store_roots=(server.pid,),
+                    store=(server.node.directory,),
+                    disk_path=server.node.directory,
+                    host=elect(job.live, "node-sampler"),
+                ),
+                phase=PHASE,
+                worker=0,
+                step=0,
+            )
+            sampling_from = time.time()
+            sampler.start(time.perf_counter_ns())
+            record = ReadyNode(
+                job.node,
+                server.endpoint,
+                installation.version,
+                self.engine.guards(server.endpoint),
+                server.pid,
+                ready_at,
+            )
+            publish(job.live, ENDPOINTS, job.node, record)
+            self.log.info(
+                "answers at %s:%d after %.1f s (server process %d)",
+                server.node.address,
+                server.node.port,
+                ready_at - server.started_at,
+                server.pid,
+            )
+            self._until_stopped(server)
+        except Aborted as error:
+            self.log.info("ending the server: %s", error)
+            raise
+        finally:
+            taken = sampler.stop() if sampler is not None else []
+            self.samples += [s._replace(worker=None, node=job.node) for s in taken]
+            gone = self._end(server)
+        self._write(server, installation, sampling_from, ready_at, gone)
+
+    def _until_stopped(self, server: Server) -> None:
+        said = time.monotonic()
+        while not (self.job.live / STOP).exists():
+            self._pause()
+            if (text := server.failure()) is not None:
+                raise EngineError(text)
+            if time.monotonic() - said > _SAY_EVERY:
+                said = time.monotonic()
+                self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
+        self.log.info("the session is closed")
+
+    def _end(self, server: Server) -> GoneNode:
+        directory = server.node.directory
+        size = tree_bytes((directory,))
+        start = time.monotonic()
+        server.stop()
+        seconds = time.monotonic() - start
+        kept = ""
+        if self.trial.keep_data:
+            kept = str(directory)
+        else:
+            server.remove()
+        self.log.info("the server has ended after %.1f s; its data had %d bytes", seconds, size)
+        gone = GoneNode(self.job.node, host_name(), seconds, size, kept)
+        if self.job.live.is_dir():
+            publish(self.job.live, GONE, self.job.node, gone)
+        return gone
+
+    def _write(
+        self,
+        server: Server,
+        installation: Installation,
+        sampling_from: float,
+        ready_at: float,
+        gone: GoneNode,
+    ) -> None:
+        job, trial = self.job, self.trial
+        offsets = (self.offset, clock_offset(job.live, job.node))
+        worst = max(offsets, key=abs)
+        if abs(worst) > _CLOCK_WARNING:
+            self.warnings.append(
+                f"the clock of host {host_name()} is {worst:+.2f} s off the session's: seconds of "
+                "this node and of the clients do not match"
+            )
+        for metric, value in (
+            ("started_at", sampling_from),
+            ("queue_time", self.started_at - self.session.opened),
+            ("ready_time", ready_at - server.started_at),
+            ("stop_time", gone.stop_seconds),
+            ("clock_offset", worst),
+        ):
+            self.samples.append(Sample(PHASE, metric, value, "s", node=job.node))
+        self.samples.append(Sample(PHASE, "node_bytes", gone.bytes, "B", node=job.node))
+        conditions: dict[str, Any] = {
+            "trial": trial.model_dump(mode="json"),
+            "phase": PHASE,
+            "node": job.node,
+            "role": self.spec.role,
+            "threads": self.spec.threads,
+            "memory_mb": self.spec.memory_mb,
+            "address": server.node.address,
+            "guard": self.engine.guards(server.endpoint),
+            "seed": trial.seed,
+            "versions": {"server": installation.version},
+            "programs": {name: str(path) for name, path in installation.programs.items()},
+            "host": facts(),
+            "kept": gone.kept,
+            "warnings": self.warnings,
+            "run": self.session.run,
+            "opened": self.session.opened,
+        }
+        write_part(
+            job.result,
+            self.samples,
+            trial=trial.id,
+            repeat=trial.repeat,
+            host=host_name(),
+            factors=trial.factors,
+            conditions=conditions,
+        )
