@@ -242,7 +242,7 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
     after `CANCEL_FOR` seconds.
     """
     started = time.monotonic()
-    accepted: dict[str, float] = {}
+    attempts = _Attempts({}, set())
     gone: set[str] = set()
     pause = 0.5
     while True:
@@ -253,7 +253,7 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
         for kind in sorted(set(wanted.values())):
             ids = [job_id for job_id, of in wanted.items() if of == kind]
             for first in range(0, len(ids), BATCH):
-                over = _cancel_batch(_kind(kind), ids[first : first + BATCH], accepted)
+                over = _cancel_batch(_kind(kind), ids[first : first + BATCH], attempts)
                 gone |= over
                 forget(root, run, over)
         left = [job_id for job_id in wanted if job_id not in gone]
@@ -264,28 +264,31 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
         pause = min(pause * 1.5, 10.0)
 
 
-def _cancel_batch(kind: _Kind, ids: Sequence[str], accepted: dict[str, float]) -> set[str]:
-    """One round; returns the ids that are gone. `accepted` has the time of each first cancel."""
+@dataclass(slots=True)
+class _Attempts:
+    first: dict[str, float]
+    """When a job's cancel was first asked for."""
+    accepted: set[str]
+    """Jobs whose cancel the scheduler has taken in."""
+
+
+def _cancel_batch(kind: _Kind, ids: Sequence[str], attempts: _Attempts) -> set[str]:
+    """One round; returns the ids that are gone."""
     now = time.monotonic()
-    new = [job_id for job_id in ids if job_id not in accepted]
-    late = [job_id for job_id in ids if now - accepted.get(job_id, now) > FORCE_AFTER]
+    for job_id in ids:
+        attempts.first.setdefault(job_id, now)
+    late = [job_id for job_id in ids if now - attempts.first[job_id] > FORCE_AFTER]
+    new = [job_id for job_id in ids if job_id not in attempts.accepted and job_id not in late]
     for command, some in ((kind.cancel, new), (kind.force, late)):
-        if not some:
-            continue
-        answer = _ask([*command, *some])
+        answer = _ask([*command, *some]) if some else None
         if answer is None:
             continue
-        if answer.returncode:
+        if answer.returncode == 0:
+            attempts.accepted.update(some)
+        else:
             _note(f"{' '.join(command)}: {answer.stderr.strip()}")
     present = kind.present(ids)
-    if present is None:
-        return set()
-    # A cancel that the scheduler has not taken in shows as a job that is still there; it is asked
-    # again, because only a job seen after a clean answer counts as accepted.
-    for job_id in new:
-        if job_id in present:
-            accepted[job_id] = now
-    return set(ids) - present
+    return set() if present is None else set(ids) - present
 
 
 def main(arguments: Sequence[str]) -> int:
