@@ -13,6 +13,7 @@ Nothing here may be slow to import: submit and status commands start for each jo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -118,14 +119,26 @@ def cancel_all(root: Path, run: str) -> int:
     directory = run_directory(root, run)
     if not directory.is_dir():
         return 0
-    ended = directory / ENDED
-    ended.touch()
+    since = mark_ended(root, run)
     jobs = registered(root, run)
     if jobs:
         cancel_detached(root, run, [])
-    elif time.time() - ended.stat().st_ctime > KEEP_ENDED:
+    elif time.time() - since > KEEP_ENDED:
         remove_registry(root, run)
     return len(jobs)
+
+
+def mark_ended(root: Path, run: str) -> float:
+    """Say that a run has ended: jobs that are submitted for it later are cancelled at once.
+
+    Returns since when it is so, in seconds since the epoch.
+    """
+    path = run_directory(root, run) / ENDED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The time of the first call stays.
+    with contextlib.suppress(FileExistsError):
+        path.touch(exist_ok=False)
+    return path.stat().st_mtime
 
 
 def remove_registry(root: Path, run: str) -> None:

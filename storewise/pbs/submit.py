@@ -1,0 +1,188 @@
+"""``storewise-pbs-submit``: a Snakemake jobscript to PBS; prints the job's id and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from storewise.pbs.options import SubmitOptions, submit_options
+from storewise.pbs.request import (
+    Host,
+    Job,
+    RequestError,
+    clean_name,
+    exported,
+    hosts_of,
+    qsub_words,
+    read_job,
+    too_large,
+    wrapped,
+)
+from storewise.session.cluster_jobs import (
+    cancel_detached,
+    current_run,
+    register,
+    run_directory,
+)
+
+LOGS = Path(".snakemake") / "storewise" / "logs"
+#: Words of qsub's errors where the same request may be taken a little later: the server is busy,
+#: restarts, or cannot be reached. Anything else (limits, unknown queue) stays refused.
+PASSING = re.compile(
+    r"connect|connection|busy|timed? ?out|try again|temporarily|shutting down|end of file"
+    r"|premature end|server is down|not responding|communication|protocol|socket",
+    re.IGNORECASE,
+)
+LIMIT = re.compile(r"exceed|maximum number|limit", re.IGNORECASE)
+FIRST_PAUSE = 1.0
+NODES_CACHE = ".nodes.json"
+NODES_TIMEOUT = 10.0
+NODES_FRESH = 600.0
+
+
+def main() -> None:
+    """Entry point: exit status 1 and one message where PBS did not take the job."""
+    # Ctrl-C reaches us with Snakemake: a job that PBS has just taken must be registered first.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    options, jobscript = submit_options(sys.argv[1:])
+    try:
+        sys.stdout.write(submit(Path(jobscript), options, Path.cwd(), current_run()) + "\n")
+    except (RequestError, OSError) as error:
+        sys.stderr.write(f"storewise: {error}\n")
+        sys.exit(1)
+
+
+def submit(jobscript: Path, options: SubmitOptions, root: Path, run: str) -> str:
+    """Submit, register, and return the job's id. `root` is Snakemake's working directory.
+
+    Raises RequestError where PBS refuses, or the run has ended meanwhile (the job is cancelled).
+    """
+    job = read_job(jobscript)
+    directory = run_directory(root, run).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    if options.check_size:
+        refused = too_large(job, _hosts(directory, options))
+        if refused is not None:
+            raise RequestError(refused)
+    token = secrets.token_hex(3)
+    name = clean_name(job.name, token, options.dialect)
+    log = (root / LOGS / run).resolve() / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    mark = directory / f".{name}.exit"
+    script = jobscript.with_name(f"{jobscript.name}.{token}.pbs")
+    script.write_text(
+        wrapped(
+            jobscript.read_text(encoding="utf-8", errors="surrogateescape"),
+            mark,
+            exported(os.environ, options.export),
+        ),
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    job_id = _qsub(qsub_words(job, options, name, log, script.resolve()), job, name, options)
+    if not register(root, run, job_id, "pbs", str(mark)):
+        cancel_detached(root, run, [("pbs", job_id)])
+        raise RequestError(f"the run ended while {job.name} was submitted; {job_id} is cancelled")
+    return job_id
+
+
+def _qsub(command: Sequence[str], job: Job, name: str, options: SubmitOptions) -> str:
+    pause = FIRST_PAUSE
+    said = ""
+    for attempt in range(options.attempts):
+        if attempt:
+            time.sleep(pause)
+            pause *= 2
+            # An answer that was lost may stand for a job that was taken.
+            taken = _find(name)
+            if taken is not None:
+                return taken
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=options.timeout,
+            )
+        except FileNotFoundError:
+            raise RequestError(
+                "qsub is not on PATH: run on a host from which jobs are submitted to PBS, or with "
+                "--profile profiles/local on this machine alone"
+            ) from None
+        except subprocess.TimeoutExpired:
+            said = f"no answer within {options.timeout:.0f} s (connection timed out)"
+            continue
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        if done.returncode == 0 and lines and re.match(r"\d", lines[-1]):
+            return lines[-1]
+        said = " ".join((done.stderr.strip() or done.stdout.strip() or "no message").split())
+        if not PASSING.search(said):
+            break
+    taken = _find(name) if PASSING.search(said) else None
+    if taken is not None:
+        return taken
+    advice = (
+        "fewer jobs at once (`jobs` in the profile) or another queue may be taken"
+        if LIMIT.search(said)
+        else "queue, account and resources stand in the profile"
+    )
+    raise RequestError(
+        f"PBS did not take {job.name}: {said}. Asked: {shlex.join(command)}; {advice}"
+    )
+
+
+def _find(name: str) -> str | None:
+    """The id of the job of this name, None where there is none or the server does not answer."""
+    try:
+        done = subprocess.run(
+            ["qselect", "-N", name],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=NODES_TIMEOUT,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    ids = done.stdout.split()
+    return ids[0] if done.returncode == 0 and len(ids) == 1 else None
+
+
+def _hosts(directory: Path, options: SubmitOptions) -> list[Host]:
+    """The nodes of the server, asked once in ten minutes; none where it does not say."""
+    if options.dialect != "openpbs":
+        return []
+    cache = directory / NODES_CACHE
+    try:
+        if time.time() - cache.stat().st_mtime < NODES_FRESH:
+            return hosts_of(cache.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        cache.unlink(missing_ok=True)
+    try:
+        done = subprocess.run(
+            ["pbsnodes", "-a", "-F", "json"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=NODES_TIMEOUT,
+        )
+        text = done.stdout if done.returncode == 0 else "{}"
+        hosts = hosts_of(text)
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        # Users may not list nodes everywhere; PBS itself then says what it cannot run.
+        text, hosts = "{}", []
+    aside = cache.with_name(f"{NODES_CACHE}.{os.getpid()}.tmp")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(cache)
+    return hosts
