@@ -17,7 +17,7 @@ from pydantic import Field as Setting
 
 from storewise.engines.base import EngineSettings
 from storewise.engines.sqlreads import Part, SqlReads
-from storewise.engines.tabular import Router, Row, Table
+from storewise.engines.tabular import Router, Row, Table, directory_bytes
 from storewise.errors import EngineError
 
 #: What the driver raises: its own errors, and Python's for values that it cannot bind.
@@ -71,7 +71,7 @@ def sql_string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class DuckReads(SqlReads):
+class DuckReads(SqlReads[Path]):
     """The reading verbs over a DuckDB connection that can see all stores."""
 
     def __init__(self, connection: Any, stores: Sequence[Path], router: Router) -> None:
@@ -107,6 +107,9 @@ class DuckReads(SqlReads):
             0, "SELECT sum(memory_usage_bytes), sum(temporary_storage_bytes) FROM duckdb_memory()"
         )
         return {"memory_bytes": float(memory), "temporary_bytes": float(temporary)}
+
+    def disk_bytes(self) -> int:
+        return directory_bytes(self._stores)
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
         raise EngineError(f"{self.engine_name}: {self._stores[store]}: {error}") from error

@@ -23,6 +23,7 @@ from storewise.engines.tabular import (
     Row,
     Table,
     consistency_of,
+    directory_bytes,
     index_ddl,
     make_tables,
     parse_settings,
@@ -75,7 +76,7 @@ class _Shared:
     clients: list[SqliteClient] = field(default_factory=list)
 
 
-class SqliteClient(SqlReads):
+class SqliteClient(SqlReads[Path]):
     """One thread's connections to the stores."""
 
     engine_name = "sqlite"
@@ -197,6 +198,9 @@ class SqliteClient(SqlReads):
                 return self._connection(0).execute(sql, (document_id,)).rowcount > 0
             except _FAILURES as error:
                 self._fail(0, error)
+
+    def disk_bytes(self) -> int:
+        return directory_bytes(self._stores)
 
     def status(self) -> dict[str, float]:
         """Pages, free pages and (while writing) rows changed, summed over stores."""

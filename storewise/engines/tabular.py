@@ -1,4 +1,4 @@
-"""What the embedded tabular stores have in common.
+"""What the tabular stores have in common.
 
 Columns of a kind, documents to rows and back, the directories of a cluster, and the merging of
 answers over several stores. Only the standard library and pydantic are imported here: workers are
@@ -123,10 +123,24 @@ class Table:
             for name in changes:
                 self.column(name)
 
-    def range_clause(self, field_name: str, low: Any, high: Any) -> tuple[str, list[Any]]:
+    def expression(self, column: Field) -> str:
+        """The SQL expression of a column's value."""
+        return quoted(column.name)
+
+    def value(self, column: Field, stored: Any) -> Any:
+        """The document's value of what `expression` gives."""
+        return stored
+
+    def bound(self, column: Field, value: Any) -> Any:
+        """The parameter that `expression` is compared with, for a document's value."""
+        return value
+
+    def range_clause(
+        self, field_name: str, low: Any, high: Any, mark: str = "?"
+    ) -> tuple[str, list[Any]]:
         """WHERE clause and parameters of low <= field <= high; None is an open end."""
         column = self.column(field_name)
-        name = quoted(column.name)
+        name = self.expression(column)
         clauses, values = [f"{name} IS NOT NULL"], []
         for bound, operator in ((low, ">="), (high, "<=")):
             if bound is None:
@@ -135,8 +149,8 @@ class Table:
                 raise EngineError(
                     f"{self.name}.{field_name} is of type {column.type}; {bound!r} cannot bound it"
                 )
-            clauses.append(f"{name} {operator} ?")
-            values.append(bound)
+            clauses.append(f"{name} {operator} {mark}")
+            values.append(self.bound(column, bound))
         return " AND ".join(clauses), values
 
 
