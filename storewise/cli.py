@@ -257,6 +257,89 @@ def init(
     say(f"wrote {path}; look at it, then: storewise run {path}")
 
 
+@app.command()
+def doctor(
+    engines: Annotated[
+        list[str] | None, typer.Argument(help="Engines; default: all, and the tools.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="Instead: the engines of this study, as it says.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Say what can run on this host, in which version, and what to install if not.
+
+    Exit status 0 only if all that was named runs; without names always.
+
+    Example: `storewise doctor`, `storewise doctor postgres mongodb`, `storewise doctor --study
+    mine.yaml`
+    """
+    from dataclasses import asdict
+
+    from storewise.doctor import examine, examine_engines, host_line
+
+    if study is not None:
+        from storewise.config import load_study
+        from storewise.runner import workflow_home
+
+        found = examine_engines(load_study(study, root=workflow_home()).engines)
+    else:
+        found = examine(engines or ())
+    if not json_:
+        typer.echo(host_line())
+    width = max(len(finding.name) for finding in found)
+    for finding in found:
+        if json_:
+            typer.echo(orjson.dumps(asdict(finding)).decode())
+        else:
+            state = f"yes  {finding.version}" if finding.runs else f"no   {finding.advice}"
+            typer.echo(f"{finding.name:<{width}}  {state}")
+    named = bool(engines) or study is not None
+    raise typer.Exit(1 if named and not all(finding.runs for finding in found) else 0)
+
+
+@app.command()
+def sessions(
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="ID", help="End this one in order.")
+    ] = None,
+    results: Annotated[
+        Path, typer.Option("--results", help="Directory with the studies' results.")
+    ] = Path("results"),
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Say which database sessions are live: nodes, hosts, age, lease and phase of each.
+
+    Example: `storewise sessions`, `storewise sessions --end demo/postgres-w2-r1-0a1b2c3d`
+    """
+    from dataclasses import asdict
+
+    from storewise.session.listing import end_session, live_sessions
+
+    if end is not None:
+        end_session(results, end, say)
+        return
+    found = live_sessions(results)
+    if not found and not json_:
+        say(f"no session is live below {results}")
+    for session in found:
+        if json_:
+            typer.echo(orjson.dumps(asdict(session)).decode())
+            continue
+        lease = "gone" if session.lease_age is None else f"renewed {session.lease_age:.0f} s ago"
+        typer.echo(
+            f"{session.id}: {session.phase}, open for {session.age:.0f} s, lease {lease} "
+            f"(holds {session.lease_seconds:.0f} s), run {session.run}"
+            + (f", ending: {session.ending}" if session.ending else "")
+        )
+        for node in session.nodes:
+            typer.echo(
+                f"  {node.node} on {node.host}: {node.state}"
+                + (f" at {node.address}, guarded by {node.guard}" if node.address else "")
+            )
+        typer.echo(f"  jobs: {', '.join(session.jobs) or 'none'}")
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run(
     context: typer.Context,
