@@ -112,6 +112,7 @@ class Server:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                bufsize=0,
                 start_new_session=True,
                 env=_library_environment(),
             )

@@ -1,0 +1,133 @@
+"""A server of a few lines behind the engine contract, for tests of what surrounds a server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from storewise.engines.base import Client, Cluster, Endpoint, Flags, Mode
+from storewise.engines.server import (
+    Credentials,
+    Installation,
+    Launch,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    Topology,
+)
+
+#: Arguments: port, then words that say how it misbehaves.
+SERVER = """\
+import os, signal, socket, subprocess, sys, time
+port, words = int(sys.argv[1]), sys.argv[2:]
+if "deaf" in words:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+else:
+    signal.signal(signal.SIGTERM, lambda *_: (open("stopped", "w").close(), sys.exit(0)))
+if "detach" in words:
+    # A grandchild in a session of its own, as servers that daemonize leave it.
+    subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys, time; subprocess.Popen([sys.executable, "
+         "'-c', 'import time; time.sleep(600)'], start_new_session=True)"],
+        start_new_session=True,
+    ).wait()
+if "fail" in words:
+    print("the disk of this server is full", flush=True)
+    sys.exit(3)
+if "mute" in words:
+    time.sleep(600)
+server = socket.create_server(("127.0.0.1", port))
+print("listening", flush=True)
+while True:
+    connection, _ = server.accept()
+    connection.sendall(b"ok")
+    connection.close()
+"""
+
+
+class TcpEngine(ServerEngine):
+    """Answers ``ok``; the setting `words` makes it misbehave."""
+
+    name: ClassVar[str] = "tcp"
+    title: ClassVar[str] = "Tcp"
+    flags: ClassVar[Flags] = Flags(embedded=False, durable=False)
+    consistencies: ClassVar[Mapping[str, str]] = {"durable": "", "relaxed": ""}
+    programs: ClassVar[tuple[str, ...]] = ("python",)
+    install_hint: ClassVar[str] = "install Python"
+    ready_seconds: ClassVar[float] = 5.0
+
+    def versions(self) -> dict[str, str]:
+        return {}
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        return tuple(NodeSpec("data", index) for index in range(topology.nodes))
+
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        return Installation({"python": Path(sys.executable)}, "Tcp 1")
+
+    def launch(self, node: Node) -> Launch:
+        words = node.settings.get("words", ())
+        step = (
+            sys.executable,
+            "-c",
+            "import sys; sys.exit(" + repr(node.settings.get("step", 0)) + ")",
+        )
+        return Launch(
+            command=(sys.executable, "server.py", str(node.port), *words),
+            files={"server.py": SERVER, "etc/secret": node.credentials.password},
+            directories=("data",),
+            steps=(step,),
+            remove_when_ready=("etc/secret",),
+            stop_seconds=2.0,
+        )
+
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        try:
+            with socket.create_connection((endpoint.address, endpoint.port), 1) as connection:
+                return connection.recv(2) == b"ok"
+        except OSError:
+            return False
+
+    def guards(self, endpoint: Endpoint) -> str:
+        return "nothing"
+
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        raise NotImplementedError
+
+
+def node_of(directory: Path, **settings: Any) -> Node:
+    """A node of the engine below `directory`."""
+    engine = TcpEngine()
+    return Node(
+        spec=NodeSpec("data", 0),
+        topology=Topology(),
+        settings=settings,
+        consistency="durable",
+        session="test",
+        directory=directory / "data0",
+        address="127.0.0.1",
+        port=0,
+        installation=engine.find({}),
+        credentials=Credentials.make(),
+    )
+
+
+def main() -> None:
+    """Start a server as a node job does, say its pids, and wait to be killed."""
+    from storewise.session.server import start_server
+
+    directory, *words = sys.argv[1:]
+    server = start_server(
+        TcpEngine(), node_of(Path(directory), words=words), Path(directory) / "log", lambda: None
+    )
+    assert server._guard is not None
+    print(os.getpid(), server._guard.pid, server.pid, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""A server and its guard: what is started ends, whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from harness import wait_until
+from tcp_engine import TcpEngine, node_of
+
+from storewise.engines.server import Credentials
+from storewise.errors import Aborted, ConfigError, EngineError
+from storewise.session import server as server_module
+from storewise.session.address import address_of, addresses, free_port, port_range
+from storewise.session.server import Server, start_server
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Server] = []
+
+    def one(check: Callable[[], None] = lambda: None, **settings: object) -> Server:
+        node = node_of(tmp_path, **settings)
+        server = start_server(TcpEngine(), node, tmp_path / "data0.log", check)
+        started.append(server)
+        return server
+
+    yield one
+    for server in started:
+        server.stop()
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """A process and all that descends from it."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def gone(processes: list[psutil.Process], seconds: float) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_server_answers_and_stops_in_order(start: Start, tmp_path: Path) -> None:
+    server = start()
+    assert TcpEngine().answers(server.endpoint, Credentials.make())
+    directory = tmp_path / "data0"
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (directory / "server.py").stat().st_mode & 0o777 == 0o600
+    assert not (directory / "etc" / "secret").exists(), "removed when the server is ready"
+    assert server.failure() is None
+    processes = below(os.getpid())[1:]
+    server.stop()
+    server.stop()
+    assert gone(processes, 1)
+    assert (directory / "stopped").exists()
+    server.remove()
+    assert not directory.exists()
+
+
+def test_what_a_server_detaches_ends_with_it(start: Start) -> None:
+    server = start(words=("detach",))
+    found = below(os.getpid())[1:]
+    assert len(found) == 3, "guard, server, and the grandchild that the guard adopts"
+    server.stop()
+    assert gone(found, 1)
+
+
+def test_a_deaf_server_is_killed_after_its_time(start: Start) -> None:
+    server = start(words=("deaf",))
+    processes = below(os.getpid())[1:]
+    server.stop()
+    assert gone(processes, 1)
+
+
+def test_a_server_that_fails_says_so_with_its_log(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"data0: the server of Tcp .*status 3(.|\n)*disk .*full"):
+        start(words=("fail",))
+    assert not (tmp_path / "data0").exists()
+    assert below(os.getpid())[1:] == []
+
+
+def test_a_first_step_that_fails(start: Start, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"data0: python\S* ended with status 1(.|\n)*no space"):
+        start(step="no space left")
+    assert not (tmp_path / "data0").exists()
+
+
+def test_a_server_that_never_answers(start: Start) -> None:
+    with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:\d+ for 5 s"):
+        start(words=("mute",))
+    assert below(os.getpid())[1:] == []
+
+
+def test_an_abort_ends_the_wait(start: Start) -> None:
+    def check() -> None:
+        raise Aborted("the trial ends")
+
+    with pytest.raises(Aborted):
+        start(check=check, words=("mute",))
+    assert below(os.getpid())[1:] == []
+
+
+def test_a_killed_server_is_noticed(start: Start) -> None:
+    server = start(words=("detach",))
+    processes = below(os.getpid())[1:]
+    os.kill(server.pid, signal.SIGKILL)
+    text = wait_until(server.failure, 5, "the failure")
+    assert "SIGKILL" in text
+    assert gone(processes, 3)
+
+
+def test_a_killed_guard_takes_the_server_along(start: Start) -> None:
+    server = start()
+    processes = below(os.getpid())[1:]
+    assert server._guard is not None
+    os.kill(server._guard.pid, signal.SIGKILL)
+    wait_until(server.failure, 5, "the failure")
+    assert gone(processes, 3)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2], ids=["job", "guard", "server"])
+def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None:
+    """A node job as a process of its own, with a server that detaches a grandchild."""
+    program = Path(__file__).parent / "tcp_engine.py"
+    job = subprocess.Popen(
+        [sys.executable, str(program), str(tmp_path), "detach"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stdout is not None
+    pids = [int(word) for word in job.stdout.readline().split()]
+    processes = below(pids[0])
+    assert len(processes) == 4
+    os.kill(pids[victim], signal.SIGKILL)
+    if victim != 0:
+        job.communicate(timeout=10)  # the job itself ends with its input
+    job.wait(10)
+    left = processes if victim != 1 else [p for p in processes if p.pid in pids]
+    assert gone(left, 10)
+    if victim == 0:
+        wait_until(lambda: not (tmp_path / "data0").exists(), 5, "removal of the directory")
+    for process in processes:
+        if process.is_running():  # a killed guard cannot end what the server had detached
+            process.kill()
+
+
+def test_a_port_taken_between_look_and_start(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        real = server_module.free_port
+        monkeypatch.setattr(
+            server_module, "free_port", lambda a, p, avoid: real(a, p, avoid) if avoid else taken
+        )
+        server = start()
+        assert server.node.port != taken
+
+
+def test_no_port_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(EngineError, match=f"no free port in {port} at 127.0.0.1.*profile"):
+            free_port("127.0.0.1", str(port))
+
+
+def test_ports_of_a_profile() -> None:
+    assert port_range("2000-2002") == range(2000, 2003)
+    assert port_range("2000") == range(2000, 2001)
+    assert free_port("127.0.0.1", "21000-21100") in range(21000, 21101)
+    for bad in ("x", "5-6", "3000-2000", "70000", "1-"):
+        with pytest.raises(ConfigError, match="ports"):
+            port_range(bad)
+
+
+def test_the_address_of_an_interface() -> None:
+    assert address_of("lo") == "127.0.0.1"
+    for name, address in addresses().items():
+        assert address_of(name) in {address, "127.0.0.1"}
+    assert address_of("127.0.0.0/8") == "127.0.0.1"
+    with pytest.raises(ConfigError, match=r"no 'ib7'; it has: .*lo \(127.0.0.1\)"):
+        address_of("ib7")
+    with pytest.raises(ConfigError, match="not a network"):
+        address_of("10.0.0.0/99")
+
+
+def test_credentials_are_private_and_never_shown(tmp_path: Path) -> None:
+    made = Credentials.make()
+    made.write(tmp_path / "secret.json")
+    assert (tmp_path / "secret.json").stat().st_mode & 0o777 == 0o600
+    assert Credentials.read(tmp_path / "secret.json") == made
+    assert made.password not in repr(made) and made.key not in repr(made)
+    assert Credentials.make() != made
+    with pytest.raises(FileExistsError):
+        made.write(tmp_path / "secret.json")
