@@ -14,6 +14,7 @@ ENGINES: dict[str, str] = {
     "sqlite": "storewise.engines.sqlite:SqliteEngine",
     "duckdb": "storewise.engines.duck:DuckdbEngine",
     "parquet": "storewise.engines.parquet:ParquetEngine",
+    "postgres": "storewise.engines.postgres:PostgresEngine",
 }
 
 
