@@ -113,12 +113,20 @@ class Workspace:
             return None
         return pid if psutil.Process(pid).children() else None
 
+    def server(self, node: str) -> int | None:
+        """The pid of a node's server that answers."""
+        for path in self.results.glob(f"live/*/endpoints/{node}.json"):
+            pid: int = json.loads(path.read_text())["server_pid"]
+            return pid if psutil.pid_exists(pid) else None
+        return None
+
     def processes(self) -> list[psutil.Process]:
-        """Processes whose working directory is ours: Snakemake, its jobs and their children."""
+        """Processes that work in our directory: Snakemake, its jobs, servers, their children."""
         found = []
         for process in psutil.process_iter():
             try:
-                if process.pid != os.getpid() and process.cwd() == str(self.directory):
+                where = Path(process.cwd())
+                if process.pid != os.getpid() and where.is_relative_to(self.directory):
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
@@ -126,7 +134,14 @@ class Workspace:
 
     def left_behind(self) -> list[str]:
         """Temporary files that no run may leave."""
-        patterns = ("live", "leases", "trials/*/store.*", "**/*.tmp", "**/*.partial")
+        patterns = (
+            "live",
+            "leases",
+            "trials/*/store.*",
+            "trials/*/data.*",
+            "**/*.tmp",
+            "**/*.partial",
+        )
         return sorted(
             str(path.relative_to(self.results))
             for pattern in patterns
