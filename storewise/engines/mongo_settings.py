@@ -1,0 +1,136 @@
+"""What a study may say of MongoDB, and what its levels of consistency are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field as Setting
+from pydantic import field_validator, model_validator
+from pymongo.write_concern import WriteConcern
+
+from storewise.documents import FIELDS
+from storewise.engines.server import ServerSettings
+
+#: After that an acknowledgement that is still missing is an error, milliseconds.
+_ACKNOWLEDGE_MS = 60_000
+
+#: Acknowledgement by level: https://www.mongodb.com/docs/manual/reference/write-concern/
+WRITE_CONCERNS: Mapping[str, WriteConcern] = {
+    "durable": WriteConcern(w="majority", j=True, wtimeout=_ACKNOWLEDGE_MS),
+    "relaxed": WriteConcern(w=1, j=False),
+    "journaled": WriteConcern(w=1, j=True),
+    "majority": WriteConcern(w="majority", j=False, wtimeout=_ACKNOWLEDGE_MS),
+    "unacknowledged": WriteConcern(w=0),
+}
+CONSISTENCIES: Mapping[str, str] = {
+    "durable": "w: majority, j: true; most members of the replica set have it in their journals",
+    "relaxed": "w: 1, j: false; the primary has it in memory, its journal follows within 0.1 s",
+    "journaled": "w: 1, j: true; the primary has it in its journal, a failover may lose it",
+    "majority": "w: majority, j: false; most members have it in memory",
+    "unacknowledged": "w: 0; it was sent, nobody has answered",
+}
+
+#: Options that Storewise gives the servers itself; a study cannot change them.
+_OURS = (
+    "net.bindIp",
+    "net.bindIpAll",
+    "net.port",
+    "net.unixDomainSocket",
+    "processManagement",
+    "replication.replSetName",
+    "security",
+    "sharding",
+    "storage.dbPath",
+    "systemLog.destination",
+)
+
+
+class MongoSettings(ServerSettings):
+    """Settings of MongoDB."""
+
+    sharded: Literal["auto", "always"] = Setting(
+        default="auto",
+        description="`always`: one node is a cluster of one shard behind routers, too",
+    )
+    config_servers: Literal[1, 3] = Setting(
+        default=1, description="members of the config servers' replica set"
+    )
+    shard_key: Literal["hashed", "ranged"] = Setting(
+        default="hashed", description="how the key of a document chooses its shard"
+    )
+    shard_key_field: str = Setting(
+        default="_id",
+        description="the key; collections without this field are sharded on `_id`",
+    )
+    initial_chunks: int | None = Setting(
+        default=None,
+        ge=1,
+        le=8192,
+        description="chunks of an empty hashed collection (servers before 8); else the server's",
+    )
+    read_preference: Literal[
+        "primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"
+    ] = Setting(default="primary", description="which member of a replica set answers reads")
+    read_concern: Literal["local", "majority"] = Setting(
+        default="local", description="`majority`: only what most members have"
+    )
+    compressor: Literal["snappy", "zstd", "zlib", "none"] = Setting(
+        default="snappy", description="of the collections' blocks on disk"
+    )
+    cache_share: float = Setting(
+        default=0.5,
+        gt=0,
+        le=0.8,
+        description="WiredTiger's cache as a share of the node's memory, at least 256 MB",
+    )
+    config: dict[str, Any] = Setting(
+        default_factory=dict,
+        description="more options of mongod, such as `replication.oplogSizeMB: 990`",
+    )
+
+    @field_validator("shard_key_field")
+    @classmethod
+    def _a_field(cls, name: str) -> str:
+        known = sorted({field.name for fields in FIELDS.values() for field in fields})
+        if name not in known:
+            raise ValueError(f"no document has a field {name!r}; fields: {', '.join(known)}")
+        return name
+
+    @field_validator("config")
+    @classmethod
+    def _not_ours(cls, config: dict[str, Any]) -> dict[str, Any]:
+        for key in flattened(config):
+            for ours in _OURS:
+                if key == ours or key.startswith(f"{ours}."):
+                    raise ValueError(f"{key} is set by Storewise itself")
+        return config
+
+    @model_validator(mode="after")
+    def _chunks_of_hashed(self) -> MongoSettings:
+        if self.initial_chunks is not None and self.shard_key != "hashed":
+            raise ValueError("initial_chunks needs shard_key: hashed")
+        return self
+
+
+def flattened(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested and dotted options alike, as dotted ones."""
+    flat: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def nested(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted options as the nested mapping of a MongoDB configuration file."""
+    tree: dict[str, Any] = {}
+    for key, value in options.items():
+        *path, last = key.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[last] = value
+    return tree

@@ -1,0 +1,139 @@
+"""Sharding empty collections of MongoDB, so that a load finds its chunks spread already."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from bson.objectid import ObjectId
+from pymongo.errors import OperationFailure
+
+from storewise.documents import FIELDS, Kind
+from storewise.engines.base import Endpoint
+from storewise.engines.mongo_cluster import DATABASE, Connection, host_port, node_name
+from storewise.engines.mongo_routing import RoutingTable, split_ids
+from storewise.engines.mongo_settings import MongoSettings
+from storewise.errors import EngineError
+
+#: Another change of chunks is under way; it takes less than a second each.
+_LOCK_BUSY, _CONFLICTING = 46, 117
+_SPREAD_SECONDS = 120.0
+_LOOK_EVERY = 0.2
+
+
+def key_field(kind: Kind, settings: MongoSettings) -> str:
+    """The shard key of a collection: the study's field where its documents have it."""
+    names = {field.name for field in FIELDS[kind]}
+    return settings.shard_key_field if settings.shard_key_field in names else "_id"
+
+
+def _is_id(kind: Kind, name: str) -> bool:
+    return any(field.name == name and field.type == "id" for field in FIELDS[kind])
+
+
+def needs_balancer(kinds: tuple[Kind, ...], settings: MongoSettings) -> bool:
+    """Whether some collection cannot be split before its values are known."""
+    return settings.shard_key == "ranged" and any(
+        not _is_id(kind, key_field(kind, settings)) for kind in kinds
+    )
+
+
+def shard_collections(mongo: Connection, kinds: tuple[Kind, ...], settings: MongoSettings) -> None:
+    """Shard the collections of `kinds`, which are empty or sharded already, and spread them.
+
+    The balancer works only where there is something that could not be spread beforehand: chunks
+    that move during a measurement would be measured, too.
+    """
+    admin = mongo.admin
+    shards = sorted(
+        (shard["_id"] for shard in mongo.config.shards.find({}, {"_id": 1})),
+        key=lambda name: int(name.removeprefix("shard")),
+    )
+    balance = needs_balancer(kinds, settings)
+    admin.command("balancerStart" if balance else "balancerStop")
+    admin.command("enableSharding", DATABASE)
+    for kind in kinds:
+        name = key_field(kind, settings)
+        namespace = f"{DATABASE}.{kind.table}"
+        hashed = settings.shard_key == "hashed"
+        options: dict[str, Any] = {"key": {name: "hashed" if hashed else 1}}
+        if settings.initial_chunks is not None:
+            options["numInitialChunks"] = settings.initial_chunks
+        admin.command("shardCollection", namespace, **options)
+        if not hashed and _is_id(kind, name):
+            _split(mongo, namespace, name, shards)
+        if hashed or _is_id(kind, name):
+            _await_spread(mongo, namespace, len(shards))
+
+
+def _split(mongo: Connection, namespace: str, name: str, shards: list[str]) -> None:
+    """One chunk for each shard, of equal parts of the space of ids."""
+    if len(_chunks(mongo, namespace)) > 1:
+        return
+    points = [ObjectId(point) for point in split_ids(len(shards))]
+    for point in points:
+        _patiently(mongo, {"split": namespace, "middle": {name: point}})
+    # The chunk below the first point stays or goes like the others.
+    lowest = ObjectId(bytes(12))
+    for point, shard in zip([lowest, *points], shards, strict=True):
+        _patiently(mongo, {"moveChunk": namespace, "find": {name: point}, "to": shard})
+
+
+def _patiently(mongo: Connection, command: dict[str, Any]) -> None:
+    end = time.monotonic() + _SPREAD_SECONDS
+    while True:
+        try:
+            mongo.admin.command(command)
+        except OperationFailure as error:
+            if error.code not in (_LOCK_BUSY, _CONFLICTING) or time.monotonic() > end:
+                raise
+            time.sleep(_LOOK_EVERY)
+        else:
+            return
+
+
+def _await_spread(mongo: Connection, namespace: str, shards: int) -> None:
+    end = time.monotonic() + _SPREAD_SECONDS
+    while True:
+        holding = {chunk["shard"] for chunk in _chunks(mongo, namespace)}
+        if len(holding) == shards:
+            return
+        if time.monotonic() > end:
+            raise EngineError(
+                f"MongoDB: the chunks of {namespace} are on {len(holding)} of {shards} shards "
+                f"after {_SPREAD_SECONDS:.0f} s"
+            )
+        time.sleep(_LOOK_EVERY)
+
+
+def _chunks(mongo: Connection, namespace: str) -> list[dict[str, Any]]:
+    """The chunks of a sharded collection by lower bound (config.chunks, MongoDB 5 and newer)."""
+    config = mongo.config
+    collection = config.collections.find_one({"_id": namespace})
+    if collection is None:
+        raise EngineError(f"MongoDB: {namespace} is not sharded")
+    return list(config.chunks.find({"uuid": collection["uuid"]}).sort("min", 1))
+
+
+def routing_table(mongo: Connection, kind: Kind, settings: MongoSettings) -> RoutingTable | None:
+    """The routing table of a collection, None where an id alone does not say the shard."""
+    if key_field(kind, settings) != "_id":
+        return None
+    chunks = _chunks(mongo, f"{DATABASE}.{kind.table}")
+    try:
+        return RoutingTable.of_chunks(chunks, hashed=settings.shard_key == "hashed")
+    except ValueError as error:
+        raise EngineError(f"MongoDB: {kind.table}: {error}") from error
+
+
+def shard_nodes(mongo: Connection, data: tuple[Endpoint, ...]) -> dict[str, str]:
+    """The first node of each shard: its primary, unless that has failed."""
+    names = {host_port(endpoint): endpoint for endpoint in data}
+    found = {}
+    for shard in mongo.config.shards.find():
+        hosts = shard["host"].split("/", maxsplit=1)[-1].split(",")
+        members = [names[host] for host in hosts if host in names]
+        if not members:
+            raise EngineError(f"MongoDB: no node of this session is a member of {shard['host']}")
+        found[shard["_id"]] = node_name(min(members, key=lambda endpoint: endpoint.index))
+    return found
