@@ -129,6 +129,12 @@ def before_phase(wildcards):
     return phase_results(trial, names[names.index(wildcards.phase) - 1])
 
 
+def run_local(rule_name):
+    """Whether the profile wants a rule in the main process."""
+    given = workflow.resource_settings._parsed_overwrite_resources.get(rule_name, {})
+    return "run_local" in given and bool(given["run_local"].value)
+
+
 def node_of(wildcards):
     return nodes(trial_of(wildcards))[wildcards.node]
 

@@ -13,6 +13,7 @@ from snakemake.logging import logger
 from snakemake.utils import available_cpu_count
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from storewise.session.cluster_jobs import cancel_all, runs
 from storewise.session.live import Abort
 from storewise.session.run import (
     LIVE_VARIABLE,
@@ -135,7 +136,16 @@ def check_writable():
         )
 
 
+def cancel_jobs(run):
+    """Cancel what a run has submitted and Snakemake has not cancelled itself."""
+    count = cancel_all(Path(), run)
+    if count:
+        say(f"cancelling {count} cluster jobs of run {run} that may be left")
+
+
 def finish(reason):
+    if reason is not None:
+        cancel_jobs(RUN.id)
     for name in RUN.end(reason):
         say(
             f"could not end {name} from here; it ends by itself when its lease runs out"
@@ -149,7 +159,9 @@ if workflow.is_main_process:
         # say it, because it wins over a user's own profile.
         settings.cores = available_cpu_count()
         workflow.register_resource("_cores", settings.cores)
-    sweep_dead(Path(R), say)
+    for dead in sweep_dead(Path(R), say):
+        if dead in runs(Path()):
+            cancel_jobs(dead)
     RUN = Run(Path(R))
     RUN.tell_jobs(STUDY.live_sessions, library=workflow.basedir)
     logger.addHandler(Controller())

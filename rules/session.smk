@@ -11,6 +11,13 @@ localrules:
     open_session,
 
 
+# `form` and `close` are jobs of the cluster too (a login node may not reach the database network),
+# unless the profile says `set-resources: form: {run_local: 1}`.
+for name in ("form", "close"):
+    if run_local(name):
+        workflow.localrules(name)
+
+
 rule open_session:
     input:
         shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",

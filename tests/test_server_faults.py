@@ -250,7 +250,7 @@ def test_a_server_never_answers(place: Workspace) -> None:
 def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
     place.copy_inputs()
     place.write_study(LONG_READ)
-    run = place.start(place.command("--set-resources", "node:runtime=0.6"))
+    run = place.start(place.command("--set-resources", "node:runtime=1"))
     assert run.wait(120) != 0
     wait_until(lambda: not place.processes(), 5, "the end of all processes")
     assert place.left_behind() == []

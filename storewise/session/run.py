@@ -295,8 +295,10 @@ def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
     return dead
 
 
-def sweep_dead(results: Path, say: Callable[[str], None]) -> None:
+def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
     """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
+
+    Returns their ids.
 
     To be called before the workflow is planned; live runs of others are left alone.
     """
@@ -317,6 +319,7 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> None:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
     for name in (LEASES, LIVE):
         _remove_if_empty(results / name)
+    return sorted(gone)
 
 
 def sweep(results: Path, directory: Path, patience: float | None = None) -> list[str]:
