@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -307,6 +308,8 @@ def _cancel_batch(kind: _Kind, ids: Sequence[str], attempts: _Attempts) -> set[s
 def main(arguments: Sequence[str]) -> int:
     """``ROOT RUN [KIND:ID...]``: what `cancel_detached` starts."""
     root, run, *named = arguments
+    # Ignored by the submit command that may have started us, and such things are inherited.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     extra = [(kind, job_id) for kind, _, job_id in (text.partition(":") for text in named)]
     left = cancel_until_gone(Path(root), run, extra)
     if left:

@@ -1,0 +1,495 @@
+"""The commands of profiles/pbs: pure parts, and against stand-ins for PBS."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import wait_until
+from hypothesis import given
+from hypothesis import strategies as st
+from pbs_standin import Config, Pbs
+
+from storewise.pbs.options import submit_options
+from storewise.pbs.request import (
+    Host,
+    Job,
+    RequestError,
+    clean_name,
+    hosts_of,
+    job_of,
+    megabytes,
+    qsub_words,
+    too_large,
+    walltime,
+)
+from storewise.pbs.states import JobState, matched, parse, unknown_of
+from storewise.session.cluster_jobs import (
+    cancel_all,
+    mark_ended,
+    register,
+    registered,
+    remove_registry,
+    run_directory,
+    runs,
+)
+
+SCRIPTS = Path(sys.executable).parent
+RUN = "run-1"
+LOAD = Job("load-sqlite", 4, 2000, 500, 90, "work", False)
+NODE = replace(LOAD, name="node-x", node_class="data", exclusive=True)
+
+
+# ------------------------------------------------------------------ command lines
+
+
+def words(job: Job, *options: str) -> list[str]:
+    found, _ = submit_options([*options, "script"])
+    return qsub_words(job, found, "name", Path("/log/name.log"), Path("/tmp/script"))
+
+
+def test_openpbs_gets_a_chunk_a_place_and_a_wall_time() -> None:
+    assert words(LOAD) == [
+        *("qsub", "-N", "name", "-r", "n", "-j", "oe", "-o", "/log/name.log"),
+        *("-l", "select=1:ncpus=4:mem=2000mb", "-l", "walltime=01:30:00", "-l", "place=free"),
+        "/tmp/script",
+    ]
+
+
+def test_torque_gets_nodes_and_ppn() -> None:
+    assert words(LOAD, "--dialect", "torque") == [
+        *("qsub", "-N", "name", "-r", "n", "-j", "oe", "-o", "/log/name.log"),
+        *("-l", "nodes=1:ppn=4", "-l", "mem=2000mb", "-l", "walltime=01:30:00"),
+        "/tmp/script",
+    ]
+    assert "-n" in words(NODE, "--dialect", "torque")
+
+
+def test_values_of_the_profile_go_by_class_of_node() -> None:
+    options = (
+        *("--queue", "data:dbq", "--queue", "work:batch", "--account", "proj"),
+        *("--select", "data:host_type=big:ib=true", "--disk", "scratch", "--extra", "-W 'a=b c'"),
+    )
+    node, load = words(NODE, *options), words(LOAD, *options)
+    assert "select=1:ncpus=4:mem=2000mb:scratch=500mb:host_type=big:ib=true" in node
+    assert "place=excl" in node
+    assert node[node.index("-q") + 1] == "dbq"
+    assert load[load.index("-q") + 1] == "batch"
+    assert "select=1:ncpus=4:mem=2000mb:scratch=500mb" in load
+    assert load[-5:] == ["-A", "proj", "-W", "a=b c", "/tmp/script"]
+    for empty in (("--queue", ""), ("--queue", "data:", "--queue", "work:"), ()):
+        assert "-q" not in words(LOAD, *empty, "--account", "")
+    assert words(LOAD, "--queue", "all")[-2] == "all"
+
+
+def test_walltime_and_memory() -> None:
+    assert [walltime(m) for m in (1, 60, 1441)] == ["00:01:00", "01:00:00", "24:01:00"]
+    found = [megabytes(t) for t in ("1048576kb", "2gb", "2GB", "1tb", "3145728b", "7", "x")]
+    assert found == [1024, 2048, 2048, 2**20, 3, 0, None]
+
+
+@given(st.text(), st.sampled_from(["openpbs", "torque"]))
+def test_any_name_becomes_one_that_qsub_takes(name: str, dialect: str) -> None:
+    clean = clean_name(name, "a1b2c3", dialect)
+    assert clean.isascii()
+    assert clean[0].isalpha()
+    assert len(clean) <= (15 if dialect == "torque" else 60)
+    assert clean.endswith("-a1b2c3")
+    assert not set(clean) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+
+
+def test_properties_of_a_jobscript() -> None:
+    job = job_of(
+        {
+            "rule": "node",
+            "wildcards": {"trial": "t-1", "node": "shard.0"},
+            "threads": 0,
+            "resources": {
+                "mem_mb": 4000,
+                "runtime": 30,
+                "node_class": "data",
+                "exclusive": 1,
+                "scratch": "",
+            },
+        }
+    )
+    assert job == Job("node-t-1-shard.0", 1, 4000, None, 30, "data", True)
+    group = job_of({"type": "group", "groupid": "phases", "threads": 3, "resources": {}})
+    assert group == Job("phases", 3, None, None, None, "work", False)
+    with pytest.raises(RequestError, match="rule a, resource mem_mb: '<TBD>' is not a number"):
+        job_of({"rule": "a", "resources": {"mem_mb": "<TBD>"}})
+    with pytest.raises(RequestError, match="node_class: 'dta' is not known; expected data or work"):
+        job_of({"rule": "a", "resources": {"node_class": "dta"}})
+
+
+def test_a_job_that_fits_no_node_is_told() -> None:
+    hosts = [Host("a", 64, 1000), Host("b", 8, 9000)]
+    assert too_large(replace(LOAD, threads=8, memory=9000), hosts) is None
+    said = too_large(replace(LOAD, threads=16, memory=2000), hosts)
+    assert said is not None
+    assert "16 CPUs and 2000 MB" in said and "64 CPUs (a) and 9000 MB (b)" in said
+    # What the server does not say is no reason to refuse.
+    assert too_large(replace(LOAD, threads=99), [*hosts, Host("c", None, None)]) is None
+    assert too_large(replace(LOAD, threads=99), []) is None
+    text = '{"nodes": {"a": {"resources_available": {"ncpus": 4, "mem": "4194304kb"}}, "b": {}}}'
+    assert hosts_of(text) == [Host("a", 4, 4096), Host("b", None, None)]
+
+
+# ------------------------------------------------------------------ what qstat says
+
+
+def test_states_and_their_verdicts() -> None:
+    verdicts = {
+        ("Q", None): "running",
+        ("H", None): "running",
+        ("R", None): "running",
+        ("E", 0): "running",
+        ("F", 0): "success",
+        ("C", 0): "success",
+        ("F", 1): "failed",
+        ("F", 271): "failed",
+        ("F", -29): "failed",
+        ("F", None): "failed",
+    }
+    for (letter, code), word in verdicts.items():
+        assert JobState(letter, code).verdict == word
+
+
+def qstat_json(name: str = "load", **more: Any) -> str:
+    job = {"Job_Name": name, "job_state": "F", "Exit_status": 0, "Variable_List": {"A": name}}
+    return json.dumps({"timestamp": 1, "Jobs": {"7.pbs": {**job, **more}}}, indent=4)
+
+
+@given(st.text())
+def test_json_with_odd_names(name: str) -> None:
+    assert parse(qstat_json(name)) == {"7.pbs": JobState("F", 0)}
+
+
+def test_json_that_is_none() -> None:
+    # As printed by versions that escape nothing: raw control characters, quotes, backslashes.
+    broken = qstat_json("NAME").replace("NAME", 'a"b\\x\x01\tü\ufffd')
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(broken, strict=False)
+    assert parse(broken) == {"7.pbs": JobState("F", 0)}
+    assert parse('{"timestamp": 1}') == {}
+    for cut in (broken[:-20], '{\n "timestamp":17', "no answer\n", "Job Id: 1.x\n    Job_Na"):
+        with pytest.raises(ValueError):
+            parse(cut)
+
+
+def test_text_of_torque_and_old_pbs() -> None:
+    text = (
+        "Job Id: 12.host.domain\n    Job_Name = a\n    job_state = C\n"
+        "    Variable_List = X=1,\n\tjob_state = R,Y=2\n    exit_status = 271\n\n"
+        "Job Id: 13.host.domain\n    job_state = Q\n\n"
+        "Job Id: 14.host\n    job_state = F\n    Exit_status = -29\n"
+    )
+    found = parse(text)
+    assert found == {
+        "12.host.domain": JobState("C", 271),
+        "13.host.domain": JobState("Q"),
+        "14.host": JobState("F", -29),
+    }
+    assert matched(found, ["12.host", "15.host"]) == {"12.host": JobState("C", 271)}
+
+
+def test_unknown_jobs_are_those_that_the_server_names() -> None:
+    said = "qstat: Unknown Job Id 12.pbs\nqstat: cannot connect to server 13\n"
+    assert unknown_of(said, ["12.pbs", "13.pbs", "1.pbs"]) == {"12.pbs"}
+    assert unknown_of("qstat: Unknown Job Id Error 13.pbs.domain", ["13.pbs"]) == {"13.pbs"}
+
+
+# ------------------------------------------------------------------ against the stand-ins
+
+
+@dataclass
+class Site:
+    """A working directory and a PBS."""
+
+    root: Path
+    pbs: Pbs
+    environment: dict[str, str]
+
+    def set(self, **values: Any) -> None:
+        self.pbs.configure(replace(self.pbs.config, **values))
+
+    def jobscript(self, body: str, **properties: Any) -> Path:
+        given = {"rule": "load", "wildcards": {"k": "0"}, "threads": 1, "jobid": 1, **properties}
+        path = self.root / f"jobscript.{time.monotonic_ns()}.sh"
+        path.write_text(f"#!/bin/sh\n# properties = {json.dumps(given)}\n{body}\n")
+        return path
+
+    def call(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(SCRIPTS / f"storewise-pbs-{name}"), *arguments],
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def submit(self, body: str, *options: str, **properties: Any) -> str:
+        done = self.call("submit", *options, str(self.jobscript(body, **properties)))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("\n") == 1
+        return done.stdout.strip()
+
+    def status(self, job_id: str, *options: str) -> str:
+        done = self.call("status", "--every", "0", *options, job_id)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    def wait_for(self, job_id: str, word: str, *options: str) -> None:
+        wait_until(lambda: self.status(job_id, *options) == word, 60, f"{job_id} is {word}")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    root = tmp_path / "work dir"
+    root.mkdir()
+    pbs = Pbs(tmp_path / "pbs")
+    monkeypatch.setenv("PATH", f"{pbs.install(Config())}:{os.environ['PATH']}")
+    monkeypatch.setenv("STOREWISE_RUN", RUN)
+    yield Site(root, pbs, dict(os.environ))
+    pbs.configure(replace(pbs.config, qdel_busy=0))
+    alive = pbs.alive()
+    if alive:
+        subprocess.run(["qdel", "-W", "force", *alive], capture_output=True)
+    wait_until(lambda: not pbs.alive(), 60, "the end of the stand-in's jobs")
+
+
+def test_a_job_from_submission_to_success(site: Site) -> None:
+    site.set(start_delay=1.0)
+    job_id = site.submit(
+        "echo said; echo $STOREWISE_RUN $KEPT > out\ncd /; exit 0", "--export", "X"
+    )
+    assert [(job.id, job.kind) for job in registered(site.root, RUN)] == [(job_id, "pbs")]
+    assert site.status(job_id) == "running"
+    site.wait_for(job_id, "success")
+    assert site.status(job_id) == "success"
+    assert registered(site.root, RUN) == []
+    job = site.pbs.jobs()[job_id]
+    assert Path(job["output"]).read_text() == "said\n"
+    assert Path(job["output"]).is_relative_to(site.root / ".snakemake")
+
+
+def test_a_job_gets_the_variables_that_the_profile_names(site: Site) -> None:
+    value = "a b,'c' $HOME \n d"
+    site.environment |= {"KEPT": value, "NOT_KEPT": "x"}
+    out = site.root / "out.json"
+    code = f"import json,os; json.dump(dict(os.environ), open({str(out)!r}, 'w'))"
+    job_id = site.submit(f'{sys.executable} -c "{code}"', "--export", "PATH KEPT")
+    site.wait_for(job_id, "success")
+    found = json.loads(out.read_text())
+    assert (found["KEPT"], found["STOREWISE_RUN"]) == (value, RUN)
+    assert found["PATH"] == site.environment["PATH"]
+    assert "NOT_KEPT" not in found
+
+
+@pytest.mark.parametrize("dialect", ["openpbs", "torque"])
+def test_failures(site: Site, dialect: str) -> None:
+    site.set(dialect=dialect, running=3, kill_delay=1.0)
+    option = ("--dialect", dialect)
+    failing = site.submit("exit 3", *option)
+    deaf = site.submit("trap '' TERM; while :; do sleep 1; done", *option)
+    working = site.submit("exec sleep 600", *option)
+    waiting = site.submit("exec sleep 600", *option)
+    site.wait_for(failing, "failed", *option)
+    site.wait_for(waiting, "running", *option)
+    wait_until(lambda: site.pbs.jobs()[waiting]["state"] == "R", 30, "the last job runs")
+    last = site.submit("exit 0", *option)
+    subprocess.run(["qdel", last, working, deaf], check=True)
+    for job_id in (last, working, deaf):
+        site.wait_for(job_id, "failed", *option)
+    exits = [site.pbs.jobs()[job_id]["exit"] for job_id in (last, working, deaf)]
+    assert exits == [None, 256 + 15, 256 + 9]
+    assert site.status(waiting, *option) == "running"
+
+
+def test_the_wall_time_ends_a_job(site: Site) -> None:
+    site.set(running=0)
+    job_id = site.submit("exec sleep 600", resources={"runtime": 1})
+    job = site.pbs.jobs()[job_id]
+    assert job["resources"]["walltime"] == "00:01:00"
+    # A minute is the shortest that a rule can ask for, and too long for a test.
+    site.pbs.change(job_id, resources={**job["resources"], "walltime": "00:00:01"})
+    site.set(running=8)
+    site.wait_for(job_id, "failed")
+    assert site.pbs.jobs()[job_id]["exit"] == -29
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_server_without_history(site: Site, code: int) -> None:
+    site.set(history=False)
+    job_id = site.submit(f"exit {code}")
+    wait_until(lambda: not site.pbs.alive(), 30, "the job's end")
+    assert site.status(job_id, "--grace", "0") == ("failed" if code else "success")
+    assert registered(site.root, RUN) == []
+
+
+def test_an_unknown_job_is_young_first_and_then_failed(site: Site) -> None:
+    register(site.root, RUN, "999.standin", "pbs")
+    assert site.status("999.standin", "--grace", "60") == "running"
+    assert site.status("999.standin", "--grace", "0") == "failed"
+
+
+@pytest.mark.parametrize("trouble", ["fail", "garbage", "hang"])
+def test_a_server_in_trouble_changes_nothing(site: Site, trouble: str) -> None:
+    done, going = site.submit("exit 0"), site.submit("exec sleep 600")
+    site.wait_for(done, "success")
+    site.set(qstat=trouble)
+    started = time.monotonic()
+    option = ("--timeout", "2", "--grace", "0")
+    assert site.status(done, *option) == "success"
+    assert site.status(going, *option) == "running"
+    assert time.monotonic() - started < 30
+    subprocess.run(["qdel", going], check=True)
+    wait_until(lambda: not site.pbs.alive(), 30, "the job's end")
+    assert site.status(going, *option) == "running"
+    site.set(qstat="ok")
+    assert site.status(going) == "failed"
+
+
+def test_no_qstat_at_all(site: Site) -> None:
+    site.environment["PATH"] = "/usr/bin:/bin"
+    assert site.status("1.standin") == "running"
+
+
+def test_many_jobs_share_few_calls_of_qstat(site: Site) -> None:
+    """200 jobs, asked for by eight callers at once."""
+    for number in range(200):
+        job = {"id": f"{101 + number}.standin", "name": "x", "queue": "q", "state": "R"}
+        job |= {"exit": None, "resources": {}, "delete": ""}
+        if number % 2:
+            job |= {"state": "F", "exit": number % 3}
+        site.pbs.write(job)
+        register(site.root, RUN, str(job["id"]), "pbs")
+    ids = [job.id for job in registered(site.root, RUN)]
+
+    def ask(job_id: str) -> str:
+        done = site.call("status", "--every", "30", job_id)
+        assert done.returncode == 0
+        return done.stdout.strip()
+
+    started = time.monotonic()
+    ask(ids[0])
+    with ThreadPoolExecutor(8) as pool:
+        words = dict(zip(ids, pool.map(ask, ids), strict=True))
+    seconds = time.monotonic() - started
+    calls = len(site.pbs.calls("qstat"))
+    print(f"200 statuses in {seconds:.1f} s, {calls} qstat")
+    assert calls <= 1 + seconds / 30
+    expected = {
+        job_id: "running" if job["state"] == "R" else ("failed" if job["exit"] else "success")
+        for job_id, job in site.pbs.jobs().items()
+    }
+    assert words == expected
+    # What is over is asked for no more.
+    assert len(registered(site.root, RUN)) == 100
+    site.status(ids[0])
+    assert len(site.pbs.calls("qstat")[-1].split()) < 110
+    for job_id, job in site.pbs.jobs().items():
+        site.pbs.write({**job, "id": job_id, "state": "F"})
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_a_busy_server_is_asked_again(site: Site) -> None:
+    site.set(qsub_busy=2)
+    site.submit("exit 0")
+    assert len(site.pbs.calls("qsub")) == 3
+
+
+def test_a_lost_answer_does_not_double_a_job(site: Site) -> None:
+    site.set(qsub_lost=1)
+    job_id = site.submit("exit 0")
+    assert list(site.pbs.jobs()) == [job_id]
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "said"),
+    [
+        ({}, ["--queue", "nosuch"], "qsub: Unknown queue"),
+        ({"queued": 0}, [], "would exceed complex's limit"),
+        ({}, ["--extra=-Z"], "invalid option"),
+        ({"qsub_busy": 9}, ["--attempts", "2"], "cannot connect to server"),
+    ],
+)
+def test_a_refusal_is_one_message(
+    site: Site, config: dict[str, Any], options: list[str], said: str
+) -> None:
+    site.set(**config)
+    done = site.call("submit", *options, str(site.jobscript("exit 0")))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("storewise: PBS did not take load-0: ")
+    assert said in done.stderr and "Asked: qsub -N load-0-" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(site.pbs.calls("qsub")) == (2 if "qsub_busy" in config else 1)
+    assert registered(site.root, RUN) == []
+
+
+def test_a_job_that_no_node_can_run_is_refused_before_it_queues(site: Site) -> None:
+    script = site.jobscript("exit 0", resources={"mem_mb": 100_000})
+    done = site.call("submit", str(script))
+    assert done.returncode == 1
+    assert "100000 MB of memory on one node, which no node of this PBS has" in done.stderr
+    assert site.pbs.jobs() == {}
+    assert site.call("submit", "--no-size-check", str(script)).returncode == 0
+
+
+def test_no_qsub_on_this_host(site: Site) -> None:
+    site.environment["PATH"] = "/usr/bin:/bin"
+    done = site.call("submit", str(site.jobscript("exit 0")))
+    assert done.returncode == 1
+    assert done.stderr.startswith("storewise: qsub is not on PATH")
+
+
+# ------------------------------------------------------------------ cancel
+
+
+def test_cancel_answers_at_once_and_ends_the_run(site: Site) -> None:
+    site.set(qdel_busy=2, running=2)
+    ids = [site.submit("exec sleep 600") for _ in range(4)]
+    wait_until(lambda: "R" in {j["state"] for j in site.pbs.jobs().values()}, 30, "a job runs")
+    started = time.monotonic()
+    # Snakemake knows only one of them.
+    done = site.call("cancel", ids[0])
+    assert done.returncode == 0
+    assert time.monotonic() - started < 2
+    wait_until(lambda: not site.pbs.alive(), 60, "an empty queue")
+    wait_until(lambda: not registered(site.root, RUN), 60, "an empty registry")
+
+
+def test_a_submission_that_the_end_of_the_run_overtakes_is_cancelled(site: Site) -> None:
+    mark_ended(site.root, RUN)
+    done = site.call("submit", str(site.jobscript("exec sleep 600")))
+    assert done.returncode == 1
+    assert "the run ended while load-0 was submitted" in done.stderr
+    assert len(site.pbs.jobs()) == 1
+    wait_until(lambda: not site.pbs.alive(), 60, "an empty queue")
+
+
+def test_a_run_sweeps_its_own_jobs_only(site: Site) -> None:
+    mine = site.submit("exec sleep 600")
+    site.environment["STOREWISE_RUN"] = "run-2"
+    other = site.submit("exec sleep 600")
+    assert runs(site.root) == [RUN, "run-2"]
+    assert cancel_all(site.root, "run-3") == 0
+    assert cancel_all(site.root, RUN) == 1
+    wait_until(lambda: mine not in site.pbs.alive(), 60, "the end of this run's job")
+    wait_until(lambda: not registered(site.root, RUN), 60, "an empty registry")
+    assert site.pbs.alive() == [other]
+    assert cancel_all(site.root, RUN) == 0
+    remove_registry(site.root, RUN)
+    assert not run_directory(site.root, RUN).exists()
