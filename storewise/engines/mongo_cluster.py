@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +34,15 @@ DATABASE = "storewise"
 SET_NAME = "set0"
 CONFIG_SET = "config"
 
+#: "This server cannot now": the retryable errors of MongoDB's retryable writes specification.
+PASSING = frozenset({6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
 _AUTHENTICATION_FAILED = 18
 _USER_EXISTS, _ROLE_EXISTS = 51003, 51002
 _ALREADY_INITIALIZED = 23
 _ROLE = "storewise"
 _LOOK_EVERY = 0.1
+#: To find a server that has answered already, s.
+_SECONDS = 30.0
 #: Forming gives up a step that takes longer, seconds (a first initial sync of nothing takes one).
 _STEP_SECONDS = 180.0
 _FIRST_PRIORITY = 2
@@ -75,14 +79,29 @@ def refused(error: OperationFailure) -> bool:
 
 @contextmanager
 def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Iterator[Connection]:
-    """One server itself, as the internal user; `seconds` to find it, at most."""
+    """One mongod itself, as the internal user; `seconds` to find it, at most.
+
+    Routers have no internal user: mongos refuses the database that it logs in to.
+    """
+    yield from _direct(endpoint, seconds, "__system", credentials.key, "local")
+
+
+@contextmanager
+def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Iterator[Connection]:
+    """One server itself, as the session's user."""
+    yield from _direct(endpoint, seconds, credentials.user, credentials.password, "admin")
+
+
+def _direct(
+    endpoint: Endpoint, seconds: float, user: str, password: str, database: str
+) -> Iterator[Connection]:
     milliseconds = int(seconds * 1000)
     connection: Connection = MongoClient(
         host_port(endpoint),
         directConnection=True,
-        username="__system",
-        password=credentials.key,
-        authSource="local",
+        username=user,
+        password=password,
+        authSource=database,
         appname=DATABASE,
         serverSelectionTimeoutMS=milliseconds,
         connectTimeoutMS=max(milliseconds, 10_000),
@@ -94,20 +113,24 @@ def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> I
 
 
 def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
-    """Whether the server lets us in and answers; EngineError where it refuses the key."""
+    """Whether the server lets us in and answers; EngineError where it never will."""
+    router = endpoint.role == "router"
+    log_in = as_user if router else as_system
     try:
-        with as_system(endpoint, credentials, 1.0) as connection:
+        with log_in(endpoint, credentials, 1.0) as connection:
             connection.admin.command("ping")
     except ConnectionFailure:
         return False
     except OperationFailure as error:
+        # A router may answer before forming has made the user.
+        if error.code in PASSING or (router and refused(error)):
+            return False
         if refused(error):
             raise EngineError(
                 f"MongoDB at {host_port(endpoint)} refuses this session's key: "
                 "another server has taken the port, or another session's credentials are here"
             ) from error
-        # Starting and stopping servers refuse commands for a while.
-        return False
+        raise EngineError(f"MongoDB at {host_port(endpoint)}: {words_of(error)}") from error
     return True
 
 
@@ -170,16 +193,14 @@ class Former:
         for name, members in {CONFIG_SET: config, **shards}.items():
             self._await_members(name, members)
         router = self._forming.endpoints("router")[0]
-        with self._connected(router) as connection:
+        with as_user(router, self._credentials, _SECONDS) as connection:
             for name, members in shards.items():
                 hosts = ",".join(map(host_port, members))
                 connection.admin.command("addShard", f"{name}/{hosts}", name=name)
                 self._forming.log.info("%s has %s", name, hosts)
 
-    @contextmanager
-    def _connected(self, endpoint: Endpoint) -> Iterator[Connection]:
-        with as_system(endpoint, self._credentials, 30.0) as connection:
-            yield connection
+    def _connected(self, endpoint: Endpoint) -> AbstractContextManager[Connection]:
+        return as_system(endpoint, self._credentials, _SECONDS)
 
     def _initiate(self, name: str, members: Sequence[Endpoint], *, configsvr: bool = False) -> None:
         """The first member has the highest priority: it is the primary unless it fails, so that
