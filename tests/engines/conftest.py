@@ -5,8 +5,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from server_stores import Clusters
 
 
 def unavailable(reason: str) -> None:
@@ -37,3 +41,13 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     yield mount
     for path in mounted:
         subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """Servers for the tests, started when they are first needed."""
+    from server_stores import Clusters
+
+    found = Clusters(tmp_path_factory.mktemp("servers"))
+    with found.stack:
+        yield found

@@ -6,10 +6,12 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from storewise.documents import Document, Kind, fields, make_id
-from storewise.engines.base import Cluster, Placement, Schema
+from storewise.engines.base import Client, Cluster, Mode, Placement, Schema
 from storewise.engines.registry import ENGINES, engine
+from storewise.ssearch.build import to_bson
 
 EMBEDDED = sorted(name for name in ENGINES if engine(name).flags.embedded)
 STORING = [name for name in EMBEDDED if engine(name).flags.stores]
@@ -102,7 +104,41 @@ def load(
     cluster = Cluster(
         engine=name, stores=(directory,), consistency=consistency, settings=dict(settings)
     )
-    client = engine(name).connect(cluster, "write")
+    fill(cluster, documents, schema, batch)
+    return cluster
+
+
+class _Encoding:
+    """A client of an engine that takes BSON, for tests whose documents are dicts."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
+        self._client.insert(kind, [to_bson(document) for document in documents])
+
+    def for_thread(self) -> _Encoding:
+        return _Encoding(self._client.for_thread())
+
+
+def connect(cluster: Cluster, mode: Mode) -> Client:
+    """A client that takes documents as dicts, whatever its engine takes."""
+    described = engine(cluster.engine)
+    client = described.connect(cluster, mode)
+    return cast(Client, _Encoding(client)) if described.encoding == "bson" else client
+
+
+def fill(
+    cluster: Cluster,
+    documents: Mapping[Kind, Sequence[Document]],
+    schema: Schema | None = None,
+    batch: int = 50,
+) -> None:
+    """Load an empty cluster from beginning to end."""
+    client = connect(cluster, "write")
     try:
         client.create(schema or Schema())
         for kind, all_of_kind in documents.items():
@@ -111,4 +147,3 @@ def load(
         client.finish()
     finally:
         client.close()
-    return cluster

@@ -1,0 +1,132 @@
+"""The servers that the contract is tested on: one entry in SERVED for each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from conftest import unavailable
+from engine_samples import EMBEDDED, STORING, fill
+
+from storewise.documents import Document, Kind
+from storewise.engines.base import Cluster
+from storewise.engines.registry import engine
+from storewise.engines.server import Credentials, ServerEngine, Topology
+from storewise.errors import EngineError
+from storewise.session.local import running
+
+
+@dataclass(frozen=True)
+class Target:
+    """One way in which an engine is tested; 0 nodes: embedded."""
+
+    name: str
+    nodes: int = 0
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        words = [self.name, *([str(self.nodes)] if self.nodes else [])]
+        return "-".join([*words, *(str(value) for _, value in self.settings)])
+
+
+@dataclass(frozen=True)
+class Served:
+    """How the tests deal with an engine's servers."""
+
+    empty: Callable[[Cluster], None]
+    """Removes all tables of running servers, as if `create` had never been called."""
+    nodes: tuple[int, ...] = (1, 3)
+    settings: tuple[Mapping[str, Any], ...] = ({},)
+    """Settings of clients to be tested on the same servers (layouts)."""
+    home: Callable[[], Path] | None = None
+    """Where the programs are, for engines that no package of the system brings."""
+    takes_nul: Callable[[Mapping[str, Any]], bool] = lambda settings: True
+    """Whether texts may hold NUL characters."""
+    takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
+    """Whether floats may be infinite."""
+
+
+def empty_postgres(cluster: Cluster) -> None:
+    from storewise.engines.postgresclient import connect
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    for endpoint in cluster.endpoints:
+        with connect(endpoint.address, endpoint.port, secrets) as connection:
+            connection.execute("SET client_min_messages = error")
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+
+
+SERVED: dict[str, Served] = {
+    "postgres": Served(
+        empty_postgres,
+        settings=({"layout": "columns"}, {"layout": "json"}),
+        takes_nul=lambda settings: False,
+        takes_infinity=lambda settings: settings["layout"] == "columns",
+    ),
+}
+
+SERVERS = [
+    Target(name, nodes, tuple(settings.items()))
+    for name, served in SERVED.items()
+    for nodes in served.nodes
+    for settings in served.settings
+]
+#: Every way in which an engine that keeps documents is tested, and with them those that do not.
+KEEPING = [*map(Target, STORING), *SERVERS]
+ALL = [*map(Target, EMBEDDED), *SERVERS]
+
+
+@dataclass
+class Clusters:
+    """Servers that are started when a test first needs them and end with the tests."""
+
+    directory: Path
+    stack: ExitStack = field(default_factory=ExitStack)
+    _running: dict[tuple[str, int], Cluster] = field(default_factory=dict)
+    _content: dict[tuple[str, int], Target | None] = field(default_factory=dict)
+
+    def fresh(self, target: Target) -> Cluster:
+        """The target's cluster without any table."""
+        cluster = self._cluster(target)
+        SERVED[target.name].empty(cluster)
+        self._content[target.name, target.nodes] = None
+        return cluster
+
+    def loaded(self, target: Target, documents: Mapping[Kind, list[Document]]) -> Cluster:
+        """The target's cluster with these documents (always the same ones), for reading."""
+        key = (target.name, target.nodes)
+        if self._content.get(key) != target:
+            fill(self.fresh(target), documents)
+            self._content[key] = target
+        return self._cluster(target)
+
+    def _cluster(self, target: Target) -> Cluster:
+        key = (target.name, target.nodes)
+        if key not in self._running:
+            self._running[key] = self._start(target)
+        cluster = self._running[key]
+        return replace(cluster, settings={**cluster.settings, **dict(target.settings)})
+
+    def _start(self, target: Target) -> Cluster:
+        settings = available(target.name)
+        place = self.directory / f"{target.name}-{target.nodes}"
+        shape = Topology(nodes=target.nodes, memory_mb=256)
+        return self.stack.enter_context(running(target.name, place, shape, settings)).cluster
+
+
+def available(name: str) -> dict[str, Any]:
+    """Settings that find the engine's programs; the test ends here where there are none."""
+    home = SERVED[name].home
+    described = engine(name)
+    assert isinstance(described, ServerEngine)
+    try:
+        settings = {"home": str(home())} if home is not None else {}
+        described.find(settings)
+    except EngineError as error:
+        unavailable(str(error))
+    return settings
