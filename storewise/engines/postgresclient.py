@@ -62,6 +62,7 @@ def connect(
     """A connection that commits each statement by itself; psycopg.Error where there is none."""
     return psycopg.connect(
         host=address,
+        hostaddr=address,
         port=port,
         user=credentials.user,
         password=credentials.password,
@@ -69,9 +70,12 @@ def connect(
         autocommit=True,
         connect_timeout=seconds,
         tcp_user_timeout=_SILENCE_MS,
-        # What a user's environment says of other servers does not count here.
+        # What a user's environment (PGHOSTADDR, PGOPTIONS and so on) says of other servers does
+        # not count here.
         sslmode="disable",
         gssencmode="disable",
+        channel_binding="disable",
+        options="",
         application_name="storewise",
         client_encoding="UTF8",
     )

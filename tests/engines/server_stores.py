@@ -43,6 +43,8 @@ class Served:
     """Settings of clients to be tested on the same servers (layouts)."""
     home: Callable[[], Path] | None = None
     """Where the programs are, for engines that no package of the system brings."""
+    sharded_by_client: bool = True
+    """Whether several nodes are independent servers (`storewise.engines.sharded`)."""
     takes_nul: Callable[[Mapping[str, Any]], bool] = lambda settings: True
     """Whether texts may hold NUL characters."""
     takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
@@ -61,12 +63,32 @@ def empty_postgres(cluster: Cluster) -> None:
             connection.execute("CREATE SCHEMA public")
 
 
+def empty_mariadb(cluster: Cluster) -> None:
+    from storewise.engines.mysqllink import DATABASE, sign_in
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    for endpoint in cluster.endpoints:
+        connection = sign_in(endpoint.address, endpoint.port, secrets)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
+            )
+            for (name,) in cursor.fetchall():
+                cursor.execute(f'DROP TABLE {DATABASE}."{name}"')
+
+
 SERVED: dict[str, Served] = {
     "postgres": Served(
         empty_postgres,
         settings=({"layout": "columns"}, {"layout": "json"}),
         takes_nul=lambda settings: False,
         takes_infinity=lambda settings: settings["layout"] == "columns",
+    ),
+    "mariadb": Served(
+        empty_mariadb,
+        settings=({"layout": "columns"}, {"layout": "json"}),
+        takes_infinity=lambda settings: False,
     ),
 }
 
