@@ -60,7 +60,6 @@ def _cached(name: str, make: Callable[[Path], None]) -> Path:
         if not (cache / name).exists():
             made = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=cache))
             try:
-                # Wrapper scripts name their directory, so it must have its final name first.
                 make(made)
                 made.rename(cache / name)
             finally:
