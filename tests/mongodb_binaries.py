@@ -120,7 +120,10 @@ def _make_arm_root(directory: Path) -> None:
             for origin, component, release, uri in (
                 line.split("|") for line in targets.splitlines()
             )
-            if origin == "Debian" and component == "main" and "-" not in release
+            # Before the first update apt does not know the origin.
+            if (origin == "Debian" or uri.rstrip("/").endswith("/debian"))
+            and component == "main"
+            and "-" not in release
         }
     )
     if not mirrors:

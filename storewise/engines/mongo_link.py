@@ -89,13 +89,20 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     concern = WRITE_CONCERNS[consistency_of(engine, cluster)]
     if cluster.credentials is None:
         raise EngineError("mongodb: the cluster names no file with credentials")
-    credentials = Credentials.read(cluster.credentials)
+    try:
+        credentials = Credentials.read(cluster.credentials)
+    except (OSError, ValueError, TypeError) as error:
+        raise EngineError(
+            f"mongodb: the credentials {cluster.credentials} cannot be read: {error}"
+        ) from error
     data = tuple(e for e in cluster.endpoints if e.role == "data")
     routers = tuple(e for e in cluster.endpoints if e.role == "router")
     sharded = bool(routers) or any(e.role == "config" for e in cluster.endpoints)
     seeds = routers if sharded else data
     if not seeds:
-        raise EngineError(f"mongodb: the cluster has no {'router' if sharded else 'data node'}")
+        raise EngineError(
+            f"mongodb: the cluster has no endpoints of {'routers' if sharded else 'data nodes'}"
+        )
     shape = "routers" if sharded else "set" if len(data) > 1 else "one"
 
     def connect(endpoints: Sequence[Endpoint] = seeds, **options: Any) -> Connection:

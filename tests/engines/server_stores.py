@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,25 @@ def empty_mariadb(cluster: Cluster) -> None:
                 cursor.execute(f'DROP TABLE {DATABASE}."{name}"')
 
 
+def mongodb_home() -> Path:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    import mongodb_binaries
+
+    try:
+        return mongodb_binaries.native()
+    except mongodb_binaries.Unavailable as error:
+        raise EngineError(str(error)) from error
+
+
+def empty_mongodb(cluster: Cluster) -> None:
+    from storewise.engines.mongo_cluster import DATABASE, as_user
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    with as_user(cluster.endpoints[0], secrets, 30.0) as connection:
+        connection.drop_database(DATABASE)
+
+
 SERVED: dict[str, Served] = {
     "postgres": Served(
         empty_postgres,
@@ -89,6 +109,12 @@ SERVED: dict[str, Served] = {
         empty_mariadb,
         settings=({"layout": "columns"}, {"layout": "json"}),
         takes_infinity=lambda settings: False,
+    ),
+    "mongodb": Served(
+        empty_mongodb,
+        nodes=(1,),
+        home=mongodb_home,
+        sharded_by_client=False,
     ),
 }
 
