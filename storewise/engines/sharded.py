@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.base import Schema
+from storewise.engines.fanout import FanOut
 from storewise.engines.jsontable import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.shards import SCHEMA_TABLE, Shard, Shared, describe, described
 from storewise.engines.sqlreads import Part, Request, SqlReads
@@ -48,7 +48,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         super().__init__(shared.shards, shared.router)
         self._shared = shared
         self._connections: dict[int, Connection] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self._fan_out = FanOut(len(shared.shards))
         self._closed = False
         self._use_tables(shared.tables)
         with shared.lock:
@@ -209,13 +209,9 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         except TypeError as error:
             raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
 
-        def load(store: int) -> None:
-            try:
-                self._load(self._connection(store), table, groups[store])
-            except self.failures as error:
-                self._fail(store, error)
-
-        self._on(list(groups), load)
+        self._on(
+            list(groups), lambda store: self._load(self._connection(store), table, groups[store])
+        )
 
     def finish(self) -> None:
         shared = self._writing("finish")
@@ -346,9 +342,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
 
     def _disconnect(self) -> None:
         self._closed = True
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self._fan_out.close()
         while self._connections:
             self._shut(self._connections.popitem()[1])
 
@@ -369,12 +363,9 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         return self._on(range(len(self._stores)), work)
 
     def _on(self, stores: Sequence[int], work: Callable[[int], _Result]) -> list[_Result]:
-        """Do the same with several servers at once; the results in the order of `stores`.
-
-        Waits for all of them before it raises the error of the first that failed, so that no
-        connection is still busy when the caller goes on. Each server has one thread at most,
-        because a connection serves one statement at a time.
-        """
+        """Do the same with several servers at once; the results in the order of `stores`."""
+        if self._closed:
+            raise EngineError(f"{self.engine_name}: the client of {self._stores[0]} is closed")
 
         def one(store: int) -> _Result:
             try:
@@ -382,23 +373,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
             except self.failures as error:
                 self._fail(store, error)
 
-        if len(stores) == 1:
-            return [one(stores[0])]
-        if not stores:
-            return []
-        if self._closed:
-            raise EngineError(f"{self.engine_name}: the client of {self._stores[0]} is closed")
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(len(self._stores) - 1, "storewise-shard")
-        others = [self._pool.submit(one, store) for store in stores[1:]]
-        try:
-            results = [one(stores[0])]
-        finally:
-            errors = [future.exception() for future in others]
-        for error in errors:
-            if error is not None:
-                raise error
-        return results + [future.result() for future in others]
+        return self._fan_out.run(stores, one)
 
     def _writing(self, verb: str) -> Shared:
         if self._shared.mode != "write":
