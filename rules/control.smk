@@ -3,14 +3,17 @@
 #
 # This file touches internals of Snakemake 9.27 (logging events, scheduler flags, lock files);
 # pyproject.toml pins that series and tests/test_faults.py holds each part to its promise.
+import asyncio
 import logging
 import re
 import shutil
 import sys
 import threading
+import time
 
 from snakemake.logging import logger
 from snakemake.utils import available_cpu_count
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.cluster_jobs import cancel_all, runs
@@ -49,6 +52,21 @@ class Controller(logging.Handler):
                     say(f"trial {trial} ended: {failure.reason}")
         elif str(record.msg).startswith(SHUTDOWN_MESSAGES):
             RUN.abort_live(Abort("the run was stopped", own=False))
+
+
+async def steady_pace(executor):
+    """Waiting between two looks at cluster jobs.
+
+    The Slurm plugin looks ever more seldom, every 3 minutes in the end, and is deaf meanwhile:
+    each phase, each failure and Ctrl-C would wait for that. So its first pace is kept, and a
+    shutdown is heard.
+    """
+    pace = getattr(
+        executor.workflow.executor_settings, "init_seconds_before_status_checks", None
+    )
+    end = time.monotonic() + (pace or executor.next_seconds_between_status_checks)
+    while executor.wait and time.monotonic() < end:
+        await asyncio.sleep(0.5)
 
 
 def shutting_down():
@@ -165,6 +183,7 @@ if workflow.is_main_process:
     RUN = Run(Path(R))
     RUN.tell_jobs(STUDY.live_sessions, library=workflow.basedir)
     logger.addHandler(Controller())
+    RemoteExecutor.sleep = steady_pace
 
 
 onstart:
