@@ -257,6 +257,39 @@ def init(
     say(f"wrote {path}; look at it, then: storewise run {path}")
 
 
+profiles_app = typer.Typer(help="Snakemake profiles: this machine, Slurm, PBS.")
+app.add_typer(profiles_app, name="profiles")
+
+
+@profiles_app.callback(invoke_without_command=True)
+def list_profiles(context: typer.Context) -> None:
+    """List the profiles of this checkout and whether Snakemake knows them by name."""
+    from storewise.profiles import profiles
+
+    if context.invoked_subcommand is None:
+        found = profiles()
+        width = max((len(profile.name) for profile in found), default=0)
+        for profile in found:
+            typer.echo(f"{profile.name:<{width}}  {profile.source}  {profile.state}")
+
+
+@profiles_app.command("install")
+def install_profiles(
+    names: Annotated[list[str] | None, typer.Argument(help="Profiles; default: all.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what has their names and is not ours.")
+    ] = False,
+) -> None:
+    """Link profiles into your Snakemake folder, so that `snakemake --profile pbs` works.
+
+    Example: `storewise profiles install slurm`
+    """
+    from storewise.profiles import install
+
+    for profile in install(names or (), force=force):
+        say(f"{profile.link} -> {profile.source}")
+
+
 @app.command()
 def doctor(
     engines: Annotated[

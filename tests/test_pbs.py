@@ -328,6 +328,26 @@ def test_the_wall_time_ends_a_job(site: Site) -> None:
     assert site.pbs.jobs()[job_id]["exit"] == -29
 
 
+def test_a_program_may_end_in_order(site: Site) -> None:
+    """The job's shell must not die before the program that it waits for."""
+    program = (
+        "import signal, sys, time\n"
+        "def end(number, frame):\n"
+        "    time.sleep(1)\n"
+        "    open('ended', 'w').close()\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "open('started', 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    (site.root / "program.py").write_text(program)
+    job_id = site.submit(f"cd '{site.root}' && {sys.executable} program.py && exit 0 || exit 1")
+    wait_until((site.root / "started").exists, 30, "the program's start")
+    subprocess.run(["qdel", job_id], check=True)
+    wait_until(lambda: not site.pbs.alive(), 30, "the job's end")
+    assert (site.root / "ended").exists()
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_server_without_history(site: Site, code: int) -> None:
     site.set(history=False)

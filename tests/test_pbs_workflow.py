@@ -119,11 +119,12 @@ def test_ctrl_c_leaves_no_job(cluster: Cluster) -> None:
     place = cluster.place
     place.write_study(STUDY % 300)
     process = cluster.start()
-    wait_until(
-        lambda: sum(name.startswith("phase-") for name in cluster.names("R")) == 2,
-        400,
-        "both readers at work",
-    )
+
+    def readers() -> bool:
+        assert process.poll() is None, place.output()
+        return sum(name.startswith("phase-") for name in cluster.names("R")) == 2
+
+    wait_until(readers, 400, "both readers at work")
     interrupt_group(process)
     since = time.monotonic()
     assert process.wait(90) != 0

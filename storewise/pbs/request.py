@@ -145,11 +145,15 @@ def wrapped(content: str, mark: Path, environment: Mapping[str, str]) -> str:
 
     It writes its exit status to `mark`, for servers that keep no history of finished jobs, and
     gets its variables here and not by ``qsub -v``, which cannot carry every value.
+
+    PBS sends SIGTERM to all processes of a job that it ends, and kills the rest as soon as the
+    job's shell has gone: so the shells stay until their program has ended in order. A signal that
+    is trapped, unlike an ignored one, comes to the programs as ever.
     """
     exports = "".join(f"export {k}={shlex.quote(v)}\n" for k, v in environment.items())
     target = shlex.quote(str(mark))
     return (
-        f"#!/bin/sh\n{exports}(\n{content.rstrip()}\n)\nstatus=$?\n"
+        f"#!/bin/sh\ntrap : TERM\n{exports}(\ntrap : TERM\n{content.rstrip()}\n)\nstatus=$?\n"
         f"echo $status > {target}.tmp && mv {target}.tmp {target}\nexit $status\n"
     )
 

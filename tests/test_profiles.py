@@ -1,0 +1,238 @@
+"""Profiles: what Snakemake makes of each, and installing them under their names."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import ROOT
+
+from storewise.errors import StorewiseError
+from storewise.pbs.options import NODE_CLASSES, status_options, submit_options
+from storewise.profiles import install, profiles
+
+SETTINGS = """\
+import json, sys
+from snakemake.cli import parse_args
+_, args = parse_args(sys.argv[1:])
+def plain(value):
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (set, frozenset, list, tuple)):
+        return sorted(map(plain, value), key=str)
+    return value if isinstance(value, (int, type(None))) else str(value)
+print(json.dumps(plain(vars(args))))
+"""
+SHIPPED = ["local", "pbs", "slurm"]
+
+
+def settings(profile: str, directory: Path = ROOT, **environment: str) -> dict[str, Any]:
+    """The effective settings of Snakemake under a profile."""
+    done = subprocess.run(
+        [sys.executable, "-c", SETTINGS, "--profile", profile],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def node_resources(profile: Path) -> dict[str, str]:
+    """What a profile sets for nodes: Snakemake takes each as a Python expression."""
+    from snakemake.profiles import ProfileConfigFileParser
+
+    with (profile / "config.yaml").open() as stream:
+        parsed = ProfileConfigFileParser().parse(stream)
+    pairs = [text.removeprefix("node:") for text in parsed["set-resources"]]
+    return {name: ast.literal_eval(value) for name, _, value in (p.partition("=") for p in pairs)}
+
+
+def shipped(name: str) -> dict[str, Any]:
+    found = settings(f"profiles/{name}")
+    print(json.dumps({key: found[key] for key in sorted(found) if found[key]}, indent=1))
+    return found
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_default_profile_is_on_top_of_each(name: str) -> None:
+    found = shipped(name)
+    assert found["rerun_incomplete"] is True
+    assert found["rerun_triggers"] == ["code", "mtime", "params", "software-env"]
+    assert found["show_failed_logs"] is True
+    assert found["scheduler"] == "greedy"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_default_profile_takes_nothing_from_another(name: str) -> None:
+    """It wins over every other, so no key may stand in both with another value."""
+    from snakemake.profiles import ProfileConfigFileParser
+
+    parsed = []
+    for one in ("default", name):
+        with (ROOT / "profiles" / one / "config.yaml").open() as stream:
+            parsed.append(ProfileConfigFileParser().parse(stream))
+    default, other = parsed
+    for key in default.keys() & other.keys():
+        assert str(default[key]).lower() == str(other[key]).lower(), key
+
+
+def test_local_workers_take_no_core() -> None:
+    found = shipped("local")
+    zero = 'Resource("_cores", 0)'
+    assert {"load", "phase", "verify", "node"} <= found["set_threads"].keys()
+    assert set(found["set_threads"].values()) == {zero}
+    assert found["cores"] == os.cpu_count()
+    assert found["executor"] is None
+
+
+def test_slurm_is_asked_by_squeue() -> None:
+    found = shipped("slurm")
+    assert found["executor"] == "slurm"
+    assert found["slurm_status_command"] == "squeue"
+    assert int(found["slurm_init_seconds_before_status_checks"]) <= 10
+    assert found["set_threads"] == {}
+
+
+def test_pbs_hands_its_values_to_the_commands() -> None:
+    found = shipped("pbs")
+    assert found["executor"] == "cluster-generic"
+    submit, *words = shlex.split(found["cluster_generic_submit_cmd"])
+    assert Path(submit).is_file()
+    options, script = submit_options([*words, "script"])
+    assert (script, options.dialect, options.walltime) == ("script", "openpbs", 60)
+    assert options.export == ("PATH", "LD_LIBRARY_PATH")
+    assert options.queue == options.select == {}
+    assert options.account == options.disk == ""
+    status, *words = shlex.split(found["cluster_generic_status_cmd"])
+    assert Path(status).is_file()
+    assert status_options([*words, "1"])[0].every == 10
+    # Run without a shell: a path and nothing else.
+    assert os.access(found["cluster_generic_cancel_cmd"], os.X_OK)
+    assert int(found["cluster_generic_cancel_nargs"]) == 100
+    assert found["set_threads"] == {}
+    assert int(found["latency_wait"]) >= 60
+    assert found["set_resources"].keys() == {"node"}
+    assert node_resources(ROOT / "profiles" / "pbs") == {
+        "scratch": "",
+        "interface": "auto",
+        "ports": "",
+        "exclusive": 1,
+    }
+
+
+def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
+    """A user edits one file: each value of its first section reaches its place."""
+    text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
+    edits = {
+        "dialect: openpbs": "dialect: torque",
+        'queue_data: ""': "queue_data: dbq",
+        'queue_work: ""': "queue_work: batch",
+        'account: ""': "account: proj 1",
+        "walltime: 60": "walltime: 240",
+        'scratch: ""': "scratch: /scratch/$USER/x",
+        "interface: auto": "interface: 10.1.0.0/16",
+        'ports: ""': "ports: 20000-20999",
+        'select_data: ""': "select_data: bigmem:ib=true",
+        'disk: ""': "disk: scratch_local",
+        'extra: ""': 'extra: "-V -W group_list=x"',
+        "jobs: 100": "jobs: 7",
+        "qstat_every: 10": "qstat_every: 33",
+    }
+    for old, new in edits.items():
+        assert text.count(f"  {old}\n") == 1, old
+        text = text.replace(f"  {old}\n", f"  {new}\n")
+    (tmp_path / "config.yaml").write_text(text)
+    found = settings(str(tmp_path))
+    words = shlex.split(found["cluster_generic_submit_cmd"])[1:]
+    options, _ = submit_options([*words, "script"])
+    assert options.dialect == "torque"
+    assert options.queue == {"data": "dbq", "work": "batch"}
+    assert set(options.queue) == set(NODE_CLASSES)
+    assert options.select == {"data": "bigmem:ib=true"}
+    assert (options.account, options.walltime, options.disk) == ("proj 1", 240, "scratch_local")
+    assert options.extra == ("-V", "-W", "group_list=x")
+    assert found["jobs"] == 7
+    words = shlex.split(found["cluster_generic_status_cmd"])[1:]
+    assert status_options([*words, "1"])[0].every == 33
+    assert node_resources(tmp_path) == {
+        "scratch": "/scratch/$USER/x",
+        "interface": "10.1.0.0/16",
+        "ports": "20000-20999",
+        "exclusive": 1,
+    }
+
+
+# ------------------------------------------------------------------ installing
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's Snakemake folder, empty."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "snakemake"
+
+
+def test_an_installed_profile_works_by_its_name_anywhere(folder: Path, tmp_path: Path) -> None:
+    assert [profile.name for profile in profiles(ROOT)] == SHIPPED
+    assert not any(profile.installed for profile in profiles(ROOT))
+    installed = install(["pbs"], home=ROOT)
+    assert [profile.link for profile in installed] == [folder / "pbs"]
+    assert [p.name for p in profiles(ROOT) if p.installed] == ["pbs"]
+    found = settings("pbs", tmp_path, XDG_CONFIG_HOME=str(folder.parent))
+    assert found["executor"] == "cluster-generic"
+    install(home=ROOT)
+    assert sorted(path.name for path in folder.iterdir()) == SHIPPED
+    install(home=ROOT)
+
+
+def test_nothing_of_the_user_is_replaced_unasked(folder: Path, tmp_path: Path) -> None:
+    own = folder / "slurm"
+    own.mkdir(parents=True)
+    (own / "config.yaml").write_text("jobs: 3\n")
+    (folder / "pbs").symlink_to(tmp_path)
+    with pytest.raises(StorewiseError, match=r"pbs points to .*slurm is another profile.*--force"):
+        install(home=ROOT)
+    assert not (folder / "local").exists()
+    assert (own / "config.yaml").read_text() == "jobs: 3\n"
+    install(home=ROOT, force=True)
+    assert all(profile.installed for profile in profiles(ROOT))
+    assert tmp_path.is_dir()
+
+
+def test_a_wrong_name_and_a_moved_checkout(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(StorewiseError, match=r"slrm: no such profile.*local, pbs, slurm"):
+        install(["slrm"], home=ROOT)
+    elsewhere = tmp_path / "moved"
+    shutil.copytree(ROOT / "profiles", elsewhere / "profiles")
+    install(["pbs"], home=elsewhere)
+    shutil.rmtree(elsewhere)
+    with pytest.raises(StorewiseError, match="pbs points to"):
+        install(["pbs"], home=ROOT)
+    install(["pbs"], home=ROOT, force=True)
+    assert (folder / "pbs" / "config.yaml").is_file()
+
+
+def test_the_command_lists_and_installs(folder: Path) -> None:
+    program = str(Path(sys.executable).parent / "storewise")
+
+    def storewise(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *words], cwd=ROOT, capture_output=True, text=True)
+
+    assert "not installed" in storewise("profiles").stdout
+    done = storewise("profiles", "install", "pbs")
+    assert (done.returncode, (folder / "pbs").is_symlink()) == (0, True)
+    assert "installed: snakemake --profile pbs" in storewise("profiles").stdout
+    done = storewise("profiles", "install", "nosuch")
+    assert done.returncode == 2 and done.stderr.startswith("storewise: nosuch: no such profile")
