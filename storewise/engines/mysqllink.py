@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
@@ -28,7 +29,7 @@ _TRIES = 10
 #: Quoted names are identifiers, as in standard SQL, and a value that a column cannot hold is an
 #: error in a statement (in LOAD DATA LOCAL it stays a warning).
 _MODE = "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
-_CONNECT_SECONDS = 30
+_CONNECT_SECONDS = 20
 
 _T = TypeVar("_T")
 
@@ -38,7 +39,7 @@ def sign_in(
 ) -> Link:
     """A connection as the session's user, with autocommit; raises pymysql.Error or OSError.
 
-    `seconds` bounds the wait for the connection and for each answer (none: 30 s for the
+    `seconds` bounds the wait for the connection and for each answer (none: 20 s for the
     connection). MySQL's own way to sign in (caching_sha2_password) takes the password itself once
     after each start of the server, over TLS, and a hashed challenge from then on; documents never
     go over TLS, which would be measured with them.
@@ -55,7 +56,7 @@ def sign_in(
 def _connect(
     address: str, port: int, credentials: Credentials, seconds: float | None, *, encrypted: bool
 ) -> Link:
-    return pymysql.connect(
+    link = pymysql.connect(
         host=address,
         port=port,
         user=credentials.user,
@@ -69,10 +70,32 @@ def _connect(
         # An UPDATE tells how many rows it found, not how many became different.
         client_flag=CLIENT.FOUND_ROWS,
         ssl_disabled=not encrypted,
-        connect_timeout=seconds or _CONNECT_SECONDS,
         read_timeout=seconds,
         write_timeout=seconds,
+        defer_connect=True,
     )
+    link.connect(_greeting(address, port, seconds or _CONNECT_SECONDS))
+    return link
+
+
+def _greeting(address: str, port: int, seconds: float) -> socket.socket:
+    """A socket on which the server has begun to speak.
+
+    The driver bounds the wait for the connection, not for the first words; but kernels connect to
+    a server that is not ready, stopped, or of another protocol."""
+    found = socket.create_connection((address, port), seconds)
+    try:
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            found.recv(1, socket.MSG_PEEK)
+        except TimeoutError as error:
+            raise TimeoutError(f"the server has not answered for {seconds:.0f} s") from error
+        found.settimeout(None)
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
@@ -98,7 +121,8 @@ def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
 def failed(endpoint: Endpoint, error: Exception) -> EngineError:
     """The server's own words, with where it is."""
     words = error.args[1] if isinstance(error, pymysql.Error) and len(error.args) > 1 else error
-    return EngineError(f"mariadb: {endpoint.host}:{endpoint.port}: {words}")
+    where = f"{endpoint.role}{endpoint.index} ({endpoint.address}:{endpoint.port})"
+    return EngineError(f"mariadb: {where}: {words}")
 
 
 def again(do: Callable[[], _T]) -> _T:

@@ -15,6 +15,7 @@ ENGINES: dict[str, str] = {
     "duckdb": "storewise.engines.duck:DuckdbEngine",
     "parquet": "storewise.engines.parquet:ParquetEngine",
     "postgres": "storewise.engines.postgres:PostgresEngine",
+    "mariadb": "storewise.engines.mysql:MysqlEngine",
     "mongodb": "storewise.engines.mongo:MongoEngine",
 }
 
