@@ -16,7 +16,7 @@ from snakemake.utils import available_cpu_count
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from storewise.session.cluster_jobs import cancel_all, runs
+from storewise.session.cluster_jobs import cancel_all, register, remove_registry, runs
 from storewise.session.live import Abort
 from storewise.session.run import (
     LIVE_VARIABLE,
@@ -25,6 +25,8 @@ from storewise.session.run import (
     lease_seconds,
     sweep_dead,
 )
+from storewise.session.slurm_run import KIND as SLURM_RUN
+from storewise.session.slurm_run import run_name
 
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
 
@@ -52,6 +54,8 @@ class Controller(logging.Handler):
                     say(f"trial {trial} ended: {failure.reason}")
         elif str(record.msg).startswith(SHUTDOWN_MESSAGES):
             RUN.abort_live(Abort("the run was stopped", own=False))
+        elif name := run_name(str(record.msg)):
+            register(Path(), RUN.id, name, SLURM_RUN)
 
 
 async def steady_pace(executor):
@@ -156,14 +160,15 @@ def check_writable():
 
 def cancel_jobs(run):
     """Cancel what a run has submitted and Snakemake has not cancelled itself."""
-    count = cancel_all(Path(), run)
-    if count:
-        say(f"cancelling {count} cluster jobs of run {run} that may be left")
+    if cancel_all(Path(), run):
+        say(f"cancelling the cluster jobs of run {run} that may be left")
 
 
 def finish(reason):
     if reason is not None:
         cancel_jobs(RUN.id)
+    elif RUN.id in runs(Path()):
+        remove_registry(Path(), RUN.id)  # all its jobs have ended
     for name in RUN.end(reason):
         say(
             f"could not end {name} from here; it ends by itself when its lease runs out"

@@ -91,6 +91,7 @@ echo unshared
 read -r go
 hostname {name}
 mount --bind {directory}/hosts /etc/hosts
+mount --bind {directory} /etc/slurm
 mount -t tmpfs -o size={scratch_size},mode=1777 {name} {directory}/scratch
 ip link set lo up
 ip address add {address}/24 dev {interface}

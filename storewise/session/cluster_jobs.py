@@ -64,7 +64,8 @@ def run_directory(root: Path, run: str) -> Path:
 
 
 def register(root: Path, run: str, job_id: str, kind: str, mark: str = "") -> bool:
-    """Register a submitted job of `kind` ``pbs`` or ``slurm``.
+    """Register a submitted job of `kind` ``pbs`` or ``slurm``, or with ``slurm-run`` all jobs that
+    have `job_id` as their name.
 
     Returns False if the run has ended meanwhile: the caller must cancel the job then.
     """
@@ -176,6 +177,8 @@ class _Kind:
     force: tuple[str, ...]
     present: Callable[[Sequence[str]], set[str] | None]
     """Those of the ids that are queued or running; None where the scheduler gave no answer."""
+    names: bool = False
+    """Ids are names that several jobs share, and more may come: one by one, in each round."""
 
 
 def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
@@ -236,10 +239,23 @@ def _slurm_present(ids: Sequence[str]) -> set[str] | None:
     return set(ids) & {line.split("_")[0].strip() for line in answer.stdout.splitlines()}
 
 
+def _slurm_run_present(names: Sequence[str]) -> set[str] | None:
+    answer = _ask(["squeue", "--noheader", "--format=%j", f"--name={','.join(names)}"])
+    if answer is None:
+        return None
+    if answer.returncode:
+        _note(f"squeue: {answer.stderr.strip()}")
+        return None
+    return set(names) & {line.strip() for line in answer.stdout.splitlines()}
+
+
 _KINDS = {
     # `-W force` takes a job out of the server's books even where its host does not answer.
     "pbs": _Kind(("qdel",), ("qdel", "-W", "force"), _pbs_present),
     "slurm": _Kind(("scancel",), ("scancel", "--signal=KILL"), _slurm_present),
+    # Each run of Snakemake's Slurm plugin names its jobs alike: one entry covers also those whose
+    # ids nobody has seen.
+    "slurm-run": _Kind(("scancel", "--name"), ("scancel", "--name"), _slurm_run_present, True),
 }
 
 
@@ -266,8 +282,9 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
         wanted = {**known, **{job_id: kind for kind, job_id in extra if job_id not in gone}}
         for kind in sorted(set(wanted.values())):
             ids = [job_id for job_id, of in wanted.items() if of == kind]
-            for first in range(0, len(ids), BATCH):
-                over = _cancel_batch(_kind(kind), ids[first : first + BATCH], attempts)
+            batch = 1 if _kind(kind).names else BATCH
+            for first in range(0, len(ids), batch):
+                over = _cancel_batch(_kind(kind), ids[first : first + batch], attempts)
                 gone |= over
                 forget(root, run, over)
         left = [job_id for job_id in wanted if job_id not in gone]
@@ -292,7 +309,8 @@ def _cancel_batch(kind: _Kind, ids: Sequence[str], attempts: _Attempts) -> set[s
     for job_id in ids:
         attempts.first.setdefault(job_id, now)
     late = [job_id for job_id in ids if now - attempts.first[job_id] > FORCE_AFTER]
-    new = [job_id for job_id in ids if job_id not in attempts.accepted and job_id not in late]
+    done = set() if kind.names else attempts.accepted
+    new = [job_id for job_id in ids if job_id not in done and job_id not in late]
     for command, some in ((kind.cancel, new), (kind.force, late)):
         answer = _ask([*command, *some]) if some else None
         if answer is None:
