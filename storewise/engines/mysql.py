@@ -56,6 +56,9 @@ _MIN_MEMORY_MB = 256
 _POOL_SHARE = 0.55
 _MAX_CONNECTIONS = 1000
 _CONFIG = "my.cnf"
+_FIRST_CONFIG = "init.cnf"
+#: Beginnings of the options that the first step must know too, because they shape files.
+_SHAPING = ("innodb-page-size", "innodb-data-", "innodb-undo-", "innodb-log-file")
 _SECRETS = "init.sql"
 _DATA = "data"
 _TMP = "tmp"
@@ -148,14 +151,15 @@ class MysqlEngine(ServerEngine):
         server = str(node.installation.programs["mariadbd"])
         # MariaDB's script splits words at blanks: names relative to the node's directory, where
         # everything is started, have none. The servers want this one path whole.
-        where = (f"--defaults-file={_CONFIG}", f"--datadir={node.directory / _DATA}")
+        datadir = f"--datadir={node.directory / _DATA}"
+        first = (f"--defaults-file={_FIRST_CONFIG}", datadir)
         # The accounts are made in the first step, before anything listens: whoever reaches the
         # port needs the password, and the server can be started again without the secrets' file.
         step: tuple[str, ...]
         if flavour == "MariaDB":
             step = (
                 str(node.installation.programs["mariadb-install-db"]),
-                *where,
+                *first,
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",
@@ -164,13 +168,17 @@ class MysqlEngine(ServerEngine):
         else:
             step = (
                 server,
-                *where,
+                *first,
                 "--initialize-insecure",
                 f"--init-file={node.directory / _SECRETS}",
             )
         return Launch(
-            command=(server, *where),
-            files={_CONFIG: option_file(node), _SECRETS: accounts(flavour, node.credentials)},
+            command=(server, f"--defaults-file={_CONFIG}", datadir),
+            files={
+                _CONFIG: option_file(node),
+                _FIRST_CONFIG: option_file(node, first=True),
+                _SECRETS: accounts(flavour, node.credentials),
+            },
             directories=(_DATA, _TMP),
             steps=(step,),
             environment={"TMPDIR": str(node.directory / _TMP)},
@@ -223,8 +231,12 @@ def pool_mb(memory_mb: int) -> int:
     return pool // 128 * 128 if pool >= 1024 else pool // 16 * 16
 
 
-def option_file(node: Node) -> str:
-    """The server's option file; nothing else is read."""
+def option_file(node: Node, *, first: bool = False) -> str:
+    """The server's option file; nothing else is read.
+
+    For the first step without those of the study's options that do not matter there: MariaDB's
+    script hides what it is told of a wrong one, the server names it.
+    """
     flavour, _ = server_version(node.installation.version)
     pool = pool_mb(node.spec.memory_mb)
     log = min(max(pool // 2, 64), 1024)
@@ -272,6 +284,8 @@ def option_file(node: Node) -> str:
         }
     config = MysqlSettings.model_validate(dict(node.settings)).config
     own = {name.replace("_", "-"): value for name, value in config.items()}
+    if first:
+        own = {name: value for name, value in own.items() if name.startswith(_SHAPING)}
     lines = [f"{name}={_value(value)}" for name, value in (options | own).items()]
     return "\n".join(["[mysqld]", *lines, ""])
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_samples import sample
 from hypothesis import given
 from hypothesis import strategies as st
+from server_stores import Clusters, Target, available
 
-from storewise.documents import Field
+from storewise.documents import Field, Kind
+from storewise.engines.base import Client, Endpoint, Schema
 from storewise.engines.mysql import MysqlEngine, option_file, pool_mb, server_version
+from storewise.engines.mysqllink import sign_in
 from storewise.engines.mysqlrows import load_text, value_lists
 from storewise.engines.server import Credentials, Installation, Node, Topology
 from storewise.errors import EngineError
+from storewise.session.local import running
+from storewise.session.server import Server, start_server
 
 ENGINE = MysqlEngine()
 MARIADB = Installation(
@@ -100,6 +110,14 @@ def test_levels(level: str, commit: str, doublewrite: str) -> None:
     found = options(option_file(node(consistency=level)))
     assert found["innodb-flush-log-at-trx-commit"] == commit
     assert found["innodb-doublewrite"] == doublewrite
+
+
+def test_options_that_shape_files_are_known_from_the_beginning() -> None:
+    config = {"innodb_page_size": "32k", "innodb_io_capacity": 5000}
+    launch = ENGINE.launch(node(config=config))
+    assert {"innodb-page-size", "innodb-io-capacity"} <= options(launch.files["my.cnf"]).keys()
+    first = options(launch.files["init.cnf"])
+    assert "innodb-page-size" in first and "innodb-io-capacity" not in first
 
 
 def test_options_of_a_study() -> None:
@@ -231,3 +249,117 @@ def test_values_that_a_column_cannot_hold(write: Any, column: int, value: object
     bad = (*GOOD[:column], value, *GOOD[column + 1 :])
     with pytest.raises(EngineError, match="rna"):
         write("rna", COLUMNS, [GOOD, bad])
+
+
+@pytest.fixture(params=["load_data", "insert"])
+def writer(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Client]:
+    cluster = clusters.fresh(Target("mariadb", 1))
+    cluster = replace(cluster, settings={**cluster.settings, "bulk": request.param})
+    with closing(ENGINE.connect(cluster, "write")) as client:
+        client.create(Schema())
+        yield client
+
+
+NASTY = "tab\t newline\n return\r back\\slash \\N \\0 'one' \"two\" nul\0 end\x1a %s é✓😀 "
+
+
+def test_texts_with_the_signs_of_the_format_come_back(writer: Client) -> None:
+    documents = [
+        {**document, "s": text, "seqid": text[::-1]}
+        for document, text in zip(
+            sample(1, 6)[Kind.GS], [NASTY, "", " ", "\\N", "NULL", NASTY * 5000], strict=True
+        )
+    ]
+    documents[0]["b"] = None
+    writer.insert(Kind.GS, documents)
+    assert writer.get_many(Kind.GS, [d["_id"] for d in documents]) == documents
+
+
+def test_blanks_and_cases_are_told_apart(writer: Client) -> None:
+    documents = sample(1, 5)[Kind.ALIGN]
+    for document, gene in zip(documents, ["a", "a ", "A", "á", "a "], strict=True):
+        document["gene"] = gene
+    writer.insert(Kind.ALIGN, documents)
+    assert writer.aggregate(Kind.ALIGN, "gene", 9) == [("a ", 2), ("A", 1), ("a", 1), ("á", 1)]
+    assert len(writer.range(Kind.ALIGN, "gene", "a", "a")) == 1
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 1.5, "1", True])
+def test_what_does_not_fit_is_refused_and_nothing_stays(writer: Client, value: object) -> None:
+    good, bad = sample(1, 2)[Kind.RNA]
+    bad["b"] = value
+    with pytest.raises(EngineError, match=r"mariadb|cannot hold"):
+        writer.insert(Kind.RNA, [good, bad])
+    assert writer.count(Kind.RNA) == 0
+    writer.insert(Kind.RNA, [good])
+    with pytest.raises(EngineError):
+        writer.update(Kind.RNA, good["_id"], {"b": value})
+    assert writer.get(Kind.RNA, good["_id"]) == good
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[Node, Path, int]]:
+    settings = available("mariadb")
+    asked = replace(
+        node(ENGINE.find(settings)), address="127.0.0.1", directory=tmp_path / "it is #1" / "data0"
+    )
+    server = start_server(ENGINE, asked, tmp_path / "log", lambda: None)
+    try:
+        yield server.node, tmp_path, server.pid
+    finally:
+        server.stop()
+
+
+def test_a_password_is_nowhere_to_be_read(
+    started: tuple[Node, Path, int],
+) -> None:
+    asked, place, pid = started
+    password = asked.credentials.password.encode()
+    for path in place.rglob("*"):
+        if path.is_file():
+            assert password not in path.read_bytes(), path
+    seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert b"my.cnf" in seen and password not in seen
+
+
+def test_only_the_user_of_the_session_comes_in(
+    started: tuple[Node, Path, int],
+) -> None:
+    asked, _, _ = started
+    endpoint = Endpoint("data", 0, "here", asked.address, asked.port)
+    assert ENGINE.answers(endpoint, asked.credentials)
+    for user, password in [("storewise", "x"), ("storewise", ""), ("root", ""), ("", "")]:
+        with pytest.raises(EngineError, match=rf"127\.0\.0\.1:{asked.port}.*denied"):
+            ENGINE.answers(endpoint, replace(asked.credentials, user=user, password=password))
+    link = sign_in(asked.address, asked.port, asked.credentials)
+    with closing(link), link.cursor() as cursor:
+        cursor.execute("SHOW GRANTS")
+        granted = " ".join(str(row[0]) for row in cursor.fetchall())
+    assert "PROCESS ON *.*" in granted and "ALL PRIVILEGES ON *.*" not in granted
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    settings = available("mariadb")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        asked = replace(
+            node(ENGINE.find(settings)),
+            address="127.0.0.1",
+            port=taken.getsockname()[1],
+            directory=tmp_path / "data0",
+        )
+        with Server(ENGINE, asked, tmp_path / "log") as server:
+            server.start(lambda: None)
+            with pytest.raises(EngineError, match=r"(?i)address already in use"):
+                server.wait_ready(lambda: None)
+
+
+def test_an_option_that_the_server_does_not_know_is_named(tmp_path: Path) -> None:
+    settings = {**available("mariadb"), "config": {"innodb_no_such_thing": 1}}
+    shape = Topology(memory_mb=256)
+    with (
+        pytest.raises(EngineError, match=r"innodb[-_]no[-_]such[-_]thing"),
+        running("mariadb", tmp_path, shape, settings),
+    ):
+        pytest.fail("the server has started")
