@@ -387,8 +387,10 @@ def main(state: str, command: str, *words: str) -> int:
     with (pbs.state / "calls").open("a") as calls:
         calls.write(" ".join((command, *words)) + "\n")
     if command == "qselect":
-        names = [job["id"] for job in pbs.jobs().values() if job["name"] == words[1]]
-        print("\n".join(names))
+        states = "QREF" if "-x" in words and pbs.config.history else "QRE"
+        for job in pbs.jobs().values():
+            if job["name"] == words[-1] and job["state"] in states:
+                print(job["id"])
         return 0
     if command == "pbsnodes":
         nodes = {name: {"resources_available": has} for name, has in pbs.config.nodes.items()}

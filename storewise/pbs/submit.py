@@ -103,7 +103,7 @@ def _qsub(command: Sequence[str], job: Job, name: str, options: SubmitOptions) -
             time.sleep(pause)
             pause *= 2
             # An answer that was lost may stand for a job that was taken.
-            taken = _find(name)
+            taken = _find(name, options.dialect)
             if taken is not None:
                 return taken
         try:
@@ -129,7 +129,7 @@ def _qsub(command: Sequence[str], job: Job, name: str, options: SubmitOptions) -
         said = " ".join((done.stderr.strip() or done.stdout.strip() or "no message").split())
         if not PASSING.search(said):
             break
-    taken = _find(name) if PASSING.search(said) else None
+    taken = _find(name, options.dialect) if PASSING.search(said) else None
     if taken is not None:
         return taken
     advice = (
@@ -142,11 +142,12 @@ def _qsub(command: Sequence[str], job: Job, name: str, options: SubmitOptions) -
     )
 
 
-def _find(name: str) -> str | None:
+def _find(name: str, dialect: str) -> str | None:
     """The id of the job of this name, None where there is none or the server does not answer."""
     try:
         done = subprocess.run(
-            ["qselect", "-N", name],
+            # A short job may have ended meanwhile: -x lists those too, where there is a history.
+            ["qselect", *(["-x"] if dialect == "openpbs" else []), "-N", name],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
