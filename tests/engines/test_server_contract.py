@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -204,22 +205,32 @@ def test_servers_of_different_schemas_are_refused(sharded: Cluster) -> None:
         connect(sharded, "read")
 
 
-def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known: bool) -> None:
+    """Four clients write the same rows at once, each in another order; ids new or known."""
     client = connect(sharded, "write")
-    rounds = 15
+    batches = [
+        DOCUMENTS[Kind.ALIGN] if known else sample(100 + n, 3000)[Kind.ALIGN] for n in range(3)
+    ]
+    together = threading.Barrier(4, timeout=120)
 
     def write(seed: int) -> None:
         mine = client.for_thread()
-        for number in range(rounds):
-            batch = [{**d, "gene": f"{seed}-{number}"} for d in DOCUMENTS[Kind.ALIGN]]
+        for number, documents in enumerate(batches):
+            batch = [{**d, "gene": f"{seed}-{number}"} for d in documents]
             random.Random(seed + number).shuffle(batch)
+            together.wait()
             mine.insert(Kind.ALIGN, batch)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
-    assert client.count(Kind.ALIGN) == len(DOCUMENTS[Kind.ALIGN])
-    genes = {d["gene"] for d in client.scan(Kind.ALIGN, b"", 1000)}
-    assert all(gene.endswith(f"-{rounds - 1}") for gene in genes)
+    for number, documents in enumerate(batches):
+        found = client.get_many(Kind.ALIGN, [d["_id"] for d in documents])
+        last = len(batches) - 1 if known else number
+        assert {d["gene"].split("-")[1] for d in found if d is not None} == {str(last)}
+        assert None not in found
+    new = 0 if known else 3 * 3000
+    assert client.count(Kind.ALIGN) == len(DOCUMENTS[Kind.ALIGN]) + new
     client.close()
 
 
