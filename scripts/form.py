@@ -8,7 +8,7 @@ from storewise.trial import Trial
 
 log_file = Path(snakemake.log[0])
 with trial_job(
-    Path(snakemake.params.results), Path(snakemake.input.session), "form", log_file
+    Path(snakemake.params.results), Path(snakemake.input.session), "form", log_file, defer=3.0
 ) as job:
     run_form(
         FormJob(

@@ -26,4 +26,5 @@ with trial_job(results, session, name, log_file) as job:
         job.session,
         job.check,
         job.log,
+        job.tell,
     )

@@ -11,7 +11,8 @@ from storewise.trial import Trial
 
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
 session = Path(snakemake.input.session)
-with trial_job(results, session, "verify", log_file) as job, ExitStack() as stack:
+defer = 3.0 if snakemake.input.get("cluster") else 0.0
+with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitStack() as stack:
     trial = Trial.model_validate(snakemake.params.trial)
     served = {}
     if snakemake.input.get("cluster"):

@@ -10,8 +10,9 @@ from storewise.trial import Trial
 
 phase, worker = snakemake.params.phase, int(snakemake.wildcards.worker)
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
-session = Path(snakemake.input.session)
-with trial_job(results, session, f"{phase}.{worker}", log_file) as job, ExitStack() as stack:
+session, name = Path(snakemake.input.session), f"{phase}.{worker}"
+defer = 3.0 if snakemake.input.get("cluster") else 0.0
+with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack() as stack:
     trial = Trial.model_validate(snakemake.params.trial)
     store = snakemake.output.get("store")
     files = snakemake.output.get("written")

@@ -140,7 +140,7 @@ Cause = Callable[[Workspace, Run], float]
 CELLS: list[tuple[Cause, str, str | None]] = [
     (kill_server, "write", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_guard, "read", r"data1: the server of PostgreSQL"),
-    (kill_node, "read", r"node failed"),
+    (kill_node, "read", r"data0: its job on host \S+ has ended without ending its server"),
     (stop_node, "write", r"data0 was ended by signal SIGTERM"),
     (kill_worker, "write", r"load failed"),
     (kill_worker, "read", r"phase failed"),
@@ -151,7 +151,7 @@ CELLS: list[tuple[Cause, str, str | None]] = [
 FURTHER: list[tuple[Cause, str, str | None]] = [
     (kill_server, "read", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_guard, "write", r"data1: the server of PostgreSQL"),
-    (kill_node, "write", r"node failed"),
+    (kill_node, "write", r"data0: its job on host \S+ has ended without ending its server"),
     (stop_node, "read", r"data0 was ended by signal SIGTERM"),
     (kill_snakemake, "read", None),
     (kill_snakemake, "form", None),

@@ -16,6 +16,7 @@ import os
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ from pathlib import Path
 import psutil
 
 from storewise.processes import dies_with_parent
+from storewise.session.live import Abort, abort
 
 #: From Linux's ``sys/prctl.h``.
 _PR_SET_CHILD_SUBREAPER = 36
@@ -45,6 +47,9 @@ class Order:
     stop_signal: int
     remove: bool
     """Remove the directory where the node job has gone without doing it."""
+    live: str
+    """The trial's live directory, to be told of that; empty where there is none."""
+    node: str
 
 
 def end_tree() -> None:
@@ -77,6 +82,14 @@ def _say(**message: int) -> None:
         os.write(1, (json.dumps(message) + "\n").encode())
     except OSError:
         return  # the node job has gone; our input says so too
+
+
+def _tell(order: Order) -> None:
+    """The job was killed and cannot say so itself: clients would only see a lost connection."""
+    if order.live:
+        host = socket.gethostname()
+        reason = f"{order.node}: its job on host {host} has ended without ending its server"
+        abort(Path(order.live), Abort(f"{reason}: was it killed?", own=True, log=order.log))
 
 
 def main() -> None:
@@ -128,6 +141,7 @@ def main() -> None:
         if not words:
             selector.unregister(0)
             orphaned = True
+            _tell(order)
             asked, seconds = order.stop_signal, ORPHANED_SECONDS
         else:
             asked, seconds = int(words[1]), float(words[2])

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from storewise.errors import Aborted, StorewiseError
-from storewise.session.live import LIVE, Abort, Session, Watch, abort, membership
+from storewise.session.live import ABORT, LIVE, Abort, Session, Watch, abort, membership
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -36,6 +36,8 @@ class Job:
     log: logging.Logger
     live: Path
     session: Session
+    tell: Callable[[BaseException], None]
+    """Aborts the trial with an error as its reason, now: for a job that has more to end."""
 
 
 def job_log(path: Path | str) -> logging.Logger:
@@ -86,13 +88,36 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
         raise
 
 
+def _reason(name: str, error: BaseException, log: str) -> Abort:
+    """What an error that ends a job says to the other jobs of its trial."""
+    if isinstance(error, Aborted):
+        # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
+        own = isinstance(error, Signalled) and error.number != signal.SIGINT
+        return Abort(str(error), own=own, log=log)
+    kind = type(error).__name__
+    if isinstance(error, StorewiseError | MemoryError | OSError):
+        return Abort(f"{name}: {error or kind}", own=True, log=log)
+    return Abort(f"{name}: {kind}: {error}", own=True, log=log)
+
+
+def _await_reason(live: Path, seconds: float) -> None:
+    """Return when another job has given a reason, or after some seconds."""
+    until = time.monotonic() + seconds
+    while not (live / ABORT).exists() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 @contextmanager
-def trial_job(results: Path, session_file: Path, name: str, log_path: Path | str) -> Iterator[Job]:
+def trial_job(
+    results: Path, session_file: Path, name: str, log_path: Path | str, *, defer: float = 0.0
+) -> Iterator[Job]:
     """A job of a live trial.
 
     While the block runs, the process is registered in the trial's live directory. If it raises,
     the trial is aborted with that as its reason (unless it has one already) and the process
     exits with status 1; expected errors are one message, others keep their traceback in the log.
+    A client's error may only be what a server's end looks like from outside: before its own reason
+    it gives the server's node `defer` seconds to say more.
     """
     log = job_log(log_path)
     session = Session.read(session_file)
@@ -102,28 +127,30 @@ def trial_job(results: Path, session_file: Path, name: str, log_path: Path | str
     def ended(number: int, frame: FrameType | None) -> None:
         raise Signalled(name, number)
 
+    def tell(error: BaseException) -> None:
+        abort(live, _reason(name, error, str(log_path)))
+
     handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.signal(number, ended) for number in handled}
     try:
         with membership(live, name):
-            yield Job(Watch(results, session).check, log, live, session)
+            yield Job(Watch(results, session).check, log, live, session, tell)
         log.info("done")
     except Aborted as error:
-        # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
-        own = isinstance(error, Signalled) and error.number != signal.SIGINT
-        abort(live, Abort(str(error), own=own, log=str(log_path)))
+        tell(error)
         log.error("%s", error)
         sys.exit(f"storewise: {name} ended: {error}")
     except (StorewiseError, MemoryError, OSError) as error:
-        reason = f"{name}: {error or type(error).__name__}"
+        reason = _reason(name, error, str(log_path)).reason
         log.error("%s", reason)
         if not isinstance(error, StorewiseError):
             log.error("%s", traceback.format_exc())
-        abort(live, Abort(reason, own=True, log=str(log_path)))
+        _await_reason(live, defer)
+        tell(error)
         sys.exit(f"storewise: {reason}")
     except BaseException as error:
         log.error("unexpected error\n%s", traceback.format_exc())
-        abort(live, Abort(f"{name}: {type(error).__name__}: {error}", own=True, log=str(log_path)))
+        tell(error)
         raise
     finally:
         for number, handler in before.items():

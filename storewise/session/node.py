@@ -13,7 +13,7 @@ from typing import Any
 
 from storewise.engines.base import Endpoint
 from storewise.engines.server import Credentials, Installation, Node, NodeSpec, ServerEngine
-from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
+from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
 from storewise.metrics.host import facts, file_system, host_name, is_network, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
@@ -68,15 +68,20 @@ class NodeJob:
 
 
 def run_node(
-    job: NodeJob, session: Session, check: Callable[[], None], log: logging.Logger
+    job: NodeJob,
+    session: Session,
+    check: Callable[[], None],
+    log: logging.Logger,
+    tell: Callable[[BaseException], None],
 ) -> None:
     """Run a node until its session is closed, then write its samples.
 
-    Raises EngineError with the end of the server's log where the server fails, Aborted when the
-    trial ends, StorewiseError at the end of the job's wall time. The server has ended and its
-    directory is removed in any case.
+    `tell` aborts the trial with an error before the server is ended because of it: else clients
+    that lose their connection would be the first to complain. Raises EngineError with the end of
+    the server's log where the server fails, Aborted when the trial ends, StorewiseError at the end
+    of the job's wall time. The server has ended and its directory is removed in any case.
     """
-    _Node(job, session, check, log).run()
+    _Node(job, session, check, log, tell).run()
 
 
 def reserve_of(seconds: float) -> float:
@@ -86,9 +91,15 @@ def reserve_of(seconds: float) -> float:
 
 class _Node:
     def __init__(
-        self, job: NodeJob, session: Session, check: Callable[[], None], log: logging.Logger
+        self,
+        job: NodeJob,
+        session: Session,
+        check: Callable[[], None],
+        log: logging.Logger,
+        tell: Callable[[BaseException], None],
     ) -> None:
         self.job, self.session, self._check, self.log = job, session, check, log
+        self.tell = tell
         self.trial = job.trial
         self.engine: ServerEngine = server_engine(job.trial)
         self.spec: NodeSpec = next(s for s in node_jobs(job.trial) if s.name == job.node)
@@ -157,6 +168,7 @@ class _Node:
             self.check,
             ports=job.ports,
             keep=self.trial.keep_data,
+            live=job.live,
         )
         self._serve(server, installation)
 
@@ -248,8 +260,9 @@ class _Node:
                 server.pid,
             )
             self._until_stopped(server)
-        except Aborted as error:
+        except BaseException as error:
             self.log.info("ending the server: %s", error)
+            self.tell(error)
             raise
         finally:
             taken = sampler.stop() if sampler is not None else []
@@ -260,8 +273,8 @@ class _Node:
     def _until_stopped(self, server: Server) -> None:
         said = time.monotonic()
         while not (self.job.live / STOP).exists():
-            self._pause()
-            if (text := server.failure()) is not None:
+            self.check()
+            if (text := server.failure(LOOK_EVERY)) is not None:
                 raise EngineError(text)
             if time.monotonic() - said > _SAY_EVERY:
                 said = time.monotonic()

@@ -59,7 +59,15 @@ class Server:
     returns when it answers; `failure` says how it ended by itself; `stop` ends it in order.
     """
 
-    def __init__(self, engine: ServerEngine, node: Node, log: Path, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        engine: ServerEngine,
+        node: Node,
+        log: Path,
+        *,
+        keep: bool = False,
+        live: Path | None = None,
+    ) -> None:
         self.engine = engine
         self.node = node
         self.log = log
@@ -67,6 +75,7 @@ class Server:
         self.pid = 0
         self.started_at = 0.0
         self._keep = keep
+        self._live = live
         self._guard: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         self._buffer = b""
@@ -104,6 +113,8 @@ class Server:
             str(self.log.absolute()),
             int(self.launch.stop_signal),
             not self._keep,
+            str(self._live.absolute()) if self._live is not None else "",
+            self.node.spec.name,
         )
         self._status, self.pid, self._buffer = None, 0, b""
         with self.log.open("ab") as log:
@@ -204,10 +215,11 @@ class Server:
             except ProcessLookupError:
                 return
 
-    def failure(self) -> str | None:
-        """How the server has ended by itself, with the end of its log; None while it runs."""
+    def failure(self, wait: float = 0.0) -> str | None:
+        """How the server has ended by itself, with the end of its log; None while it runs, after
+        `wait` seconds."""
         if self._status is None and self._guard is not None:
-            self._hear(0)
+            self._hear(wait)
         if self._status is None:
             return None
         how = (
@@ -278,8 +290,11 @@ def start_server(
     *,
     ports: str = "",
     keep: bool = False,
+    live: Path | None = None,
 ) -> Server:
     """Start a node's server and wait until it answers; its port is chosen here.
+
+    `live` is the live directory of the trial that ends if this process is killed.
 
     Another process may take the port between our look and the server's start: then another one is
     tried, with a new directory. Raises EngineError, with no server left.
@@ -293,7 +308,7 @@ def start_server(
     while True:
         port = free_port(node.address, ports, frozenset(tried))
         tried.add(port)
-        server = Server(engine, replace(node, port=port), log, keep=keep)
+        server = Server(engine, replace(node, port=port), log, keep=keep, live=live)
         try:
             server.start(check)
             server.wait_ready(check)
