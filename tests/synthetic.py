@@ -28,7 +28,13 @@ SPEEDS: Mapping[str, tuple[float, float, float]] = {
     "sqlite": (21_000, 9_000, 310),
     "duckdb": (32_000, 700, 150),
     "parquet": (35_000, 160, 48),
+    "postgres": (9_000, 4_000, 240),
+    "mongodb": (8_000, 3_000, 190),
 }
+EMBEDDED = ("null", "sqlite", "duckdb", "parquet")
+SERVERS = ("postgres", "mongodb")
+#: Unix time of a trial's load, and seconds between the end of a phase and the start of the next.
+START, PAUSE = 1.7e9, 4.0
 
 HOST = {
     "name": "node-7",
@@ -49,7 +55,11 @@ def conditions(
         "worker": worker,
         "steps": [{"warmup": 1.0 if phase == "read" else 0.0, "threads": 1}],
         "seed": 7,
-        "engine": {"title": engine, "embedded": True, "stores": engine != "null"},
+        "engine": {
+            "title": engine,
+            "embedded": engine not in SERVERS,
+            "stores": engine != "null",
+        },
         "versions": {"storewise": "0.1.0", "python": "3.11.2", f"{engine}.engine": "3.40.1"},
         "host": HOST,
         "store_file_system": "ext4",
@@ -58,14 +68,18 @@ def conditions(
 
 
 def resolved(
-    engines: Sequence[str] = tuple(SPEEDS), workers: Sequence[int] = (1, 2), repeats: int = 2
+    engines: Sequence[str] = EMBEDDED,
+    workers: Sequence[int] = (1, 2),
+    repeats: int = 2,
+    nodes: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """A study as ``study.json`` holds it."""
+    """A study as ``study.json`` holds it; of MongoDB it has a single server only."""
     return {
         "name": "demo",
         "inputs": {"paths": ["resources/sample"]},
         "engines": {engine: {} for engine in engines},
-        "factors": {"workers": list(workers)},
+        "factors": {"workers": list(workers), **({"nodes": list(nodes)} if nodes else {})},
+        "exclude": [{"engine": "mongodb", "nodes": n} for n in nodes if n > 1],
         "repeats": repeats,
         "phases": [
             {"name": "write", "params": {"batch_size": 1000}, "steps": []},
@@ -78,7 +92,8 @@ def resolved(
 def _trial(engine: str, factors: Mapping[str, Any], repeat: int) -> dict[str, Any]:
     """The trial as its workers keep it; one that no study has is told by its factors alone."""
     workers = int(factors.get("workers", 1))
-    study = Study.model_validate(resolved([engine], [workers], repeat))
+    nodes = [int(factors["nodes"])] if "nodes" in factors else []
+    study = Study.model_validate(resolved([engine], [workers], repeat, nodes))
     for trial in study.trials():
         if trial.id == trial_id(factors, repeat):
             return trial.model_dump(mode="json")
@@ -136,11 +151,13 @@ def counts(
     return rows
 
 
-def times(phase: str, duration: float, *, worker: int = 0, process: int = 0) -> list[Sample]:
+def times(
+    phase: str, duration: float, *, worker: int = 0, process: int = 0, start: float = START
+) -> list[Sample]:
     return [
         Sample(phase, "duration", duration, "s", worker=worker),
         Sample(phase, "duration", duration, "s", worker=worker, process=process),
-        Sample(phase, "started_at", 1.7e9, "s", worker=worker),
+        Sample(phase, "started_at", start, "s", worker=worker),
     ]
 
 
@@ -176,8 +193,14 @@ def make_trial(
     scale: float = 1.0,
     phases: Sequence[str] = ("write", "read"),
     verify: bool = True,
+    store_hosts: Sequence[str] = (),
+    offset: float = 0.0,
 ) -> str:
-    """One trial's files under ``study/trials``; returns its id."""
+    """One trial's files under ``study/trials``; returns its id.
+
+    Nodes of a server run on `store_hosts` in turn, or on the clients' host where none is named;
+    the clocks of `store_hosts` are `offset` seconds ahead.
+    """
     engine, workers = str(factors["engine"]), int(factors.get("workers", 1))
     name = trial_id(factors, repeat)
     rng = np.random.default_rng(abs(hash((json.dumps(dict(factors)), repeat))) % 2**32)
@@ -185,7 +208,8 @@ def make_trial(
     directory.mkdir(parents=True, exist_ok=True)
     write, read, size = SPEEDS[engine]
     jitter = float(rng.normal(1, noise))
-    speedup = workers**0.8
+    speedup = workers**0.8 * float(factors.get("nodes", 1)) ** 0.7
+    spans: dict[str, tuple[float, float]] = {}
     for phase, worker in itertools.product(phases, range(workers)):
         share = DOCUMENTS * 10 // workers
         if phase == "write":
@@ -221,7 +245,16 @@ def make_trial(
             )
             latency = rng.lognormal(np.log(0.9e9 / read), 0.5, 3000)
             operation = "get"
-        rows += times(phase, duration, worker=worker)
+        if phase not in spans:
+            begin = max((end for _, end in spans.values()), default=START - PAUSE) + PAUSE
+            spans[phase] = (begin, begin + duration)
+        rows += times(phase, duration, worker=worker, start=spans[phase][0])
+        if engine in SERVERS and worker == 0 and phase == "read":
+            nodes = int(factors["nodes"])
+            rows += [
+                Sample(phase, "owner_operations", 1000.0 + n, "1", operation="get", node=f"data{n}")
+                for n in range(nodes)
+            ]
         rows += _host(phase, duration, worker, workers, rng)
         if phase == "write" and worker == 0:
             rows += [
@@ -239,6 +272,8 @@ def make_trial(
             conditions=conditions(engine, factors, phase, worker, repeat),
         )
         log(directory / f"{phase}.{worker}.hlog", operation, latency)
+    if engine in SERVERS:
+        make_session(study, name, factors, repeat, spans, store_hosts, offset)
     if verify:
         rows = [
             Sample("verify", metric, value, "1", operation=kind)
@@ -262,6 +297,111 @@ def make_trial(
             conditions=conditions(engine, factors, "verify", 0, repeat),
         )
     return name
+
+
+def make_session(
+    study: Path,
+    name: str,
+    factors: Mapping[str, Any],
+    repeat: int,
+    spans: Mapping[str, tuple[float, float]],
+    hosts: Sequence[str] = (),
+    offset: float = 0.0,
+) -> None:
+    """Parts of a trial's nodes and of its session.
+
+    A node uses 0.8 cores while it is written to, 0.4 while it is read, 0.05 else; its host waits
+    30 % of the time for its disk in the load, 1 % else.
+    """
+    engine, count = str(factors["engine"]), int(factors["nodes"])
+    version = {"postgres": "PostgreSQL 15.18", "mongodb": "MongoDB 6.0.5"}[engine]
+    begin = min(start for start, _ in spans.values()) - 3.0
+    length = int(max(end for _, end in spans.values()) - begin) + 2
+    common: dict[str, Any] = {"trial": name, "repeat": repeat, "factors": factors}
+    told = {}
+    for n in range(count):
+        node, host = f"data{n}", hosts[n % len(hosts)] if hosts else HOST["name"]
+        rows: list[Sample] = []
+        for second in range(length):
+            load = _overlap(spans.get("write"), begin + second)
+            read = _overlap(spans.get("read"), begin + second)
+            idle = 1 - load - read
+            values = {
+                "sample_length": (1.0, "s"),
+                "store_cpu": (0.8 * load + 0.4 * read + 0.05 * idle, "s"),
+                "store_rss": (3e8, "B"),
+                "store_bytes": (4e8, "B"),
+                "cpu_user": (50.0, "%"),
+                "cpu_system": (5.0, "%"),
+                "cpu_iowait": (30 * load + 1 * (1 - load), "%"),
+                "cpu_steal": (0.0, "%"),
+                "cpu_idle": (10.0, "%"),
+                "memory_used": (2e9, "B"),
+                "disk_write": (5e7, "B/s"),
+                "network_received": (1e6, "B/s"),
+            }
+            # The first node on a host samples it.
+            sampled = n < max(1, len(hosts))
+            rows += [
+                Sample("session", metric, value, unit, second=second, node=node)
+                for metric, (value, unit) in values.items()
+                if sampled or metric.startswith("store_")
+            ]
+        for metric, value, unit in (
+            ("started_at", begin + (offset if hosts else 0.0), "s"),
+            ("queue_time", 2.0 + n, "s"),
+            ("ready_time", 1.5, "s"),
+            ("stop_time", 0.5, "s"),
+            ("clock_offset", offset if hosts else 0.0, "s"),
+            ("node_bytes", 4e8, "B"),
+        ):
+            rows.append(Sample("session", metric, value, unit, node=node))
+        address = f"10.0.0.{n + 5}" if hosts else "127.0.0.1"
+        told[node] = {"host": host, "address": address, "version": version, "guard": "password"}
+        write_part(
+            study / "trials" / name / f"node.{node}.parquet",
+            rows,
+            host=host,
+            conditions={
+                "trial": _trial(engine, factors, repeat),
+                "phase": "session",
+                "node": node,
+                "role": "data",
+                "threads": 1,
+                "memory_mb": 1024,
+                "address": address,
+                "guard": "password",
+                "versions": {"server": version},
+                "host": {**HOST, "name": host},
+                "kept": f"/scratch/{name}-{node}" if hosts else "",
+                "warnings": [],
+            },
+            **common,
+        )
+    shared = f"nodes share a host and disturb each other ({HOST['name']}: data0, data1)"
+    write_part(
+        study / "trials" / name / "session.parquet",
+        [
+            Sample("session", "form_time", 0.4, "s"),
+            Sample("session", "close_time", 0.6, "s"),
+        ],
+        host=str(HOST["name"]),
+        conditions={
+            "trial": _trial(engine, factors, repeat),
+            "phase": "session",
+            "host": HOST,
+            "nodes": told,
+            "warnings": [shared] if count > 1 and not hosts else [],
+        },
+        **common,
+    )
+
+
+def _overlap(span: tuple[float, float] | None, start: float) -> float:
+    """The part of the second from `start` on that lies in a span."""
+    if span is None:
+        return 0.0
+    return max(0.0, min(span[1], start + 1) - max(span[0], start))
 
 
 def _kinds() -> dict[str, int]:
@@ -321,18 +461,19 @@ def make_inputs(study: Path, quarantine: Sequence[tuple[str, str, str, str]] = (
 def make_study(
     study: Path,
     *,
-    engines: Sequence[str] = tuple(SPEEDS),
+    engines: Sequence[str] = EMBEDDED,
     workers: Sequence[int] = (1, 2),
     repeats: int = 2,
+    nodes: Sequence[int] = (),
     **options: Any,
 ) -> list[str]:
     """A whole study's results; returns the ids of its trials."""
     make_inputs(study)
-    text = json.dumps(resolved(engines, workers, repeats))
-    (study / "study.json").write_text(text, encoding="utf-8")
+    study_of = resolved(engines, workers, repeats, nodes)
+    (study / "study.json").write_text(json.dumps(study_of), encoding="utf-8")
     return [
         make_trial(study, trial.factors, trial.repeat, **options)
-        for trial in Study.model_validate(resolved(engines, workers, repeats)).trials()
+        for trial in Study.model_validate(study_of).trials()
     ]
 
 

@@ -59,7 +59,7 @@ def test_factors_are_typed_columns_and_null_is_a_name(whole: Path) -> None:
     results = load_results(whole)
     assert results.factors == ("engine", "workers", "processes", "threads", "consistency", "index")
     assert results.samples["workers"].dtype == "int64"
-    assert set(results.samples["engine"]) == set(synthetic.SPEEDS)
+    assert set(results.samples["engine"]) == set(synthetic.EMBEDDED)
     assert len(results.trials) == 16
     assert results.inputs is not None
     assert results.inputs.files == synthetic.FILES
@@ -397,7 +397,14 @@ def test_client_bound_by_a_busy_process_of_a_store_outside_it(
 
 def test_unsteady_canary_is_warned_of() -> None:
     rows = [
-        {"trial": t, "host": "h", "metric": "canary_cpu", "value": v, "unit": "1/s"}
+        {
+            "trial": t,
+            "taken_by": "clients",
+            "host": "h",
+            "metric": "canary_cpu",
+            "value": v,
+            "unit": "1/s",
+        }
         for t, v in (("a", 100.0), ("b", 180.0))
     ]
     (warning,) = host.canary_warnings(pd.DataFrame(rows))
@@ -434,7 +441,7 @@ def test_every_warning_code_is_documented() -> None:
     source = "".join(
         p.read_text(encoding="utf-8") for p in (root / "storewise" / "analysis").glob("*.py")
     )
-    used = set(re.findall(r'StudyWarning\(\s*"([a-z_]+)"', source)) | {"worker"}
+    used = set(re.findall(r'StudyWarning\(\s*"([a-z_]+)"', source)) | {"worker", "session"}
     assert len(used) > 15
     assert {code for code in used if f"`{code}`" not in text} == set()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
 from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
+from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
+from storewise.studycheck import SERVER_FACTORS
+from storewise.trial import Trial
 
 #: The client's own ceiling: takes everything, answers from nothing; never a choice.
 CEILING = "null"
@@ -48,6 +52,26 @@ def consistency(name: str, level: str) -> str:
     return "" if found is None else found.consistencies.get(level, "")
 
 
+def guarded(name: str) -> bool:
+    """Whether servers of this engine ask who connects."""
+    found = _find(name)
+    return found is None or found.flags.authentication
+
+
+def node_names(trial: Mapping[str, Any]) -> tuple[str, ...]:
+    """The servers of a stored trial that were jobs of their own; none for embedded engines and
+    where this version cannot tell."""
+    found = _find(str(trial.get("engine", "")))
+    if not isinstance(found, ServerEngine):
+        return ()
+    try:
+        stored = Trial.model_validate(trial)
+        specs = found.roles(stored.topology, stored.settings)
+    except (ValueError, EngineError):
+        return ()
+    return tuple(spec.name for spec in specs if spec.placement == "node")
+
+
 def own_factor(factor: str) -> bool:
     """Whether a factor is a setting of one engine, such as ``sqlite.page_size``."""
     return "." in factor and factor.split(".", 1)[0] in ENGINES
@@ -66,6 +90,11 @@ def varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
     ]
 
 
-def topology(factors: Iterable[str]) -> list[str]:
-    """Factors at whose equal levels engines are compared."""
-    return [f for f in factors if f not in ("engine", "consistency") and not own_factor(f)]
+def client_side(factors: Iterable[str]) -> list[str]:
+    """Factors that a trial without any store has too: those at whose equal levels an engine is
+    held against the client's own ceiling."""
+    return [
+        f
+        for f in factors
+        if f not in ("engine", "consistency", *SERVER_FACTORS) and not own_factor(f)
+    ]

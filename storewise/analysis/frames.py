@@ -25,8 +25,18 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def grouped(
     table: pd.DataFrame, keys: Sequence[str]
 ) -> Iterable[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Groups in the order of their keys, those with missing keys included."""
+    """Groups in the order of their keys, those with missing keys included, as None."""
     if table.empty:
         return []
     groups = table.groupby(list(keys), observed=True, dropna=False, sort=True)
-    return cast(Iterable[tuple[tuple[Any, ...], pd.DataFrame]], groups)
+    return [(tuple(map(_level, key)), group) for key, group in groups]
+
+
+def _level(value: Any) -> Any:
+    # One nan does not equal another: they would be no keys of a dict.
+    return None if missing(value) else value
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell is empty, such as that of a factor that the row's trial does not have."""
+    return value is None or bool(pd.isna(value))

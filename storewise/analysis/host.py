@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.engines import CEILING, embedded, title, topology
+from storewise.analysis.engines import CEILING, client_side, embedded, title
 from storewise.analysis.frames import grouped, rows_of
 from storewise.analysis.load import Results
+from storewise.analysis.parts import SESSION
 from storewise.analysis.throughput import STEP, durations
 from storewise.analysis.warning import StudyWarning
 
@@ -40,14 +41,15 @@ HOST_METRICS = {
     "network_sent": "B/s",
     "loopback": "B/s",
 }
-COLUMNS = [*STEP, "host", "metric", "mean", "max", "unit"]
+COLUMNS = [*STEP, "host", "node", "metric", "mean", "max", "unit"]
 
 
 def host_load(samples: pd.DataFrame) -> pd.DataFrame:
     """Mean and maximum per trial, phase, step, host and metric.
 
     Host figures are weighted with the length of their samples. ``client_cpu`` is in cores and of
-    the busiest process, ``store_cpu`` in cores and of all workers, memory of processes is summed.
+    the busiest process, ``store_cpu`` (of embedded stores) and ``router_cpu`` in cores and of all
+    workers, memory of processes is summed. `node` is empty: `nodes.node_load` has those of nodes.
     """
     lengths = _lengths(samples)
     rows = _long_enough(
@@ -55,9 +57,9 @@ def host_load(samples: pd.DataFrame) -> pd.DataFrame:
     )
     frames = [_host_rows(rows, lengths)]
     walls = durations(samples).set_index(STEP)["wall"]
-    for metric, summed in (("client_cpu", False), ("store_cpu", True)):
+    for metric, summed in (("client_cpu", False), ("store_cpu", True), ("router_cpu", True)):
         frames.append(_cpu(samples, walls, metric, summed=summed))
-    for metric in ("client_rss", "store_rss"):
+    for metric in ("client_rss", "store_rss", "router_rss"):
         # At the end of a phase a process may be gone already when its memory is asked for.
         own = samples[
             (samples["metric"] == metric) & samples["second"].notna() & (samples["value"] > 0)
@@ -119,7 +121,8 @@ def _cpu(samples: pd.DataFrame, walls: pd.Series, metric: str, *, summed: bool) 
             wall = float(len(seconds))
         mean = float(seconds.sum()) / wall
         full = seconds[seconds.index < np.floor(wall + 1e-9)]
-        rows.append((*key[:4], metric, mean, float(full.max()) if len(full) else mean, "cores"))
+        top = float(full.max()) if len(full) else mean
+        rows.append((*key[:4], "", metric, mean, top, "cores"))
     table = pd.DataFrame(rows, columns=COLUMNS)
     # Of several processes the busiest one counts.
     return _plain(
@@ -136,7 +139,7 @@ def _mean_max(values: pd.Series, metric: str, unit: str) -> pd.DataFrame:
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    table = table[COLUMNS].copy()
+    table = table.assign(node="")[COLUMNS]
     for name in ("trial", "phase", "host", "metric"):
         table[name] = table[name].astype(str)
     return table
@@ -201,7 +204,7 @@ def client_bound(
 def _near_ceiling(
     rates: pd.DataFrame, summary: pd.DataFrame, results: Results, factors: Sequence[str]
 ) -> list[tuple[str, str, int, float]]:
-    same = [*topology(factors), "phase", "step"]
+    same = [*client_side(factors), "phase", "step"]
     ceiling = summary[(summary["engine"] == CEILING) & (summary["measure"] == "operations_per_s")]
     if ceiling.empty:
         return []
@@ -230,11 +233,14 @@ def bound_warnings(bound: pd.DataFrame) -> list[StudyWarning]:
 
 
 def canary(samples: pd.DataFrame) -> pd.DataFrame:
-    """The canary of each trial and host: trial, host, metric, value, unit."""
+    """The canary of each trial and host: trial, taken_by ("clients" or "nodes": their directories
+    may lie on different disks), host, metric, value, unit."""
     rows = samples[samples["metric"].astype(str).str.startswith("canary_")]
+    by = np.where(rows["phase"].astype(str) == SESSION, "nodes", "clients")
+    columns = ["trial", "taken_by", "host", "metric", "value", "unit"]
     return (
-        rows[["trial", "host", "metric", "value", "unit"]]
-        .astype({"trial": str, "host": str, "metric": str, "unit": str})
+        rows.assign(taken_by=by)[columns]
+        .astype({"trial": str, "taken_by": str, "host": str, "metric": str, "unit": str})
         .reset_index(drop=True)
     )
 
@@ -242,7 +248,7 @@ def canary(samples: pd.DataFrame) -> pd.DataFrame:
 def canary_warnings(table: pd.DataFrame) -> list[StudyWarning]:
     """A warning per canary that differs much between trials: the machine was not the same."""
     found = []
-    for metric, group in table.groupby("metric"):
+    for (metric, by), group in table.groupby(["metric", "taken_by"]):
         values = group["value"].astype(float).to_numpy()
         slow, fast = float(values.min()), float(values.max())
         if slow > 0 and fast / slow > UNSTEADY:
@@ -250,8 +256,9 @@ def canary_warnings(table: pd.DataFrame) -> list[StudyWarning]:
                 StudyWarning(
                     "unsteady_host",
                     "",
-                    f"{metric} lay between {slow:,.3g} and {fast:,.3g} {group['unit'].iloc[0]} "
-                    "before the trials: the machine was not equally fast all the time",
+                    f"{metric} of hosts with {by} lay between {slow:,.3g} and {fast:,.3g} "
+                    f"{group['unit'].iloc[0]} before the trials: the machine was not equally fast "
+                    "all the time",
                     "keep other work off the machine, or set more repeats",
                 )
             )

@@ -15,8 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.frames import records
-from storewise.analysis.load import HdrLog, Results, whole_phases
+from storewise.analysis.frames import missing, records
+from storewise.analysis.load import Results
+from storewise.analysis.parts import HdrLog, whole_phases
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Tag, merge_logs, new_histogram, percentiles, tags
@@ -88,7 +89,11 @@ def latency(found: Mapping[Key, Any]) -> pd.DataFrame:
 def merged_latency(found: Mapping[Key, Any], results: Results) -> pd.DataFrame:
     """Percentiles over all repeats of the same factors' levels, in s."""
     factors = list(results.factors)
-    levels = {row["trial"]: tuple(row[name] for name in factors) for row in records(results.trials)}
+    # One nan does not equal another, so that repeats would stay apart.
+    levels = {
+        row["trial"]: tuple(None if missing(row[name]) else row[name] for name in factors)
+        for row in records(results.trials)
+    }
     merged: dict[tuple[Any, ...], Any] = {}
     repeats: dict[tuple[Any, ...], int] = {}
     for (trial, *rest), histogram in found.items():

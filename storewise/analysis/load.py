@@ -9,7 +9,6 @@ silence. The layout of a study's directory is in ``results/README.md``, the part
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,37 +26,23 @@ from storewise.analysis.inputs import (
     read_manifest,
     read_quarantine,
 )
+from storewise.analysis.parts import (
+    SESSION,
+    HdrLog,
+    Part,
+    missing_parts,
+    mixed,
+    own_warnings,
+    read_trials,
+    refused_by_workers,
+    whole_phases,
+)
+from storewise.analysis.sessions import session_warnings
 from storewise.analysis.staleness import expected_trials, stale_warnings
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
-from storewise.metrics.schema import CORE, FACTOR_PREFIX, read_part
-
-_PART = re.compile(r"(?P<phase>[a-z_]+)\.(?P<worker>\d+)\.parquet")
-_LOG = re.compile(r"(?P<phase>[a-z_]+)\.(?P<worker>\d+)\.hlog")
-#: Files of a trial that hold no samples: the write workers' lists of what they wrote.
-_NO_PARTS = ("written",)
-VERIFY = "verify"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One result file; `worker` is None for the verification."""
-
-    path: Path
-    trial: str
-    phase: str
-    worker: int | None
-    conditions: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class HdrLog:
-    """One worker's Hdr interval log of one phase."""
-
-    path: Path
-    trial: str
-    phase: str
-    worker: int
+from storewise.metrics.schema import CORE, FACTOR_PREFIX
+from storewise.studycheck import SERVER_FACTORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +82,11 @@ def load_results(directory: Path) -> Results:
         failed.append(one)
         warnings += found
     left_out = {one.trial for one in failed}
-    parts, tables, logs = _read_trials(directory, left_out, warnings)
+    parts, tables, logs = read_trials(directory, left_out, warnings)
+    # Nodes without clients have nothing to tell; such a trial counts as not yet measured.
+    measured = {part.trial for part in parts if part.phase != SESSION}
+    tables = [t for t, part in zip(tables, parts, strict=True) if part.trial in measured]
+    parts = [part for part in parts if part.trial in measured]
     if not parts and not failed:
         raise ResultError(
             f"{directory}: no trial has results yet (expected trials/*/PHASE.WORKER.parquet); "
@@ -113,10 +102,11 @@ def load_results(directory: Path) -> Results:
     quarantined += refused_by_workers(parts)
     warnings += missing_parts(parts, logs)
     warnings += mixed(parts)
+    warnings += session_warnings(parts)
     if study:
         stored = {p.trial: p.conditions for p in parts}
         warnings += stale_warnings(expected_trials(study), stored, {f.trial for f in failed})
-    warnings += _own_warnings(parts)
+    warnings += own_warnings(parts)
     return Results(
         directory=directory,
         study=study,
@@ -130,46 +120,6 @@ def load_results(directory: Path) -> Results:
         quarantined=quarantined,
         warnings=sorted(set(warnings)),
     )
-
-
-def _read_trials(
-    directory: Path, left_out: set[str], warnings: list[StudyWarning]
-) -> tuple[list[Part], list[pa.Table], list[HdrLog]]:
-    parts: list[Part] = []
-    tables: list[pa.Table] = []
-    logs: list[HdrLog] = []
-    for path in sorted(directory.glob("trials/*/*")):
-        trial = path.parent.name
-        if trial in left_out or path.name.startswith("."):
-            continue
-        if log := _LOG.fullmatch(path.name):
-            logs.append(HdrLog(path, trial, log["phase"], int(log["worker"])))
-            continue
-        match = _PART.fullmatch(path.name)
-        if path.name != f"{VERIFY}.parquet" and (match is None or match["phase"] in _NO_PARTS):
-            continue
-        try:
-            table, conditions = read_part(path)
-            if table.num_rows and set(table["trial"].unique().to_pylist()) != {trial}:
-                raise ResultError(f"{path}: its rows are of another trial than its directory")
-        except ResultError as error:
-            warnings.append(
-                StudyWarning(
-                    "unreadable_part", trial, str(error), "delete the file and measure again"
-                )
-            )
-            continue
-        parts.append(
-            Part(
-                path,
-                trial,
-                match["phase"] if match else VERIFY,
-                int(match["worker"]) if match else None,
-                conditions,
-            )
-        )
-        tables.append(table)
-    return parts, tables, logs
 
 
 def _read_study(path: Path, warnings: list[StudyWarning]) -> dict[str, Any]:
@@ -215,7 +165,7 @@ def _long_table(
     return samples, tuple(columns)
 
 
-_ORDER = ("engine", "workers", "processes", "threads", "consistency", "index")
+_ORDER = ("engine", *SERVER_FACTORS, "workers", "processes", "threads", "consistency", "index")
 
 
 def _factor_order(name: str) -> tuple[int, str]:
@@ -229,6 +179,7 @@ def _plain(value: Any) -> Any:
 
 def _trial_table(samples: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     columns = ["trial", "repeat", *factors]
+    samples = samples[samples["phase"] != SESSION]
     if samples.empty:
         return pd.DataFrame(columns=[*columns, "phases", "host"])
     by_trial = samples.groupby("trial", observed=True, sort=True)
@@ -237,151 +188,6 @@ def _trial_table(samples: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     table["phases"] = [", ".join(map(str, pd.unique(group))) for _, group in by_trial["phase"]]
     table["host"] = [", ".join(map(str, pd.unique(group))) for _, group in by_trial["host"]]
     return table
-
-
-def workers_of(part: Part) -> int:
-    """How many workers the part's trial has."""
-    trial = part.conditions.get("trial")
-    if isinstance(trial, Mapping) and "workers" in trial:
-        return int(trial["workers"])
-    return int((part.conditions.get("factors") or {}).get("workers", 1))
-
-
-def threads_of(part: Part) -> int:
-    """Client threads of each process in the part's first step (a load has only one)."""
-    steps = part.conditions.get("steps") or [{}]
-    factors = part.conditions.get("factors") or {}
-    return int(steps[0].get("threads", factors.get("threads", 1)))
-
-
-def processes_of(part: Part) -> int:
-    """Client processes of each worker of the part's trial."""
-    return int((part.conditions.get("factors") or {}).get("processes", 1))
-
-
-def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWarning]:
-    """Phases of which a worker's file is missing; their sums would be too low."""
-    found: list[StudyWarning] = []
-    have = {(p.trial, p.phase, p.worker) for p in parts}
-    logged = {(log.trial, log.phase, log.worker) for log in logs}
-    for part in parts:
-        if part.worker is None:
-            continue
-        gone = [k for k in range(workers_of(part)) if (part.trial, part.phase, k) not in have]
-        if gone:
-            found.append(
-                StudyWarning(
-                    "missing_worker",
-                    part.trial,
-                    f"phase {part.phase}: no result of worker {', '.join(map(str, gone))}; "
-                    "the phase is left out of all figures",
-                    "run the study again: it measures what is missing",
-                )
-            )
-        if (part.trial, part.phase, part.worker) not in logged:
-            found.append(
-                StudyWarning(
-                    "missing_log",
-                    part.trial,
-                    f"phase {part.phase}: worker {part.worker} has no Hdr log; "
-                    "its latencies are left out",
-                    "run the study again: it measures what is missing",
-                )
-            )
-    verified = {p.trial for p in parts if p.phase == VERIFY}
-    return found + [
-        StudyWarning(
-            "not_verified",
-            trial,
-            "its stored documents were not verified",
-            "run the study again: it verifies what is missing",
-        )
-        for trial in sorted({p.trial for p in parts} - verified)
-    ]
-
-
-def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:
-    """(trial, phase) of which every worker's part is there."""
-    have: dict[tuple[str, str], set[int]] = {}
-    for part in parts:
-        if part.worker is not None:
-            have.setdefault((part.trial, part.phase), set()).add(part.worker)
-    wanted = {(p.trial, p.phase): workers_of(p) for p in parts if p.worker is not None}
-    return {key for key, workers in have.items() if workers >= set(range(wanted[key]))}
-
-
-def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
-    """Conditions that should be the same in all trials and are not."""
-    found: list[StudyWarning] = []
-    versions: dict[str, dict[str, set[str]]] = {}
-    hosts: dict[str, set[str]] = {}
-    systems: dict[str, set[str]] = {}
-    for part in parts:
-        for name, version in (part.conditions.get("versions") or {}).items():
-            versions.setdefault(str(name), {}).setdefault(str(version), set()).add(part.trial)
-        name, system = host_of(part.conditions)
-        hosts.setdefault(name, set()).add(part.trial)
-        systems.setdefault(system, set()).add(part.trial)
-    for name, by_version in sorted(versions.items()):
-        if len(by_version) > 1:
-            found.append(
-                StudyWarning(
-                    "mixed_versions",
-                    "",
-                    f"{name} differs between trials: {', '.join(sorted(by_version))}",
-                    "delete the trials of the older version and measure them again",
-                )
-            )
-    if len(systems) > 1:
-        found.append(
-            StudyWarning(
-                "mixed_hosts",
-                "",
-                f"trials ran on different kinds of hosts: {'; '.join(sorted(systems))}",
-                "compare engines only within one kind; ask the scheduler for one node type",
-            )
-        )
-    return found
-
-
-def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
-    """(host name, what matters of it for speed) as the conditions of a part tell them."""
-    host = conditions.get("host")
-    if not isinstance(host, Mapping):
-        return str(host or "unknown"), "unknown"
-    memory = host.get("memory_bytes")
-    shown = f"{round(float(memory) / 2**30)} GiB" if memory else "memory unknown"
-    kind = f"{host.get('processor', 'unknown')}, {host.get('cpus', '?')} CPUs, {shown}"
-    return str(host.get("name", "unknown")), kind
-
-
-def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
-    """Input files that passed the manifest and that a write worker found to be bad."""
-    found = {
-        Quarantined(
-            str(file.get("path", "unknown")),
-            str(file.get("line") or ""),
-            str(file.get("offset") or ""),
-            str(file.get("reason", "unknown")),
-        )
-        for part in parts
-        for file in part.conditions.get("quarantined") or ()
-    }
-    return sorted(found, key=lambda one: one.path)
-
-
-def _own_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
-    """Warnings that the workers themselves left in their conditions."""
-    found = []
-    for part in parts:
-        for text in part.conditions.get("warnings") or ():
-            if isinstance(text, Mapping):
-                message, remedy = str(text.get("message", text)), str(text.get("remedy", ""))
-                code = str(text.get("code", "worker"))
-            else:
-                message, remedy, code = str(text), "", "worker"
-            found.append(StudyWarning(code, part.trial, message, remedy))
-    return found
 
 
 def phase_samples(results: Results) -> pd.DataFrame:

@@ -70,6 +70,7 @@ def verdict_data(found: Verdict) -> dict[str, object]:
                 "standings": [
                     {
                         "choice": s.label,
+                        "topology": s.topology,
                         "configuration": s.where,
                         "n": s.estimate.n,
                         "mean": s.estimate.mean,

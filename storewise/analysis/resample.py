@@ -30,7 +30,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 #: Confidence level of every interval.
 LEVEL = 0.95
@@ -78,6 +78,9 @@ class Estimate:
 def _standard_error(values: tuple[float, ...]) -> float:
     """Bootstrap standard error of the mean, corrected for narrowness."""
     n = len(values)
+    # Takes seconds to import, and most studies have too few repeats to need it.
+    from scipy import stats
+
     # scipy's bootstrap warns and gives nan where all values are equal; the error is then 0.
     if max(values) == min(values):
         return 0.0
@@ -114,7 +117,7 @@ def estimate(
     if n == 1:
         return _within(mean, seconds)
     error = _standard_error(tuple(map(float, scaled)))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * error
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
     low, high = centre - half, centre + half
     if log:
         low, high = math.exp(low), math.exp(min(high, 700.0))
@@ -140,7 +143,7 @@ def pooled(settings: Sequence[Sequence[float]]) -> list[Estimate | None]:
     freedom = float(sum(len(x) - 1 for x in logs.values()))
     for i, x in logs.items():
         error = math.sqrt(float(squares.mean()) / len(x))
-        half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+        half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
         centre = float(x.mean())
         low, high = math.exp(centre - half), math.exp(min(centre + half, 700.0))
         found[i] = Estimate(len(x), math.exp(centre), low, high, "pooled", error, freedom)
@@ -190,7 +193,7 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
         freedom = above.freedom  # one spread, estimated once
     else:
         freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
     both = {above.resampled, below.resampled}
     resampled: Resampled = "seconds"
     if both <= {"repeats", "pooled"}:

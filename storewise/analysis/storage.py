@@ -1,14 +1,16 @@
 """What a store takes on disk: bytes in all, per document, and against the size of the inputs.
 
-The size is that at the end of the load (allocated blocks, summed over the stores of all workers),
-after the engine's final flush.
+The size is that at the end of the load, after the engine's final flush: of embedded stores the
+allocated blocks, summed over the stores of all workers; of servers what the server itself counts
+as its documents and indexes, or as its database. ``node_bytes`` is what the data directories of
+all servers of a trial held when these ended: logs, system tables and preallocated files too.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
-from storewise.analysis.frames import grouped
+from storewise.analysis.frames import grouped, rows_of
 from storewise.analysis.inputs import InputTotals
 from storewise.analysis.throughput import INSERT, STEP, counters
 
@@ -17,6 +19,7 @@ UNITS = {
     "bytes_per_document": "B/document",
     "share_of_input": "1",
     "share_of_raw_input": "1",
+    "node_bytes": "B",
 }
 COLUMNS = [*STEP, "measure", "value", "unit"]
 
@@ -58,6 +61,27 @@ def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
             }
             for measure, value in found.items()
         ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def node_storage(sessions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
+    """``node_bytes`` of each trial with servers, beside the other measures of its load.
+
+    `sessions` is `sessions.sessions`, `stored` is `storage`.
+    """
+    loads = stored.drop_duplicates("trial").set_index("trial")
+    rows = [
+        {
+            "trial": row.trial,
+            "phase": loads.loc[row.trial, "phase"],
+            "step": loads.loc[row.trial, "step"],
+            "measure": "node_bytes",
+            "value": row.node_bytes,
+            "unit": UNITS["node_bytes"],
+        }
+        for row in rows_of(sessions)
+        if row.trial in loads.index and row.node_bytes > 0
+    ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -9,10 +9,13 @@ import pandas as pd
 
 from storewise.analysis import host as hosts
 from storewise.analysis import latency as latencies
+from storewise.analysis import nodes as servers
 from storewise.analysis import throughput as rates
-from storewise.analysis.load import Results, phase_samples, processes_of, threads_of
+from storewise.analysis.load import Results, phase_samples
+from storewise.analysis.parts import SESSION, processes_of, threads_of
 from storewise.analysis.scaling import scaling
-from storewise.analysis.storage import storage
+from storewise.analysis.sessions import nodes, sessions
+from storewise.analysis.storage import node_storage, storage
 from storewise.analysis.verification import verification, verification_warnings
 from storewise.analysis.warning import StudyWarning, warning_table
 
@@ -37,6 +40,9 @@ class Tables:
     storage_summary: pd.DataFrame
     host: pd.DataFrame
     cpu: pd.DataFrame
+    balance: pd.DataFrame
+    nodes: pd.DataFrame
+    sessions: pd.DataFrame
     client_bound: pd.DataFrame
     canary: pd.DataFrame
     verification: pd.DataFrame
@@ -64,6 +70,12 @@ class Tables:
         return {**found, "warnings": warning_table(self.warnings)}
 
 
+def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables with equal columns as one."""
+    filled = [table for table in tables if len(table)]
+    return pd.concat(filled, ignore_index=True) if filled else tables[0]
+
+
 def build_tables(results: Results) -> Tables:
     """All tables; pure but for the Hdr logs, which are read here."""
     samples = phase_samples(results)
@@ -76,8 +88,15 @@ def build_tables(results: Results) -> Tables:
     )
     summary = rates.over_repeats(throughput, results, ["phase", "step", "measure"], series)
     found, log_warnings = latencies.histograms(results)
+    node_table = nodes(results.parts, results.samples)
+    session_table = sessions(node_table, results.samples)
     stored = storage(samples, results.inputs)
+    stored = joined([stored, node_storage(session_table, stored)])
     load = hosts.host_load(samples)
+    taken = servers.node_samples(
+        joined([samples, results.samples[results.samples["phase"] == SESSION]])
+    )
+    cpu = hosts.cpu_series(samples)
     bound = hosts.client_bound(load, throughput, summary, results)
     canary = hosts.canary(results.samples)
     checked = verification(results.samples)
@@ -104,8 +123,11 @@ def build_tables(results: Results) -> Tables:
         storage_summary=rates.over_repeats(
             stored, results, ["phase", "step", "measure"], counted=True
         ),
-        host=load,
-        cpu=hosts.cpu_series(samples),
+        host=joined([load, servers.node_load(taken, load)]),
+        cpu=joined([cpu, servers.node_cpu(taken, cpu)]),
+        balance=servers.balance(samples),
+        nodes=node_table,
+        sessions=session_table,
         client_bound=bound,
         canary=canary,
         verification=checked,

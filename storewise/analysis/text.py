@@ -1,9 +1,12 @@
-"""Numbers and lists in words."""
+"""Numbers, lists and levels of factors in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from storewise.analysis.frames import missing
 
 
 def number(value: float) -> str:
@@ -39,3 +42,37 @@ def seconds(value: float) -> str:
         if value * factor >= 1 or unit == "ns":
             return f"{number(value * factor)} {unit}"
     raise AssertionError("the loop ends at ns")
+
+
+#: What one and several of a numeric factor are called.
+_COUNTED = {
+    "workers": ("worker", "workers"),
+    "processes": ("process", "processes"),
+    "threads": ("thread", "threads"),
+    "nodes": ("node", "nodes"),
+    "replicas": ("replica", "replicas"),
+    "routers": ("router", "routers"),
+    "node_threads": ("thread per node", "threads per node"),
+    "node_memory_mb": ("MiB per node", "MiB per node"),
+}
+
+
+def level(value: Any) -> str:
+    """A factor's level; whole numbers without a fraction, whatever type they have here."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{int(value)}" if float(value).is_integer() else f"{value:g}"
+    return str(value)
+
+
+def setting(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The levels of some factors in a few words; those that the row does not have are left out."""
+    return ", ".join(_one(name, row[name]) for name in names if not missing(row[name]))
+
+
+def _one(name: str, value: Any) -> str:
+    if name == "routers" and value == 0:
+        return "routers beside the clients"
+    if name in _COUNTED:
+        one, several = _COUNTED[name]
+        return f"{level(value)} {one if value == 1 else several}"
+    return f"{name} {level(value)}"

@@ -293,11 +293,12 @@ def over_repeats(
     rows = []
     shared = {} if counted else _shared_spread(joined, groups, keys)
     for levels, group in grouped(joined, groups):
-        seconds: Sequence[float] = ()
-        if by_second is not None and len(group) == 1:
-            seconds = _steady_rates(records(group)[0], by_second)
-        own = estimate(group["value"].to_list(), seconds, counted=counted)
-        found = shared.get(tuple(levels)) or own
+        found = shared.get(tuple(levels))
+        if found is None:
+            seconds: Sequence[float] = ()
+            if by_second is not None and len(group) == 1:
+                seconds = _steady_rates(records(group)[0], by_second)
+            found = estimate(group["value"].to_list(), seconds, counted=counted)
         rows.append(
             {
                 **dict(zip(groups, levels, strict=True)),

@@ -19,7 +19,7 @@ from storewise.analysis.frames import records
 from storewise.analysis.resample import Estimate
 from storewise.analysis.scaling import as_estimate
 from storewise.analysis.tables import Tables
-from storewise.analysis.text import all_of, number
+from storewise.analysis.text import all_of, number, setting
 from storewise.analysis.verification import wrong_trials
 
 #: Factors that change what one gets, not only how fast: part of the choice where they vary.
@@ -34,12 +34,19 @@ _CRITERIA = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One choice at one criterion; `where` is the configuration in words."""
+    """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
+    configuration in words."""
 
     label: str
+    topology: str
     where: str
     estimate: Estimate
     leads: bool
+
+    @property
+    def shown(self) -> str:
+        """The choice with the shape of its cluster, where that matters."""
+        return f"{self.label} on {self.topology}" if self.topology else self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +162,8 @@ def _standings(
     return [
         Standing(
             name,
-            ", ".join(_setting(f, row[f]) for f in varying),
+            setting(row, _shape(row, varying)),
+            setting(row, [f for f in varying if f not in _SHAPE]),
             estimate := as_estimate(row),
             estimate.overlaps(first) or position == 0,
         )
@@ -163,17 +171,17 @@ def _standings(
     ]
 
 
-_SINGULAR = {"workers": "worker", "processes": "process", "threads": "thread"}
+#: Factors that give a cluster its shape and are named with the choice.
+_SHAPE = ("nodes", "replicas")
+
+
+def _shape(row: Mapping[str, Any], varying: Sequence[str]) -> list[str]:
+    """Those that vary, or that make it more than a single server."""
+    return [f for f in _SHAPE if f in row and (f in varying or row[f] > 1)]
 
 
 def _better(one: float, other: float, more: bool) -> bool:
     return one > other if more else one < other
-
-
-def _setting(factor: str, level: Any) -> str:
-    if factor in _SINGULAR:
-        return f"{level} {_SINGULAR[factor] if level == 1 else factor}"
-    return f"{factor} {level}"
 
 
 def figure(standing: Standing, unit: str) -> str:
@@ -196,9 +204,9 @@ def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool
     best = leaders[0]
     superlative = "fastest" if more else "smallest"
     if len(standings) == 1:
-        return f"{start}: only {best.label} can be judged: {figure(best, unit)}."
+        return f"{start}: only {best.shown} can be judged: {figure(best, unit)}."
     if len(leaders) > 1:
-        listed = "; ".join(f"{s.label} {figure(s, unit)}" for s in leaders)
+        listed = "; ".join(f"{s.shown} {figure(s, unit)}" for s in leaders)
         why = (
             "their intervals overlap"
             if all(s.estimate.known() for s in leaders)
@@ -208,11 +216,11 @@ def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool
             f"{start}: {all_of([s.label for s in leaders])} cannot be told apart ({why}): {listed}."
         )
     else:
-        text = f"{start}: {superlative} was {best.label}, {figure(best, unit)}."
+        text = f"{start}: {superlative} was {best.shown}, {figure(best, unit)}."
     if rest:
         times = _times(best.estimate.mean, rest[0].estimate.mean, "fast" if more else "large")
         subject = "the best" if more else "it"
-        text += f" Next: {rest[0].label}, {figure(rest[0], unit)}; {subject} is {times}."
+        text += f" Next: {rest[0].shown}, {figure(rest[0], unit)}; {subject} is {times}."
     return text
 
 
@@ -242,7 +250,8 @@ def _finding(criteria: Sequence[Criterion]) -> str:
             parts.append(f"it leads in {all_of(clear)}")
         if shared:
             parts.append(f"no store is clearly better in {all_of(shared)}")
-        return f"take {name}, because {' and '.join(parts)} ({_numbers(criteria, name)})."
+        why = f"{' and '.join(parts)} ({_numbers(criteria, name)})"
+        return f"take {_named(criteria, name)}, because {why}."
     if len(order) > 1:
         known = all(s.estimate.known() for c in criteria for s in c.standings if s.leads)
         why = (
@@ -255,11 +264,18 @@ def _finding(criteria: Sequence[Criterion]) -> str:
     by_leaders: dict[tuple[str, ...], list[str]] = {}
     for criterion in criteria:
         best = criterion.standings[0].estimate.mean
-        by_leaders.setdefault(tuple(sorted(criterion.leaders)), []).append(
+        leaders = tuple(sorted(s.shown for s in criterion.standings if s.leads))
+        by_leaders.setdefault(leaders, []).append(
             f"{criterion.title} ({number(best)} {criterion.unit})"
         )
     choices = [f"{all_of(who, 'or')} for {all_of(what)}" for who, what in by_leaders.items()]
     return f"{', and '.join(choices)}, because no store leads in everything."
+
+
+def _named(criteria: Sequence[Criterion], name: str) -> str:
+    """A choice with its topology, where it was the same one that was best in everything."""
+    shown = {s.shown for c in criteria for s in c.standings if s.label == name}
+    return shown.pop() if len(shown) == 1 else name
 
 
 def _numbers(criteria: Sequence[Criterion], name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from storewise.analysis.load import VERIFY
+from storewise.analysis.parts import VERIFY
 from storewise.analysis.warning import StudyWarning
 
 _METRICS = {

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from storewise.analysis.tables import Tables
 from storewise.errors import ResultError
-from storewise.figures import plots
+from storewise.figures import hosts, plots, scale
 from storewise.figures.style import drawing, to_bytes
 
 
@@ -26,6 +26,8 @@ class FigureSpec:
     absent: str
     """Why there is none where the function gives None."""
     make: Callable[[Tables], Figure | None]
+    servers: bool = False
+    """It is about servers; a study without any has no need to be told that it is missing."""
 
 
 FIGURES = (
@@ -57,16 +59,28 @@ FIGURES = (
     FigureSpec(
         "scaling",
         "Scaling",
-        "Speed-up over the lowest level, with 95 % intervals; the dotted line would be ideal. "
-        "Intervals that reach beyond the panel are cut.",
+        "Speed-up over the lowest level, with 95 % intervals, the other factors at their lowest; "
+        "the dotted line would be ideal. Intervals that reach beyond the panel are cut.",
         "no numeric factor has more than one level",
-        plots.speedup,
+        scale.speedup,
+    ),
+    FigureSpec(
+        "nodes",
+        "Throughput over data nodes",
+        "Documents per second of stores on servers over the number of their data nodes, with 95 % "
+        "intervals. Horizontal lines are stores without servers and the null engine (dotted): what "
+        "the same clients reach without a cluster.",
+        "no engine was measured with several numbers of nodes",
+        scale.over_nodes,
+        servers=True,
     ),
     FigureSpec(
         "storage",
         "Storage",
         "Bytes on disk per document at the end of the load, beside what the inputs take as they "
-        "lie on disk (usually compressed).",
+        "lie on disk (usually compressed). Of servers: what the server itself counts as its "
+        "documents and indexes (or its database), without logs and preallocated files; the table "
+        "has the whole data directories too.",
         "no store told its size",
         plots.storage_per_document,
     ),
@@ -74,9 +88,20 @@ FIGURES = (
         "host_cpu",
         "What the processors did",
         "Use of all CPUs of a host over time, time spent waiting for the disk (iowait) included; "
-        "first repeat of each engine at its highest setting.",
+        "first repeat of each engine at its highest setting. Servers on hosts of their own have "
+        "panels of their own; else they are in those of their clients.",
         "no host was sampled",
-        plots.host_cpu,
+        hosts.host_cpu,
+    ),
+    FigureSpec(
+        "busy_nodes",
+        "What servers and clients used",
+        "Processor time of each server, in cores: the mean over the phase, and as a tick the "
+        "busiest second. Beside it that of the busiest client process: where it comes near one "
+        "core, the client is the limit. First repeat of each engine at its highest setting.",
+        "no store of this study is a server",
+        hosts.busy_nodes,
+        servers=True,
     ),
 )
 

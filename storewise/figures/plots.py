@@ -5,48 +5,29 @@ Each function returns None where the tables have nothing to show (a single level
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from storewise.analysis.engines import CEILING, title, varying_factors
 from storewise.analysis.frames import grouped, records
 from storewise.analysis.tables import Tables
+from storewise.analysis.text import setting
+from storewise.figures.rows import (
+    MAX_PANELS,
+    engines_in,
+    lowest,
+    phase_title,
+    shared_setting,
+    style_of,
+)
 from storewise.figures.style import (
     LINES,
-    Style,
     legend_outside,
     new_figure,
     plain_numbers,
     spread,
 )
-
-#: Most panels (phases, trials) of one figure; a figure with more is no longer read.
-MAX_PANELS = 6
-
-
-def style_of(tables: Tables) -> Style:
-    """The style of a study's engines, failed ones included, so that colours never move."""
-    engines = set(tables.results.trials.get("engine", pd.Series(dtype=str)))
-    engines |= {str(f.factors["engine"]) for f in tables.results.failed if "engine" in f.factors}
-    return Style(engines)
-
-
-def setting(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The levels of some factors in a few characters for an axis."""
-    return ", ".join(
-        f"{row[n]:g} {_ONE.get(n, n) if row[n] == 1 else n}"
-        if n in _ONE and isinstance(row[n], int | float)
-        else f"{n} {row[n]}"
-        for n in names
-    )
-
-
-_ONE = {"workers": "worker", "processes": "process", "threads": "thread"}
 
 
 def throughput_by_engine(tables: Tables) -> Figure | None:
@@ -61,10 +42,14 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
         names.append("step")
     labels = [setting(row, names) for row in records(found)]
     found = found.assign(setting=labels)
-    settings = sorted(set(labels), key=labels.index)
     style = style_of(tables)
-    engines = _engines(found)
-    rows = max(2, len(engines) * len(settings))
+    engines = engines_in(found)
+    # Not every engine has every factor: those of servers are not for embedded stores.
+    settings = {
+        engine: list(dict.fromkeys(found[found["engine"] == engine]["setting"]))
+        for engine in engines
+    }
+    rows = max(2, sum(map(len, settings.values())))
     figure, axes = new_figure(1, len(phases), height=0.9 + 0.27 * rows + 0.3 * len(engines))
     for axis, phase in zip(axes, phases, strict=True):
         here = found[found["phase"] == phase]
@@ -72,7 +57,7 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
         for engine in engines:
             own = here[here["engine"] == engine]
             start = position
-            for name in settings:
+            for name in settings[engine]:
                 for row in records(own[own["setting"] == name]):
                     known = np.isfinite(row["low"]) and row["high"] > row["low"]
                     errors = (
@@ -87,14 +72,14 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
                         capsize=3,
                         elinewidth=1.2,
                     )
-                ticks.append((position, _row_name(engine, name, name == settings[0])))
+                ticks.append((position, _row_name(engine, name, name == settings[engine][0])))
                 position += 1
             axis.axhspan(start - 0.5, position - 0.5, color=style.colour(engine), alpha=0.06, lw=0)
             position += 0.35
         axis.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
         axis.grid(visible=False, axis="y")
         axis.invert_yaxis()
-        axis.set_title(_phase_title(phase))
+        axis.set_title(phase_title(phase))
         axis.set_xlabel("documents per second")
         means = here["mean"].to_list()
         if spread(means):
@@ -114,16 +99,6 @@ def _row_name(engine: str, name: str, first: bool) -> str:
     if not name:
         return title(engine)
     return f"{title(engine)}, {name}" if first else name
-
-
-def _phase_title(phase: str) -> str:
-    return {"write": "write (parsing and loading)"}.get(phase, phase)
-
-
-def _engines(table: pd.DataFrame) -> list[str]:
-    """Engines in the order of the legend, the ceiling last."""
-    names = sorted(set(table["engine"]) - {CEILING})
-    return [*names, CEILING] if CEILING in set(table["engine"]) else names
 
 
 def operations_over_time(tables: Tables) -> Figure | None:
@@ -147,7 +122,7 @@ def operations_over_time(tables: Tables) -> Figure | None:
         )
         highest: list[float] = []
         warm_until = 0
-        for engine in _engines(here):
+        for engine in engines_in(here):
             own = here[here["engine"] == engine]
             for _, group in grouped(own, [*names, "step"]):
                 name = setting(records(group)[0], names)
@@ -169,7 +144,7 @@ def operations_over_time(tables: Tables) -> Figure | None:
                     warm_until = max(warm_until, int(mean[warm.astype(bool)].index.max()) + 1)
         if warm_until:
             axis.axvspan(0, warm_until, color="#000000", alpha=0.08, lw=0)
-        axis.set_title(_phase_title(phase))
+        axis.set_title(phase_title(phase))
         axis.set_ylabel("operations per second")
         axis.set_xlabel("seconds since the start of the phase")
         axis.set_xlim(0, float(here["second"].max()) + 1.05)
@@ -190,9 +165,7 @@ def latency_percentiles(tables: Tables) -> Figure | None:
     if found.empty:
         return None
     names = varying_factors(found, tables.results.factors)
-    if names:
-        first = found.sort_values(names)[names].iloc[0]
-        found = found[(found[names] == first).all(axis=1)]
+    found = lowest(found, names)
     order = tables.phases_of(found)
     pairs = set(zip(found["phase"], found["operation"], strict=True))
     panels = sorted(pairs, key=lambda pair: (order.index(pair[0]), pair[1]))[:MAX_PANELS]
@@ -201,7 +174,7 @@ def latency_percentiles(tables: Tables) -> Figure | None:
     for axis, (phase, operation) in zip(axes, panels, strict=False):
         here = found[(found["phase"] == phase) & (found["operation"] == operation)]
         order = list(dict.fromkeys(here["percentile"]))
-        for engine in _engines(here):
+        for engine in engines_in(here):
             own = here[(here["engine"] == engine)].groupby("percentile")["value"].max()
             axis.plot(
                 range(len(order)),
@@ -218,117 +191,7 @@ def latency_percentiles(tables: Tables) -> Figure | None:
         axis.set_ylabel("service time in ms (logarithmic)" if axis is axes[0] else "")
     legend_outside(figure, axes)
     if names:
-        figure.suptitle(f"with {setting(records(found)[0], names)}", fontsize=9)
-    return figure
-
-
-def speedup(tables: Tables) -> Figure | None:
-    """Speed-up over the levels of the first numeric factor, with the ideal line."""
-    found = tables.scaling[tables.scaling["quantity"] == "speedup"]
-    found = found[found["measure"] == "documents_per_s"]
-    if found.empty:
-        return None
-    factor = str(found["factor"].iloc[0])
-    found = found[found["factor"] == factor]
-    others = [n for n in varying_factors(found, tables.results.factors) if n != factor]
-    if others:
-        first = found.sort_values(others)[others].iloc[0]
-        found = found[(found[others] == first).all(axis=1)]
-    phases = tables.phases_of(found)[:MAX_PANELS]
-    style = style_of(tables)
-    figure, axes = new_figure(1, len(phases), height=3.5, sharey=False)
-    for axis, phase in zip(axes, phases, strict=True):
-        here = found[found["phase"] == phase]
-        base = float(here["base"].iloc[0])
-        levels = sorted(set(here["level"]))
-        ideal = [level / base for level in levels]
-        axis.plot(levels, ideal, color="#000000", lw=1, ls=":", label="ideal")
-        engines = _engines(here)
-        width = 0.02 * (max(levels) - min(levels))
-        for place, engine in enumerate(engines):
-            own = here[here["engine"] == engine].sort_values("level").drop_duplicates("level")
-            shift = width * (place - (len(engines) - 1) / 2)
-            mean = own["mean"].to_numpy(dtype=float)
-            errors = np.vstack([mean - own["low"], own["high"] - mean]).astype(float)
-            axis.errorbar(
-                own["level"] + shift,
-                mean,
-                yerr=np.nan_to_num(errors),
-                capsize=3,
-                elinewidth=1,
-                color=style.colour(engine),
-                marker=style.marker(engine),
-                label=title(engine),
-            )
-        axis.set_title(_phase_title(phase))
-        axis.set_xlabel(factor)
-        axis.set_xticks(levels, [f"{level:g}" for level in levels])
-        highest = max([*ideal, *here["mean"]])
-        axis.set_ylim(0, 1.5 * highest)
-        axis.set_ylabel(
-            f"speed-up over {setting({factor: base}, [factor])}" if axis is axes[0] else ""
-        )
-    legend_outside(figure, axes, columns=5)
-    return figure
-
-
-def host_cpu(tables: Tables) -> Figure | None:
-    """Host CPU over time by kind, iowait included, one panel per engine and phase.
-
-    Of each the first repeat at the highest setting is shown: that is where a limit would be met.
-    """
-    cpu = tables.cpu.merge(tables.trials[["trial", "repeat", *tables.results.factors]], on="trial")
-    if cpu.empty:
-        return None
-    names = varying_factors(cpu, tables.results.factors)
-    numeric = [n for n in names if pd.api.types.is_numeric_dtype(cpu[n])]
-    last = cpu.sort_values([*numeric, "repeat"], ascending=[False] * len(numeric) + [True])
-    chosen = last.drop_duplicates(["engine", "phase"])[["trial", "engine", "phase"]]
-    phases = tables.phases_of(chosen)[:3]
-    engines = _engines(chosen)
-    figure, axes = new_figure(len(engines), len(phases), height=1.55, sharey=True)
-    kinds = (
-        ("user", "#0072B2", ""),
-        ("system", "#56B4E9", "///"),
-        ("iowait", "#D55E00", "..."),
-        ("steal", "#000000", "xx"),
-    )
-    for number, axis in enumerate(axes):
-        engine, phase = engines[number // len(phases)], phases[number % len(phases)]
-        trial = chosen[(chosen["engine"] == engine) & (chosen["phase"] == phase)]["trial"]
-        axis.set_ylim(0, 100)
-        axis.set_title(f"{title(engine)}, {phase}")
-        if trial.empty:
-            axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
-            continue
-        here = cpu[(cpu["trial"] == trial.iloc[0]) & (cpu["phase"] == phase)]
-        mean = here.groupby("second")[[k for k, _, _ in kinds]].mean()
-        # Steps over whole seconds: each value is the mean of its second.
-        edges = np.append(mean.index.to_numpy(), mean.index.max() + 1)
-        below = np.zeros(len(mean))
-        for kind, colour, hatch in kinds:
-            if kind == "steal" and not (mean[kind] > 0.5).any():
-                continue
-            above = below + mean[kind].to_numpy()
-            axis.stairs(
-                above,
-                edges,
-                baseline=below,
-                fill=True,
-                facecolor=colour,
-                edgecolor="white",
-                hatch=hatch,
-                lw=0,
-                label=kind,
-            )
-            below = above
-        axis.set_xlim(0, edges.max())
-        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        if number // len(phases) == len(engines) - 1:
-            axis.set_xlabel("seconds since the start of the phase")
-        if number % len(phases) == 0:
-            axis.set_ylabel("host CPU in %")
-    legend_outside(figure, axes)
+        figure.suptitle(f"with {shared_setting(found, names)}", fontsize=9)
     return figure
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.frames import records
+from storewise.analysis.frames import grouped, missing, records
+from storewise.analysis.parts import SESSION
 from storewise.analysis.tables import Tables
-from storewise.analysis.text import binary, number, seconds
+from storewise.analysis.text import binary, level, number, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,12 @@ class Table:
 
 def text_cell(value: Any) -> Cell:
     """A cell of text; missing values are shown as a dash."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if missing(value):
         return Cell("–", "")
     return Cell(str(value), str(value))
 
 
-def number_cell(value: float, text: str | None = None) -> Cell:
+def number_cell(value: float | None, text: str | None = None) -> Cell:
     """A cell of a number; `text` is its form with a unit."""
     if value is None or not math.isfinite(value):
         return Cell("–", -math.inf, True)
@@ -57,7 +58,7 @@ def level_cell(name: str, value: Any) -> Cell:
     if name == "engine":
         return text_cell(title(str(value)))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return number_cell(float(value), f"{value:g}")
+        return number_cell(float(value), level(value) if math.isfinite(value) else None)
     return text_cell(value)
 
 
@@ -106,9 +107,7 @@ def latency_table(tables: Tables) -> Table:
     order = list(dict.fromkeys(found["percentile"]))
     if found.empty:
         return Table("latency", "Latency", [*keys, "operations"], [])
-    wide = found.pivot_table(
-        index=[*keys, "count"], columns="percentile", values="value", dropna=True
-    ).reset_index()
+    wide = _wide(found, [*keys, "count"], "percentile", "value")
     wide = _phases_in_order(_equal_times_once(wide, [*keys[:-1], "count", *order]), tables)
     rows = [
         [
@@ -123,6 +122,20 @@ def latency_table(tables: Tables) -> Table:
         "Latency percentiles from the histograms of all workers and repeats together",
         [*keys, *order, "operations"],
         rows,
+    )
+
+
+def _wide(found: pd.DataFrame, keys: Sequence[str], column: str, value: str) -> pd.DataFrame:
+    """One row per `keys`, one column per value of `column`; keys may be missing in some rows,
+    such as the factors of servers in those of embedded stores."""
+    return pd.DataFrame(
+        [
+            {
+                **dict(zip(keys, key, strict=True)),
+                **dict(zip(group[column], group[value], strict=True)),
+            }
+            for key, group in grouped(found, keys)
+        ]
     )
 
 
@@ -143,29 +156,33 @@ def storage_table(tables: Tables) -> Table:
     found = tables.storage_summary
     names = ["engine", *varying_factors(found, tables.results.factors)]
     measures = ["store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"]
+    measures.append("node_bytes")
     present = [m for m in measures if m in set(found["measure"])]
     heads = {
         "store_bytes": "size on disk",
         "bytes_per_document": "bytes per document",
         "share_of_input": "against the inputs as they lie on disk",
         "share_of_raw_input": "against the inputs decompressed",
+        "node_bytes": "data directories of the servers at their end",
     }
     rows = []
     if not found.empty:
-        wide = found.pivot_table(
-            index=names, columns="measure", values="mean", dropna=True
-        ).reset_index()
+        wide = _wide(found, names, "measure", "mean").reindex(columns=[*names, *present])
         rows = [
             [
                 *(level_cell(n, row[n]) for n in names),
-                *(
-                    number_cell(row[m], binary(row[m]) if m == "store_bytes" else None)
-                    for m in present
-                ),
+                *(number_cell(row[m], _size(row[m]) if m in _SIZES else None) for m in present),
             ]
             for row in records(wide)
         ]
     return Table("storage", "Storage after the load", [*names, *(heads[m] for m in present)], rows)
+
+
+_SIZES = ("store_bytes", "node_bytes")
+
+
+def _size(value: float) -> str:
+    return binary(value) if math.isfinite(value) else "–"
 
 
 def scaling_table(tables: Tables) -> Table:
@@ -200,6 +217,7 @@ def scaling_table(tables: Tables) -> Table:
 _LOAD = {
     "client_cpu": ("busiest client process, cores", None),
     "client_rss": ("memory of clients", binary),
+    "router_cpu": ("routers beside them, cores", None),
     "cpu_user": ("CPU user, %", None),
     "cpu_system": ("CPU system, %", None),
     "cpu_iowait": ("CPU iowait, %", None),
@@ -211,8 +229,11 @@ _LOAD = {
 
 
 def load_table(tables: Tables) -> Table:
-    """Load of clients and hosts: the mean over a phase, the maximum in brackets."""
-    found = tables.host[tables.host["metric"].isin(_LOAD)]
+    """Load of clients and their hosts: the mean over a phase, the maximum in brackets."""
+    found = tables.host[tables.host["metric"].isin(_LOAD) & (tables.host["phase"] != SESSION)]
+    own = ["trial", "phase", "step", "host"]
+    clients = found.loc[found["metric"] == "client_cpu", own].drop_duplicates()
+    found = found.merge(clients, on=own)
     present = [m for m in _LOAD if m in set(found["metric"])]
     rows: list[list[Cell]] = []
     several = found["host"].nunique() > 1
@@ -259,11 +280,12 @@ def canary_table(tables: Tables) -> Table:
     """The canary before each trial."""
     found: pd.DataFrame = tables.canary
     rows: list[list[Cell]] = []
-    for (trial, host), group in found.groupby(["trial", "host"], sort=True):
+    for (trial, by, host), group in found.groupby(["trial", "taken_by", "host"], sort=True):
         values = dict(zip(group["metric"], group["value"], strict=True))
         rows.append(
             [
                 text_cell(trial),
+                text_cell(by),
                 text_cell(host),
                 number_cell(values.get("canary_cpu", math.nan)),
                 *(
@@ -278,6 +300,6 @@ def canary_table(tables: Tables) -> Table:
     return Table(
         "canary",
         "Canary before each trial: how fast the machine was",
-        ["trial", "host", "digests per s", "disk write", "disk read"],
+        ["trial", "host of", "host", "digests per s", "disk write", "disk read"],
         rows,
     )

@@ -8,16 +8,16 @@ from typing import Any
 
 from storewise.analysis.engines import CEILING, consistency, embedded, one_writer, title
 from storewise.analysis.frames import records
-from storewise.analysis.load import Part, host_of
+from storewise.analysis.parts import Part, host_of, part_versions
 from storewise.analysis.tables import Tables
-from storewise.analysis.text import all_of, binary
+from storewise.analysis.text import all_of, binary, level
 
 
 def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
     """Conditions of the study as terms with their values; differing ones are all listed."""
     results = tables.results
     study = results.study
-    measured = [p for p in results.parts if p.worker is not None]
+    measured = [p for p in results.parts if p.worker is not None or p.node is not None]
     found: list[tuple[str, list[str]]] = [
         ("study", [str(study.get("name", results.directory.name))]),
         ("seed", [str(study.get("seed", "unknown"))]),
@@ -65,10 +65,15 @@ def _phase(phase: Mapping[str, Any]) -> str:
     return f"{text} ({len(steps)} steps: {json.dumps(steps)})" if steps else text
 
 
+def _order(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return (number, float(value) if number else 0.0, str(value))
+
+
 def _factors(tables: Tables) -> list[str]:
     trials = tables.trials
     return [
-        f"{name}: {', '.join(map(str, sorted(trials[name].dropna().unique(), key=str)))}"
+        f"{name}: {', '.join(map(level, sorted(trials[name].dropna().unique(), key=_order)))}"
         for name in tables.results.factors
         if len(trials)
     ]
@@ -90,17 +95,18 @@ def _levels(tables: Tables) -> list[str]:
         return []
     pairs = sorted(set(zip(trials["engine"], trials["consistency"], strict=True)))
     return [
-        f"{title(engine)}, {level}: {meaning}"
-        for engine, level in pairs
-        if (meaning := consistency(str(engine), str(level)))
+        f"{title(engine)}, {promise}: {meaning}"
+        for engine, promise in pairs
+        if (meaning := consistency(str(engine), str(promise)))
     ]
 
 
 def _versions(parts: list[Part]) -> list[str]:
     found: dict[str, set[str]] = {}
     for part in parts:
-        for name, version in (part.conditions.get("versions") or {}).items():
-            found.setdefault(str(name), set()).add(str(version))
+        for name, version in part_versions(part):
+            # A server's version names its product already.
+            found.setdefault("server" if name.startswith("server of") else name, set()).add(version)
     return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(found.items())]
 
 
@@ -151,7 +157,8 @@ def files(tables: Tables) -> list[tuple[str, str]]:
         ("figures/", "every figure as PNG and SVG"),
         (
             "trials/",
-            "the raw results: per trial, phase and worker a Parquet table and an Hdr log "
+            "the raw results: per trial, phase and worker a Parquet table and an Hdr log, per "
+            "server a table "
             f"({len(tables.results.parts)} tables, {len(tables.results.logs)} logs)",
         ),
         ("inputs/", "the manifest of the inputs and the list of quarantined files"),

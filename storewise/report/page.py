@@ -15,7 +15,7 @@ from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
-from storewise.report import cells, content
+from storewise.report import cells, content, servers
 
 TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
@@ -86,19 +86,21 @@ def html(tables: Tables, found: Verdict, made: list[Made]) -> str:
         name=name,
         title=str(study.get("title") or name),
         verdict=found,
-        figures=[_figure(one) for one in made],
+        figures=[_figure(one) for one in made if not (one.spec.servers and tables.nodes.empty)],
         tables=[
             cells.rate_table(tables),
             cells.latency_table(tables),
             cells.storage_table(tables),
             cells.scaling_table(tables),
             cells.load_table(tables),
+            *servers.load_tables(tables),
             cells.verification_table(tables),
         ],
         canary=cells.canary_table(tables),
         fold=FOLD,
         conditions=content.conditions(tables),
         layouts=content.layouts(tables),
+        sessions=servers.section(tables),
         warnings=tables.warnings,
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,

@@ -1,0 +1,274 @@
+"""The files of a study's trials: which there are, which are missing, what they say of themselves.
+
+A trial's directory has one part per phase and worker, one for the verification, and where its
+store was a server one per node of its session and one of the session itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from storewise.analysis.engines import title
+from storewise.analysis.inputs import Quarantined
+from storewise.analysis.warning import StudyWarning
+from storewise.errors import ResultError
+from storewise.metrics.schema import read_part
+
+_PART = re.compile(r"(?P<phase>[a-z_]+)\.(?P<worker>\d+)\.parquet")
+_NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")
+_LOG = re.compile(r"(?P<phase>[a-z_]+)\.(?P<worker>\d+)\.hlog")
+#: Files of a trial that hold no samples: the write workers' lists of what they wrote.
+_NO_PARTS = ("written",)
+#: How the warning of a session begins whose nodes share a host.
+_SHARED = "nodes share a host"
+VERIFY = "verify"
+#: Phase of what nodes measure: a session spans all phases of its trial.
+SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One result file; `worker` is None for all but those of workers, `node` for all but those of
+    nodes (a session's own part has neither)."""
+
+    path: Path
+    trial: str
+    phase: str
+    worker: int | None
+    conditions: Mapping[str, Any]
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HdrLog:
+    """One worker's Hdr interval log of one phase."""
+
+    path: Path
+    trial: str
+    phase: str
+    worker: int
+
+
+def read_trials(
+    directory: Path, left_out: set[str], warnings: list[StudyWarning]
+) -> tuple[list[Part], list[pa.Table], list[HdrLog]]:
+    """All parts with their tables, and the logs, of a study; what cannot be read is a warning."""
+    parts: list[Part] = []
+    tables: list[pa.Table] = []
+    logs: list[HdrLog] = []
+    for path in sorted(directory.glob("trials/*/*")):
+        trial = path.parent.name
+        if trial in left_out or path.name.startswith("."):
+            continue
+        if log := _LOG.fullmatch(path.name):
+            logs.append(HdrLog(path, trial, log["phase"], int(log["worker"])))
+            continue
+        place = _place(path.name)
+        if place is None:
+            continue
+        try:
+            table, conditions = read_part(path)
+            if table.num_rows and set(table["trial"].unique().to_pylist()) != {trial}:
+                raise ResultError(f"{path}: its rows are of another trial than its directory")
+        except ResultError as error:
+            warnings.append(
+                StudyWarning(
+                    "unreadable_part", trial, str(error), "delete the file and measure again"
+                )
+            )
+            continue
+        phase, worker, node = place
+        parts.append(Part(path, trial, phase, worker, conditions, node))
+        tables.append(table)
+    return parts, tables, logs
+
+
+def _place(name: str) -> tuple[str, int | None, str | None] | None:
+    """Phase, worker and node of a part by its file's name; None for what is no part."""
+    if name in (f"{VERIFY}.parquet", f"{SESSION}.parquet"):
+        return name.removesuffix(".parquet"), None, None
+    if node := _NODE.fullmatch(name):
+        return SESSION, None, node["node"]
+    part = _PART.fullmatch(name)
+    if part is None or part["phase"] in _NO_PARTS:
+        return None
+    return part["phase"], int(part["worker"]), None
+
+
+def workers_of(part: Part) -> int:
+    """How many workers the part's trial has."""
+    trial = part.conditions.get("trial")
+    if isinstance(trial, Mapping) and "workers" in trial:
+        return int(trial["workers"])
+    return int((part.conditions.get("factors") or {}).get("workers", 1))
+
+
+def threads_of(part: Part) -> int:
+    """Client threads of each process in the part's first step (a load has only one)."""
+    steps = part.conditions.get("steps") or [{}]
+    factors = part.conditions.get("factors") or {}
+    return int(steps[0].get("threads", factors.get("threads", 1)))
+
+
+def processes_of(part: Part) -> int:
+    """Client processes of each worker of the part's trial."""
+    return int((part.conditions.get("factors") or {}).get("processes", 1))
+
+
+def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWarning]:
+    """Phases of which a worker's file is missing; their sums would be too low."""
+    found: list[StudyWarning] = []
+    have = {(p.trial, p.phase, p.worker) for p in parts}
+    logged = {(log.trial, log.phase, log.worker) for log in logs}
+    for part in parts:
+        if part.worker is None:
+            continue
+        gone = [k for k in range(workers_of(part)) if (part.trial, part.phase, k) not in have]
+        if gone:
+            found.append(
+                StudyWarning(
+                    "missing_worker",
+                    part.trial,
+                    f"phase {part.phase}: no result of worker {', '.join(map(str, gone))}; "
+                    "the phase is left out of all figures",
+                    "run the study again: it measures what is missing",
+                )
+            )
+        if (part.trial, part.phase, part.worker) not in logged:
+            found.append(
+                StudyWarning(
+                    "missing_log",
+                    part.trial,
+                    f"phase {part.phase}: worker {part.worker} has no Hdr log; "
+                    "its latencies are left out",
+                    "run the study again: it measures what is missing",
+                )
+            )
+    verified = {p.trial for p in parts if p.phase == VERIFY}
+    return found + [
+        StudyWarning(
+            "not_verified",
+            trial,
+            "its stored documents were not verified",
+            "run the study again: it verifies what is missing",
+        )
+        for trial in sorted({p.trial for p in parts} - verified)
+    ]
+
+
+def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:
+    """(trial, phase) of which every worker's part is there."""
+    have: dict[tuple[str, str], set[int]] = {}
+    for part in parts:
+        if part.worker is not None:
+            have.setdefault((part.trial, part.phase), set()).add(part.worker)
+    wanted = {(p.trial, p.phase): workers_of(p) for p in parts if p.worker is not None}
+    return {key for key, workers in have.items() if workers >= set(range(wanted[key]))}
+
+
+def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
+    """Conditions that should be the same in all trials and are not.
+
+    Hosts of nodes are compared among themselves: a cluster may well have others for its stores
+    than for its clients.
+    """
+    found: list[StudyWarning] = []
+    versions: dict[str, set[str]] = {}
+    systems: dict[str, set[str]] = {}
+    for part in parts:
+        for name, version in part_versions(part):
+            versions.setdefault(name, set()).add(version)
+        if part.phase == SESSION and part.node is None:
+            continue
+        who = "trials" if part.node is None else "nodes"
+        systems.setdefault(who, set()).add(host_of(part.conditions)[1])
+    for name, different in sorted(versions.items()):
+        if len(different) > 1:
+            found.append(
+                StudyWarning(
+                    "mixed_versions",
+                    "",
+                    f"{name} differs between trials: {', '.join(sorted(different))}",
+                    "delete the trials of the older version and measure them again",
+                )
+            )
+    for who, kinds in sorted(systems.items()):
+        if len(kinds) > 1:
+            found.append(
+                StudyWarning(
+                    "mixed_hosts",
+                    "",
+                    f"{who} ran on different kinds of hosts: {'; '.join(sorted(kinds))}",
+                    "compare engines only within one kind; ask the scheduler for one node type",
+                )
+            )
+    return found
+
+
+def part_versions(part: Part) -> list[tuple[str, str]]:
+    """(what, version) of a part; a server is called after its engine, whichever node it was."""
+    engine = str((part.conditions.get("factors") or {}).get("engine", ""))
+    found = []
+    for name, version in (part.conditions.get("versions") or {}).items():
+        server = name == "server" or str(name).startswith("server.")
+        found.append((f"server of {title(engine)}" if server else str(name), str(version)))
+    return found
+
+
+def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
+    """(host name, what matters of it for speed) as the conditions of a part tell them."""
+    host = conditions.get("host")
+    if not isinstance(host, Mapping):
+        return str(host or "unknown"), "unknown"
+    memory = host.get("memory_bytes")
+    shown = f"{round(float(memory) / 2**30)} GiB" if memory else "memory unknown"
+    kind = f"{host.get('processor', 'unknown')}, {host.get('cpus', '?')} CPUs, {shown}"
+    return str(host.get("name", "unknown")), kind
+
+
+def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
+    """Input files that passed the manifest and that a write worker found to be bad."""
+    found = {
+        Quarantined(
+            str(file.get("path", "unknown")),
+            str(file.get("line") or ""),
+            str(file.get("offset") or ""),
+            str(file.get("reason", "unknown")),
+        )
+        for part in parts
+        for file in part.conditions.get("quarantined") or ()
+    }
+    return sorted(found, key=lambda one: one.path)
+
+
+def own_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
+    """Warnings that jobs left in their conditions; one that several trials share is one finding."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for part in parts:
+        for text in part.conditions.get("warnings") or ():
+            code = "worker" if part.phase != SESSION else "session"
+            if isinstance(text, Mapping):
+                message, remedy = str(text.get("message", text)), str(text.get("remedy", ""))
+                code = str(text.get("code", code))
+            else:
+                message, remedy = str(text), ""
+            found.setdefault((message, remedy, code), set()).add(part.trial)
+    # What forming found is in the parts of the workers and of the session, but for what
+    # `sessions` finds itself over all trials.
+    found = {key: trials for key, trials in found.items() if not key[0].startswith(_SHARED)}
+    of_session = {message for message, _, code in found if code == "session"}
+    warnings = []
+    for (message, remedy, code), trials in found.items():
+        if code == "worker" and message in of_session:
+            continue
+        if len(trials) > 1:
+            warnings.append(StudyWarning(code, "", f"in {len(trials)} trials: {message}", remedy))
+        else:
+            warnings.append(StudyWarning(code, min(trials), message, remedy))
+    return warnings

@@ -1,0 +1,247 @@
+"""What the page says of servers: their load, how work spread over them, and their sessions."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from storewise.analysis.engines import guarded, title, varying_factors
+from storewise.analysis.frames import grouped, missing, records, rows_of
+from storewise.analysis.parts import SESSION
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import all_of, binary, number, setting
+from storewise.analysis.warning import StudyWarning
+from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
+from storewise.studycheck import SERVER_FACTORS
+
+#: Warnings that are about servers.
+_CODES = ("session", "shared_host", "missing_node", "missing_session")
+#: Metric, heading, how it is shown, whether it is the host's.
+_LOAD = (
+    ("store_cpu", "server, cores", number, False),
+    ("store_rss", "memory of the server", binary, False),
+    ("store_bytes", "data directory", binary, False),
+    ("cpu_user", "host's CPU user, %", number, True),
+    ("cpu_system", "host's CPU system, %", number, True),
+    ("cpu_iowait", "host's CPU iowait, %", number, True),
+    ("memory_used", "host's memory used", binary, True),
+    ("disk_write", "host's disk write per s", binary, True),
+    ("disk_read", "host's disk read per s", binary, True),
+    ("disk_busy", "host's disk busy, %", number, True),
+    ("network_received", "host received per s", binary, True),
+    ("network_sent", "host sent per s", binary, True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The section about sessions; `facts` are terms with their values, one per engine."""
+
+    tables: Sequence[Table]
+    facts: Sequence[tuple[str, Sequence[str]]]
+    warnings: Sequence[StudyWarning]
+
+
+def load_tables(tables: Tables) -> list[Table]:
+    """Tables of nodes where the study has any."""
+    return [t for t in (load_table(tables), balance_table(tables)) if t.rows]
+
+
+def load_table(tables: Tables) -> Table:
+    """Load of each node and of its host: the mean over a phase, the maximum in brackets."""
+    host = tables.host[tables.host["phase"] != SESSION]
+    keys = ["trial", "phase", "step", "host"]
+    of_hosts = {
+        (*key, row["metric"]): row
+        for key, group in grouped(host[host["node"] == ""], keys)
+        for row in records(group)
+    }
+    of_nodes = list(grouped(host[host["node"] != ""], [*keys, "node"]))
+    rows: list[list[Cell]] = []
+    for key, group in of_nodes:
+        own = {row["metric"]: row for row in records(group)}
+        cells = [text_cell(key[0]), text_cell(key[1]), text_cell(key[4]), text_cell(key[3])]
+        for metric, _, show, of_host in _LOAD:
+            row = of_hosts.get((*key[:4], metric)) if of_host else own.get(metric)
+            if row is None:
+                cells.append(number_cell(math.nan))
+            else:
+                cells.append(number_cell(row["mean"], f"{show(row['mean'])} ({show(row['max'])})"))
+        rows.append(cells)
+    heads = ["trial", "phase", "node", "host", *(head for _, head, _, _ in _LOAD)]
+    return Table("node-load", "Load of servers and their hosts: mean (maximum)", heads, rows)
+
+
+def balance_table(tables: Tables) -> Table:
+    """How operations spread over the owners of the documents, where there are several nodes."""
+    factors = [f for f in tables.results.factors if f != "engine"]
+    servers = set(tables.nodes["trial"])
+    found = tables.balance[tables.balance["trial"].isin(servers)]
+    caption = "How work spread over the nodes that own the documents"
+    if found.empty:
+        return Table("balance", caption, [], [])
+    several = found.groupby(["trial", "phase", "step", "operation"])["node"].transform("nunique")
+    found = found[several > 1].merge(tables.trials[["trial", "engine", *factors]], on="trial")
+    names = varying_factors(found, factors)
+    keys = ["phase", "engine", *names, "operation", "node"]
+    rows = []
+    for key, group in grouped(found, keys):
+        row = dict(zip(keys, key, strict=True))
+        share = group["operations"].sum()
+        rows.append((row, share, group["share"].mean()))
+    counts: dict[tuple[object, ...], int] = {}
+    for row, _, _ in rows:
+        place = tuple(row[k] for k in keys[:-1])
+        counts[place] = counts.get(place, 0) + 1
+    lines = [
+        [
+            *(level_cell(k, row[k]) for k in keys),
+            number_cell(operations, f"{operations:,.0f}"),
+            number_cell(share, f"{share:.1%}"),
+            number_cell(even := 1 / counts[tuple(row[k] for k in keys[:-1])], f"{even:.1%}"),
+        ]
+        for row, operations, share in rows
+    ]
+    heads = [*keys, "operations", "share", "share if even"]
+    return Table("balance", caption, heads, lines)
+
+
+def section(tables: Tables) -> Sessions | None:
+    """All about sessions; None where the study has no servers."""
+    warnings = [w for w in tables.warnings if w.code in _CODES]
+    if tables.nodes.empty and not warnings:
+        return None
+    factors = [f for f in SERVER_FACTORS if f in tables.results.factors]
+    of_trials = tables.trials[["trial", "engine", *factors]]
+    found = tables.sessions.merge(of_trials, on="trial", suffixes=("_count", ""))
+    nodes = tables.nodes.merge(tables.trials[["trial", "engine"]], on="trial")
+    made = [_times_table(found, nodes, factors), _kept_table(nodes)]
+    return Sessions(
+        [t for t in made if t.rows],
+        [
+            (title(str(key[0])), _facts(str(key[0]), g, tables))
+            for key, g in grouped(nodes, ["engine"])
+        ],
+        warnings,
+    )
+
+
+_TIMES = (
+    ("queue_time", "queue, s"),
+    ("ready_time", "start, s"),
+    ("form_time", "forming, s"),
+    ("close_time", "closing, s"),
+)
+
+
+def _times_table(found: pd.DataFrame, nodes: pd.DataFrame, factors: Sequence[str]) -> Table:
+    """One row per engine and topology: its shape and the median of each time with its range."""
+    varying = varying_factors(found, factors)
+    shown = [f for f in factors if f == "nodes" or f in varying]
+    rows = []
+    for _, group in grouped(found, ["engine", *factors]):
+        first = records(group)[0]
+        mine = nodes[nodes["trial"].isin(group["trial"])]
+        roles = mine[mine["trial"] == first["trial"]]["role"].dropna().value_counts().sort_index()
+        rows.append(
+            [
+                text_cell(title(str(first["engine"]))),
+                text_cell(setting(first, shown) or "–"),
+                number_cell(len(group), str(len(group))),
+                text_cell(", ".join(f"{n} {role}" for role, n in roles.items()) or None),
+                *(_median(group[metric]) for metric, _ in _TIMES),
+            ]
+        )
+    heads = ["store", "cluster", "sessions", "servers"]
+    heads += [head for _, head in _TIMES]
+    caption = "Sessions: median times (range) in seconds"
+    return Table("session-times", caption, heads, rows)
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _median(values: pd.Series) -> Cell:
+    known = values.dropna().astype(float)
+    if known.empty:
+        return number_cell(None)
+    middle, low, high = float(known.median()), float(known.min()), float(known.max())
+    text = number(middle)
+    if len(known) > 1:
+        text += f" ({number(low)} to {number(high)})"
+    return number_cell(middle, text)
+
+
+def _loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _reach(address: str) -> str:
+    return "loopback" if _loopback(str(address)) else "the network"
+
+
+def _facts(engine: str, nodes: pd.DataFrame, tables: Tables) -> list[str]:
+    hosts = _some(sorted(set(nodes["host"].dropna())))
+    ways = all_of(sorted({_reach(address) for address in nodes["address"].dropna()}))
+    found = [
+        f"servers: {all_of(sorted(set(nodes['version'].dropna())))}",
+        f"on {hosts or 'unknown hosts'}, reached over {ways or 'an unknown way'}",
+    ]
+    clients = sorted(
+        {
+            f"{name.removeprefix(f'{engine}.')} {version}"
+            for part in tables.results.parts
+            if part.worker is not None
+            for name, version in (part.conditions.get("versions") or {}).items()
+            if str(name).startswith(f"{engine}.")
+        }
+    )
+    if clients:
+        found.append(f"clients: {', '.join(clients)}")
+    guards: dict[str, set[str]] = {}
+    for row in rows_of(nodes):
+        if not missing(row.guard):
+            role = str(row.role) if not missing(row.role) else str(row.node)
+            guards.setdefault(str(row.guard), set()).add(role)
+    found += [f"port of {all_of(sorted(roles))}: {guard}" for guard, roles in guards.items()]
+    if not guarded(engine):
+        found.append(_open_ports(engine, sorted(set(nodes["address"].dropna()))))
+    return found
+
+
+def _open_ports(engine: str, addresses: Sequence[str]) -> str:
+    outside = [address for address in addresses if not _loopback(address)]
+    if outside:
+        return (
+            f"OPEN PORTS: {title(engine)} knows no authentication and listened on "
+            f"{_some(outside)}; anybody who reached that network could read and change the data"
+        )
+    return (
+        f"{title(engine)} knows no authentication; it listened on loopback only, where any user of "
+        "the same host could read and change the data"
+    )
+
+
+def _kept_table(nodes: pd.DataFrame) -> Table:
+    kept = nodes[nodes["kept"].notna()]
+    rows = [_kept(row) for row in records(kept)]
+    heads = ["trial", "node", "host", "directory", "size"]
+    return Table("kept", "Data directories that were kept; remove them by hand", heads, rows)
+
+
+def _kept(row: Mapping[str, Any]) -> list[Cell]:
+    size = float(row["node_bytes"])
+    return [
+        *(text_cell(row[name]) for name in ("trial", "node", "host", "kept")),
+        number_cell(size, binary(size) if math.isfinite(size) else None),
+    ]
