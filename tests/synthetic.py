@@ -320,7 +320,7 @@ def make_session(
     common: dict[str, Any] = {"trial": name, "repeat": repeat, "factors": factors}
     told = {}
     for n in range(count):
-        node, host = f"data{n}", hosts[n % len(hosts)] if hosts else HOST["name"]
+        node, host = f"data{n}", hosts[n % len(hosts)] if hosts else str(HOST["name"])
         rows: list[Sample] = []
         for second in range(length):
             load = _overlap(spans.get("write"), begin + second)

@@ -31,7 +31,8 @@ EVIL = "<script>window.hit = 1</script><img src=x onerror='window.hit = 2'>"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("results") / "demo"
-    synthetic.make_study(directory)
+    engines = [*synthetic.EMBEDDED, "postgres"]
+    synthetic.make_study(directory, engines=engines, nodes=[1, 2])
     synthetic.make_failed(directory, FACTORS, 1, f"disk full {EVIL}")
     synthetic.make_inputs(directory, [(f"in/{EVIL}.m10", "12", "345", f"truncated {EVIL}")])
     report = make_report(directory)
@@ -82,7 +83,7 @@ def test_page_shows_verdict_first_and_all_figures(page: Any) -> None:
     finding = page.locator(".finding").inner_text()
     assert finding.startswith("For these inputs, on this machine: ")
     widths = page.eval_on_selector_all("figure img", "all => all.map(i => i.naturalWidth)")
-    assert len(widths) == 6
+    assert len(widths) == 8
     assert min(widths) > 300
     assert all(page.eval_on_selector_all("figure img", "all => all.map(i => i.alt.length > 30)"))
 
@@ -183,9 +184,9 @@ def test_conditions_layout_warnings_and_files_are_told(study: Path) -> None:
 
 
 def test_files_of_a_report(study: Path) -> None:
-    assert (study / "summary.csv").read_text().startswith("engine,workers,")
+    assert (study / "summary.csv").read_text().startswith("engine,nodes,")
     assert (study / "analysis" / "verdict.json").is_file()
-    assert len(list((study / "figures").glob("*.png"))) == 6
+    assert len(list((study / "figures").glob("*.png"))) == 8
     assert not list(study.glob(".*.tmp"))
 
 

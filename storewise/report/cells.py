@@ -191,16 +191,16 @@ def scaling_table(tables: Tables) -> Table:
     found = _phases_in_order(found[found["level"] > found["base"]], tables)
     rows = []
     if not found.empty:
+        # The factor of a row has its levels in the row's own column.
+        alone = set(found["factor"]) if found["factor"].nunique() == 1 else set()
         held = [
-            n
-            for n in varying_factors(tables.scaling, tables.results.factors)
-            if n not in set(found["factor"])
+            n for n in varying_factors(tables.scaling, tables.results.factors) if n not in alone
         ]
         rows = [
             [
                 text_cell(row["phase"]),
                 level_cell("engine", row["engine"]),
-                *(level_cell(n, row[n]) for n in held),
+                *(level_cell(n, None if n == row["factor"] else row[n]) for n in held),
                 text_cell(f"{row['factor']} {row['base']:g} → {row['level']:g}"),
                 text_cell({"speedup": "speed-up"}.get(row["quantity"], row["quantity"])),
                 number_cell(row["mean"]),

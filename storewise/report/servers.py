@@ -148,16 +148,18 @@ def _times_table(found: pd.DataFrame, nodes: pd.DataFrame, factors: Sequence[str
         first = records(group)[0]
         mine = nodes[nodes["trial"].isin(group["trial"])]
         roles = mine[mine["trial"] == first["trial"]]["role"].dropna().value_counts().sort_index()
+        shape = setting(first, shown)
+        if set(roles.index) - {"data"}:
+            shape += f" ({', '.join(f'{n} {role}' for role, n in roles.items())})"
         rows.append(
             [
                 text_cell(title(str(first["engine"]))),
-                text_cell(setting(first, shown) or "–"),
+                text_cell(shape),
                 number_cell(len(group), str(len(group))),
-                text_cell(", ".join(f"{n} {role}" for role, n in roles.items()) or None),
                 *(_median(group[metric]) for metric, _ in _TIMES),
             ]
         )
-    heads = ["store", "cluster", "sessions", "servers"]
+    heads = ["store", "cluster", "sessions"]
     heads += [head for _, head in _TIMES]
     caption = "Sessions: median times (range) in seconds"
     return Table("session-times", caption, heads, rows)
@@ -175,7 +177,7 @@ def _median(values: pd.Series) -> Cell:
     middle, low, high = float(known.median()), float(known.min()), float(known.max())
     text = number(middle)
     if len(known) > 1:
-        text += f" ({number(low)} to {number(high)})"
+        text += f" ({number(low)}–{number(high)})"
     return number_cell(middle, text)
 
 
