@@ -23,6 +23,7 @@ CONDA_NAMES = {
 }
 #: Of the command line only; no rule needs them.
 COMMAND_LINE = {
+    "platformdirs",
     "typer",
     "rich",
     "snakemake-executor-plugin-slurm",

@@ -101,7 +101,7 @@ def test_secrets_are_nowhere_but_in_their_file(live: Workspace) -> None:
     for root, _, names in os.walk(live.directory):
         for name in names:
             file = Path(root) / name
-            if file == path:
+            if file == path or not file.is_file():  # a socket
                 continue
             try:
                 content = file.read_bytes()

@@ -54,7 +54,7 @@ def begin(place: Workspace, phase: str) -> Run:
     if phase == "form":
         wait_until(lambda: place.members().get("form"), 60, "form")
     else:
-        wait_until(lambda: place.working(f"{phase}.1"), 90, f"{phase}.1 at work")
+        wait_until(lambda: place.working(f"{phase}.1"), 150, f"{phase}.1 at work")
     return run
 
 
