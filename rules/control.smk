@@ -17,7 +17,7 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.cluster_jobs import cancel_all, register, remove_registry, runs
-from storewise.session.live import Abort
+from storewise.session.live import Abort, abort
 from storewise.session.run import (
     LIVE_VARIABLE,
     RUN_VARIABLE,
@@ -26,8 +26,11 @@ from storewise.session.run import (
     sweep_dead,
 )
 from storewise.session.slurm_run import KIND as SLURM_RUN
-from storewise.session.slurm_run import run_name
+from storewise.session.slurm_run import Waiting, refusal, run_name
 
+#: Seconds between two looks at jobs that wait.
+LOOK_AT_QUEUE = 10
+ENDED = threading.Event()
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
 
 
@@ -46,9 +49,14 @@ class Controller(logging.Handler):
             rule_name = getattr(record, "rule_name", "a job")
             for trial in set(re.findall(rf"{R}/(?:trials|live)/([^/\s]+)/", outputs)):
                 log = logs[0].split(" (")[0] if logs else ""
-                why = Abort(
-                    f"{rule_name} failed without a message of its own", True, log
-                )
+                refused = refusal(str(getattr(record, "rule_msg", "") or ""))
+                if refused is not None:
+                    # It never ran: a log that is there is of an earlier run.
+                    why = Abort(f"{rule_name} was refused: {refused}", True)
+                else:
+                    why = Abort(
+                        f"{rule_name} failed without a message of its own", True, log
+                    )
                 failure = RUN.job_failed(trial, why)
                 if failure is not None:
                     say(f"trial {trial} ended: {failure.reason}")
@@ -56,6 +64,21 @@ class Controller(logging.Handler):
             RUN.abort_live(Abort("the run was stopped", own=False))
         elif name := run_name(str(record.msg)):
             register(Path(), RUN.id, name, SLURM_RUN)
+            threading.Thread(
+                target=watch_queue, args=[Waiting(name)], daemon=True
+            ).start()
+
+
+def watch_queue(waiting):
+    """Takes jobs that Slurm would never start out of its queue, with a sentence each."""
+    while not ENDED.wait(LOOK_AT_QUEUE):
+        for job_id, sentence in waiting.never_starting().items():
+            trials = [live for live in RUN.live() if live.name in sentence]
+            for live in trials:
+                abort(live, Abort(sentence, own=True))
+            if not trials:  # else it is said when the trial ends
+                say(sentence)
+            waiting.cancel(job_id)
 
 
 async def steady_pace(executor):
@@ -165,6 +188,7 @@ def cancel_jobs(run):
 
 
 def finish(reason):
+    ENDED.set()
     if reason is not None:
         cancel_jobs(RUN.id)
     elif RUN.id in runs(Path()):

@@ -33,7 +33,7 @@ from typing import IO
 
 import psutil
 import pytest
-from engines.conftest import unavailable
+from conftest import unavailable
 from harness import wait_until
 from slurm_view import NETWORK, SlurmCluster
 
@@ -263,7 +263,7 @@ def why_not() -> str:
 def slurm_cluster(
     directory: Path | None = None,
     *,
-    hosts: int = 2,
+    hosts: int = 4,
     cpus: int = 64,
     scratch_size: str = "2g",
     kill_wait: int = 30,

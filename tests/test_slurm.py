@@ -1,0 +1,214 @@
+"""A study on a real Slurm: whole, stopped, killed, and asking for what there is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import ROOT, SMALL, Workspace, interrupt_group, wait_until
+from slurm_cluster import slurm, slurm_cluster, why_not
+from slurm_view import SlurmCluster
+
+from storewise.session.slurm_run import refusal, run_name
+
+__all__ = ["slurm"]  # a fixture
+
+#: Seconds: of the contract, and of the run's lease here.
+SOON, LEASE = 60.0, 25.0
+STUDY = """\
+inputs: {{paths: data}}
+engines: [{engine}]
+factors: {{workers: 2}}
+phases:
+  - write
+  - read: {{seconds: {seconds}}}
+"""
+
+
+class SlurmWorkspace(Workspace):
+    """A study that runs through profiles/slurm."""
+
+    slurm: SlurmCluster
+
+    def command(self, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> list[str]:
+        command = super().command(*arguments, snakefile=snakefile)
+        command[command.index("--profile") + 1] = str(ROOT / "profiles" / "slurm")
+        return [*command, "--slurm-init-seconds-before-status-checks", "1"]
+
+    def reading(self, process: subprocess.Popen[str]) -> None:
+        """Wait until both read workers are at work."""
+
+        def found() -> bool:
+            assert process.poll() is None, self.output()
+            return len(self.slurm.jobs("phase")) == 2 and bool(self.members().get("read.1"))
+
+        wait_until(found, 240, "reading")
+
+    def nothing_left(self, seconds: float) -> None:
+        self.slurm.wait_empty(seconds)
+        self.slurm.wait_no_processes(5)
+
+    def failures(self) -> list[str]:
+        """Reasons of failed attempts."""
+        return [
+            json.loads(line)["reason"]
+            for path in self.results.glob("failures/*.jsonl")
+            for line in path.read_text().splitlines()
+        ]
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmWorkspace]:
+    place = SlurmWorkspace(tmp_path)
+    place.slurm = slurm
+    place.copy_inputs(SMALL[:3])
+    for name, value in slurm.exports().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("STOREWISE_LEASE_SECONDS", str(int(LEASE)))
+    yield place
+    for process in place.processes():
+        process.kill()
+    slurm.command("scancel", "--user=root")
+    slurm.wait_empty(SOON)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_a_whole_study_on_slurm(place: SlurmWorkspace) -> None:
+    place.write_study(STUDY.format(engine="sqlite", seconds=0.5))
+    done = place.snakemake(timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ((expected, counted),) = place.counts().values()
+    assert expected == counted == place.documents()
+    assert (place.results / "report.html").exists()
+    assert place.left_behind() == []
+    place.nothing_left(5)
+    # Workers are jobs of their own, and the two of a phase were on different hosts.
+    workers = [job for job in place.slurm.jobs("load", ended=True) if str(job.state) == "COMPLETED"]
+    assert len({job.host for job in workers[-2:]}) == 2
+    registry = place.directory / ".snakemake" / "storewise" / "jobs"
+    assert not registry.exists() or not list(registry.iterdir())
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_stopped_or_killed_run_leaves_no_job(place: SlurmWorkspace) -> None:
+    """Ctrl-C, SIGTERM and SIGKILL of Snakemake, one after another in one directory."""
+    place.write_study(STUDY.format(engine="sqlite", seconds=600))
+    for number, limit in (
+        (signal.SIGINT, SOON),
+        (signal.SIGTERM, SOON),
+        (signal.SIGKILL, LEASE + SOON),
+    ):
+        process = place.start()
+        place.reading(process)
+        if number == signal.SIGINT:
+            interrupt_group(process)
+        else:
+            process.send_signal(number)
+        place.nothing_left(limit)
+        process.wait(SOON)
+        assert place.failures() == []
+    # The next one finishes, whatever the killed one left.
+    place.write_study(STUDY.format(engine="sqlite", seconds=0.5))
+    done = place.snakemake(timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ((expected, counted),) = place.counts().values()
+    assert expected == counted == place.documents()
+    assert place.left_behind() == []
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> None:
+    place.write_study(STUDY.format(engine="'null'", seconds=0.5))
+    # sbatch refuses.
+    refused = place.snakemake("--set-resources", "load:slurm_partition=nowhere", timeout=300)
+    assert refused.returncode != 0
+    assert "load was refused: sbatch: error: invalid partition" in refused.stderr
+    assert place.failures()[-1].startswith("load was refused: sbatch")
+    # sbatch accepts, but the job could only wait: for longer than the partition allows, ...
+    waits = place.snakemake("--set-resources", "load:slurm_partition=short", timeout=200)
+    assert waits.returncode != 0
+    assert "Slurm would never start job" in waits.stderr
+    assert "PartitionTimeLimit. Change runtime and slurm_partition of `load`" in waits.stderr
+    # ... or for more processors than a host has.
+    waits = place.snakemake("--set-threads", "load=999", timeout=200)
+    assert waits.returncode != 0
+    assert "PartitionConfig. Change threads, mem_mb and slurm_partition" in waits.stderr
+    assert "Slurm would never start job" in place.failures()[-1]
+    place.nothing_left(SOON)
+
+
+@pytest.mark.e2e
+def test_a_profile_s_texts_arrive_on_the_host(
+    place: SlurmWorkspace, tmp_path: Path, slurm: SlurmCluster
+) -> None:
+    """Two pairs of quotes keep a text from being read as an expression; $NAME is the host's."""
+    (tmp_path / "Snakefile").write_text(
+        "rule node:\n"
+        "    output: 'out.json'\n"
+        "    resources: scratch='', interface='lo', ports='', mem_mb=100, runtime=5\n"
+        "    script: 'show.py'\n"
+    )
+    (tmp_path / "show.py").write_text(
+        "import json, socket\n"
+        "from pathlib import Path\n"
+        "from storewise.session.address import address_of\n"
+        "shown = {n: str(snakemake.resources[n]) for n in ('scratch', 'interface', 'ports')}\n"
+        "shown['host'] = socket.gethostname()\n"
+        "shown['address'] = address_of(shown['interface'])\n"
+        "Path(snakemake.output[0]).write_text(json.dumps(shown))\n"
+    )
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    text = (ROOT / "profiles" / "slurm" / "config.yaml").read_text()
+    for old, new in (
+        ("scratch: \"''\"", "scratch: \"'/local/$SLURM_JOB_ID/$USER'\""),
+        ("ports: \"''\"", "ports: \"'20000-20010'\""),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (profile / "config.yaml").write_text(text)
+    command = [*place.command(snakefile=tmp_path / "Snakefile")]
+    command[command.index("--profile") + 1] = str(profile)
+    environment = slurm.environment(USER="somebody", PYTHONPATH=str(ROOT))
+    done = place.run(command, env=environment, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads((tmp_path / "out.json").read_text())
+    (job,) = [j for j in slurm.jobs("node", ended=True) if f"/{j.id}/" in shown["scratch"]]
+    assert shown["scratch"] == f"/local/{job.id}/somebody"
+    assert shown["ports"] == "20000-20010"
+    assert shown["host"] == job.host
+    assert shown["address"] == slurm.address(job.host)
+
+
+def test_messages_of_the_plugin() -> None:
+    assert run_name("SLURM run ID: 44e506f1-139b-42d4") == "44e506f1-139b-42d4"
+    assert run_name("Job 3 has been submitted with SLURM jobid 13 (log: x).") is None
+    text = (
+        "SLURM sbatch failed. The error message was 'sbatch: error: a\nsbatch: b'.\n    sbatch call"
+    )
+    assert refusal(text) == "sbatch: error: a sbatch: b"
+    assert refusal("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
+
+
+@pytest.mark.skipif(bool(why_not()), reason="needs Slurm's programs and root")
+def test_the_cluster_of_tests_leaves_nothing(tmp_path: Path) -> None:
+    """A second Slurm beside the first; a killed one takes its jobs along."""
+    with slurm_cluster(tmp_path / "second", hosts=1) as cluster:
+        cluster.command("sbatch", "--output=/dev/null", "--wrap", "exec sleep 1234")
+        (sleeper,) = wait_until(lambda: cluster.processes("sw1", "sleep"), 20, "the job")
+        assert cluster.listeners("sw1") == {}
+        init = cluster.hosts["sw1"]
+        os.kill(init.pid, signal.SIGKILL)
+        wait_until(lambda: not sleeper.is_running(), 10, "the end of the host's processes")
+    assert not (Path("/sys/class/net") / f"storewise{cluster.slot}").exists()
