@@ -200,7 +200,7 @@ def scaling_table(tables: Tables) -> Table:
             [
                 text_cell(row["phase"]),
                 level_cell("engine", row["engine"]),
-                *(level_cell(n, None if n == row["factor"] else row[n]) for n in held),
+                *(level_cell(n, math.nan if n == row["factor"] else row[n]) for n in held),
                 text_cell(f"{row['factor']} {row['base']:g} → {row['level']:g}"),
                 text_cell({"speedup": "speed-up"}.get(row["quantity"], row["quantity"])),
                 number_cell(row["mean"]),
