@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from synthetic_servers import make_session
 
 from storewise.config import Study
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
@@ -273,7 +274,14 @@ def make_trial(
         )
         log(directory / f"{phase}.{worker}.hlog", operation, latency)
     if engine in SERVERS:
-        make_session(study, name, factors, repeat, spans, store_hosts, offset)
+        make_session(
+            study / "trials" / name,
+            _trial(engine, factors, repeat),
+            spans,
+            host=HOST,
+            hosts=store_hosts,
+            offset=offset,
+        )
     if verify:
         rows = [
             Sample("verify", metric, value, "1", operation=kind)
@@ -297,111 +305,6 @@ def make_trial(
             conditions=conditions(engine, factors, "verify", 0, repeat),
         )
     return name
-
-
-def make_session(
-    study: Path,
-    name: str,
-    factors: Mapping[str, Any],
-    repeat: int,
-    spans: Mapping[str, tuple[float, float]],
-    hosts: Sequence[str] = (),
-    offset: float = 0.0,
-) -> None:
-    """Parts of a trial's nodes and of its session.
-
-    A node uses 0.8 cores while it is written to, 0.4 while it is read, 0.05 else; its host waits
-    30 % of the time for its disk in the load, 1 % else.
-    """
-    engine, count = str(factors["engine"]), int(factors["nodes"])
-    version = {"postgres": "PostgreSQL 15.18", "mongodb": "MongoDB 6.0.5"}[engine]
-    begin = min(start for start, _ in spans.values()) - 3.0
-    length = int(max(end for _, end in spans.values()) - begin) + 2
-    common: dict[str, Any] = {"trial": name, "repeat": repeat, "factors": factors}
-    told = {}
-    for n in range(count):
-        node, host = f"data{n}", hosts[n % len(hosts)] if hosts else str(HOST["name"])
-        rows: list[Sample] = []
-        for second in range(length):
-            load = _overlap(spans.get("write"), begin + second)
-            read = _overlap(spans.get("read"), begin + second)
-            idle = 1 - load - read
-            values = {
-                "sample_length": (1.0, "s"),
-                "store_cpu": (0.8 * load + 0.4 * read + 0.05 * idle, "s"),
-                "store_rss": (3e8, "B"),
-                "store_bytes": (4e8, "B"),
-                "cpu_user": (50.0, "%"),
-                "cpu_system": (5.0, "%"),
-                "cpu_iowait": (30 * load + 1 * (1 - load), "%"),
-                "cpu_steal": (0.0, "%"),
-                "cpu_idle": (10.0, "%"),
-                "memory_used": (2e9, "B"),
-                "disk_write": (5e7, "B/s"),
-                "network_received": (1e6, "B/s"),
-            }
-            # The first node on a host samples it.
-            sampled = n < max(1, len(hosts))
-            rows += [
-                Sample("session", metric, value, unit, second=second, node=node)
-                for metric, (value, unit) in values.items()
-                if sampled or metric.startswith("store_")
-            ]
-        for metric, value, unit in (
-            ("started_at", begin + (offset if hosts else 0.0), "s"),
-            ("queue_time", 2.0 + n, "s"),
-            ("ready_time", 1.5, "s"),
-            ("stop_time", 0.5, "s"),
-            ("clock_offset", offset if hosts else 0.0, "s"),
-            ("node_bytes", 4e8, "B"),
-        ):
-            rows.append(Sample("session", metric, value, unit, node=node))
-        address = f"10.0.0.{n + 5}" if hosts else "127.0.0.1"
-        told[node] = {"host": host, "address": address, "version": version, "guard": "password"}
-        write_part(
-            study / "trials" / name / f"node.{node}.parquet",
-            rows,
-            host=host,
-            conditions={
-                "trial": _trial(engine, factors, repeat),
-                "phase": "session",
-                "node": node,
-                "role": "data",
-                "threads": 1,
-                "memory_mb": 1024,
-                "address": address,
-                "guard": "password",
-                "versions": {"server": version},
-                "host": {**HOST, "name": host},
-                "kept": f"/scratch/{name}-{node}" if hosts else "",
-                "warnings": [],
-            },
-            **common,
-        )
-    shared = f"nodes share a host and disturb each other ({HOST['name']}: data0, data1)"
-    write_part(
-        study / "trials" / name / "session.parquet",
-        [
-            Sample("session", "form_time", 0.4, "s"),
-            Sample("session", "close_time", 0.6, "s"),
-        ],
-        host=str(HOST["name"]),
-        conditions={
-            "trial": _trial(engine, factors, repeat),
-            "phase": "session",
-            "host": HOST,
-            "nodes": told,
-            "warnings": [shared] if count > 1 and not hosts else [],
-        },
-        **common,
-    )
-
-
-def _overlap(span: tuple[float, float] | None, start: float) -> float:
-    """The part of the second from `start` on that lies in a span."""
-    if span is None:
-        return 0.0
-    return max(0.0, min(span[1], start + 1) - max(span[0], start))
 
 
 def _kinds() -> dict[str, int]:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+import synthetic_servers
 
 from storewise.analysis.host import HOST_METRICS
 from storewise.analysis.load import load_results
@@ -18,6 +19,7 @@ from storewise.analysis.output import analyse
 from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.text import level, setting
 from storewise.analysis.verdict import verdict
+from storewise.config import Study
 from storewise.figures import hosts, scale
 from storewise.figures.rows import lowest
 from storewise.figures.style import drawing
@@ -228,12 +230,12 @@ def test_a_node_that_sampled_nothing_is_no_error(tmp_path: Path) -> None:
     (one,) = synthetic.make_study(
         tmp_path / "s", engines=["postgres"], workers=[1], nodes=[1], repeats=1
     )
-    synthetic.make_session(
-        tmp_path / "s",
-        one,
-        {"engine": "postgres", "nodes": 1, "workers": 1},
-        1,
+    (trial,) = Study.model_validate(synthetic.resolved(["postgres"], [1], 1, [1])).trials()
+    synthetic_servers.make_session(
+        tmp_path / "s" / "trials" / one,
+        trial.model_dump(mode="json"),
         {"write": (synthetic.START + 1e6, synthetic.START + 1e6)},
+        host=synthetic.HOST,
     )
     tables = tables_of(tmp_path / "s")
     assert set(load_of(tables, "store_cpu", "write")["node"]) == set()
