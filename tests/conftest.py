@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from harness import unavailable
 
 
 @pytest.hookimpl(wrapper=True)
@@ -22,13 +23,6 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, but STOREWISE_REQUIRE_ALL=1: {reason}"
     return report
-
-
-def unavailable(reason: str) -> None:
-    """Skip, or fail where every test must run."""
-    if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
-        pytest.fail(f"STOREWISE_REQUIRE_ALL is set, but {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture

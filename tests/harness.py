@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "resources" / "sample"
@@ -164,6 +165,13 @@ class Workspace:
         """Documents that the manifest promises."""
         table = pq.read_table(self.results / "inputs" / "manifest.parquet")
         return sum(row["documents"] for row in table.to_pylist() if row.get("duplicate_of") is None)
+
+
+def unavailable(reason: str) -> None:
+    """Skip, or fail where every test must run."""
+    if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
+        pytest.fail(f"STOREWISE_REQUIRE_ALL is set, but {reason}")
+    pytest.skip(reason)
 
 
 def wait_until(found: Callable[[], Any], seconds: float, what: str) -> Any:

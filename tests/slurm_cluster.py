@@ -33,8 +33,7 @@ from typing import IO
 
 import psutil
 import pytest
-from conftest import unavailable
-from harness import wait_until
+from harness import unavailable, wait_until
 from slurm_view import NETWORK, SlurmCluster
 
 from storewise.processes import dies_with_parent

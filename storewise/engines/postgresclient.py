@@ -173,11 +173,14 @@ class PostgresClient(ShardedClient[Session]):
             )
 
     def disk_bytes(self) -> int:
-        """Bytes of the databases (tables, indexes, catalogue), without the write-ahead log."""
-        requests: list[Request] = [
-            (store, "SELECT pg_database_size(current_database())", ())
-            for store in range(len(self._stores))
-        ]
+        """Bytes of the tables with their indexes and long values; not the write-ahead log and not
+        the catalogue, which an empty database has too (about 7 MB)."""
+        sql = (
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = current_schema() AND c.relkind = 'r'"
+        )
+        requests: list[Request] = [(store, sql, ()) for store in range(len(self._stores))]
         return sum(int(rows[0][0]) for rows in self._gather(requests))
 
     def status(self) -> dict[str, float]:

@@ -52,7 +52,7 @@ class ProcessGroup:
     def __init__(self, pids: Sequence[int], *, descend: bool) -> None:
         self._pids = tuple(pids)
         self._descend = descend
-        self._known: dict[psutil.Process, float] = {}
+        self._used = 0.0
         self.sample()
 
     def _members(self) -> list[psutil.Process]:
@@ -70,7 +70,8 @@ class ProcessGroup:
     def sample(self) -> tuple[float, int]:
         """(CPU seconds since the sample before, resident bytes now).
 
-        What a process used between its last sample and its end is not seen.
+        A process that has ended counts in its parent, which has waited for it (getrusage(2));
+        only what processes used that somebody outside the group has waited for is not seen.
         """
         used, resident = 0.0, 0
         for process in self._members():
@@ -80,11 +81,10 @@ class ProcessGroup:
                     memory = process.memory_info().rss
             except psutil.NoSuchProcess:
                 continue
-            total = times.user + times.system
-            used += total - self._known.get(process, 0.0)
-            self._known[process] = total
+            used += times.user + times.system + times.children_user + times.children_system
             resident += memory
-        return used, resident
+        since, self._used = max(0.0, used - self._used), used
+        return since, resident
 
 
 @dataclass(frozen=True, slots=True)

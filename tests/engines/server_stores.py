@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from conftest import unavailable
 from engine_samples import EMBEDDED, STORING, fill
+from harness import unavailable
 
 from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster

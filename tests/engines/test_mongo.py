@@ -21,8 +21,8 @@ import pytest
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.objectid import ObjectId
-from conftest import unavailable
 from engine_samples import sample
+from harness import unavailable
 from hypothesis import given
 from hypothesis import strategies as st
 from pymongo.errors import OperationFailure
