@@ -22,6 +22,7 @@ rule analyse:
     resources:
         mem_mb=4000,
         runtime=60,
+        node_class="work",
     params:
         results=lambda wildcards: R,
         study=STUDY.model_dump(mode="json"),
@@ -47,6 +48,7 @@ rule report:
     resources:
         mem_mb=2000,
         runtime=30,
+        node_class="work",
     params:
         results=lambda wildcards: R,
         code=code_digest("report"),

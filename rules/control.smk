@@ -154,14 +154,12 @@ def check_plan(plan):
             f"trial {widest.id} has {parts}{widest.workers} workers that run together, but only "
             f"{slots} jobs can run at once here: they would wait for each other for ever; {advice}"
         )
-    if (
-        workflow.local_exec
-        and shutil.which("sbatch")
-        and any(map(nodes, TRIALS.values()))
-    ):
+    submit = {"sbatch": "slurm", "qsub": "pbs"}
+    here = [program for program in submit if shutil.which(program)]
+    if workflow.local_exec and here and any(map(nodes, TRIALS.values())):
         say(
-            "all nodes and workers will run on this host, which is one of a Slurm cluster; "
-            "use --profile profiles/slurm to give them hosts of their own"
+            f"all nodes and workers will run on this host, although it has {here[0]}; use "
+            f"--profile profiles/{submit[here[0]]} to give them hosts of their own"
         )
 
 

@@ -21,6 +21,7 @@ if SEARCH:
         resources:
             mem_mb=2000,
             runtime=2880,
+            node_class="work",
         params:
             search=SEARCH.model_dump(mode="json"),
             outdir=lambda wildcards: f"{R}/search/outputs",

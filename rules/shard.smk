@@ -12,6 +12,10 @@ rule manifest:
         f"{R}/logs/manifest.log",
     conda:
         "../envs/storewise.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=240,
+        node_class="work",
     params:
         paths=STUDY.inputs.paths,
         sample=STUDY.inputs.sample.model_dump() if STUDY.inputs.sample else None,
@@ -35,6 +39,7 @@ rule digest:
     resources:
         mem_mb=2000,
         runtime=720,
+        node_class="work",
     params:
         parts=STUDY.inputs.jobs,
         # Quarantine wants to know of every bad file before the load.
@@ -65,6 +70,7 @@ rule merge:
     resources:
         mem_mb=2000,
         runtime=60,
+        node_class="work",
     params:
         on_bad_input=STUDY.on_bad_input,
     message:
@@ -85,6 +91,7 @@ rule shard:
     resources:
         mem_mb=2000,
         runtime=60,
+        node_class="work",
     params:
         state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
     message:

@@ -23,10 +23,12 @@ rule load:
         PHASES_GROUP
     conda:
         "../envs/storewise.yaml"
-    threads: 1
+    # Threads of one client process share one interpreter.
+    threads: lambda wildcards: trial_of(wildcards).processes
     resources:
-        mem_mb=2000,
+        mem_mb=lambda wildcards: 1000 * (1 + trial_of(wildcards).processes),
         runtime=720,
+        node_class="work",
     params:
         phase=LOAD,
         trial=trial_param,
@@ -85,6 +87,7 @@ rule verify:
     resources:
         mem_mb=2000,
         runtime=240,
+        node_class="work",
     params:
         trial=trial_param,
         results=lambda wildcards: R,

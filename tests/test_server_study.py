@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from harness import Workspace
 
 from storewise.config import Study, load_study
 from storewise.doctor import examine
@@ -262,3 +263,17 @@ def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
     assert time.monotonic() - start < 8
     (live / STOP).touch()
     thread.join(20)
+
+
+def test_more_nodes_and_workers_than_can_run_at_once_are_refused(tmp_path: Path) -> None:
+    place = Workspace(tmp_path)
+    place.copy_inputs()
+    place.write_study(
+        BASE.replace("nodes: [1, 2]", "nodes: 9, workers: 2").replace(", mongodb", "")
+    )
+    done = place.snakemake("--cores", "2", timeout=100)
+    assert done.returncode != 0
+    text = " ".join(done.stderr.split())
+    assert "has 9 nodes and 2 workers that run together, but only 6 jobs can run at once" in text
+    assert "use --cores 7 or more" in text
+    assert place.left_behind() == []
