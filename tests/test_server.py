@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -153,6 +154,22 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
     for process in processes:
         if process.is_running():  # a killed guard cannot end what the server had detached
             process.kill()
+
+
+def test_a_job_told_to_end_while_its_guard_still_starts(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM before the guard has read what to run: its word to stop comes with the order."""
+
+    def told(server: Server, seconds: float) -> None:
+        raise Aborted("SIGTERM")
+
+    monkeypatch.setattr(Server, "_hear", told)
+    began = time.monotonic()
+    with pytest.raises(Aborted, match="SIGTERM"):
+        start(words=("mute",))
+    assert time.monotonic() - began < 8
+    assert below(os.getpid())[1:] == []
 
 
 def test_a_port_taken_between_look_and_start(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,12 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    order = Order(**json.loads(sys.stdin.readline()))
+    # Unbuffered: the word to stop may follow at once, and is looked for in the pipe itself.
+    with open(0, "rb", buffering=0, closefd=False) as orders:
+        line = orders.readline()
+    if not line:
+        return  # the node job ended before it had said what to run
+    order = Order(**json.loads(line))
     tie = dies_with_parent()
 
     def prepare() -> None:
