@@ -23,6 +23,7 @@ with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitSt
                 log_file.parent,
                 job.check,
                 job.log,
+                tell=job.tell,
                 phase="verify",
                 worker=0,
                 workers=1,

@@ -26,6 +26,7 @@ with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack(
                 log_file.parent,
                 job.check,
                 job.log,
+                tell=job.tell,
                 phase=phase,
                 worker=worker,
                 workers=trial.workers,

@@ -65,7 +65,7 @@ def start_beside(
         credentials=Credentials.read(live / CREDENTIALS),
         peers=peers,
     )
-    server = start_server(engine, node, log, check)
+    server = start_server(engine, node, log, check, live=live)
     try:
         yield server
     finally:
@@ -81,11 +81,15 @@ def phase_cluster(
     check: Callable[[], None],
     log: logging.Logger,
     *,
+    tell: Callable[[BaseException], None],
     phase: str,
     worker: int,
     workers: int,
 ) -> Iterator[tuple[Cluster, FormedCluster, tuple[int, ...]]]:
     """What one worker of a phase connects to, with the servers of its host started.
+
+    `tell` aborts the trial with an error before these servers end because of it: the other workers
+    of the host would lose their connections and be the first to complain.
 
     Yields the cluster, what its forming said, and the process ids of the servers that this worker
     has started (to be sampled with it).
@@ -110,7 +114,13 @@ def phase_cluster(
                 check()
                 time.sleep(POLL)
             beside.append(Endpoint(**json.loads(published.read_text(encoding="utf-8"))))
-        yield client_cluster(trial, live, formed, tuple(beside)), formed, tuple(pids)
-        if specs:
-            parties = [str(number) for number in range(workers)]
-            Barrier(live, parties, f"{phase}-done").wait(str(worker), check)
+        try:
+            yield client_cluster(trial, live, formed, tuple(beside)), formed, tuple(pids)
+            if specs:
+                parties = [str(number) for number in range(workers)]
+                Barrier(live, parties, f"{phase}-done").wait(str(worker), check)
+        except BaseException as error:
+            if pids:
+                log.info("ending what others of this host use: %s", error)
+                tell(error)
+            raise

@@ -128,6 +128,8 @@ def trial_job(
         raise Signalled(name, number)
 
     def tell(error: BaseException) -> None:
+        if not isinstance(error, Aborted):
+            _await_reason(live, defer)
         abort(live, _reason(name, error, str(log_path)))
 
     handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -145,7 +147,6 @@ def trial_job(
         log.error("%s", reason)
         if not isinstance(error, StorewiseError):
             log.error("%s", traceback.format_exc())
-        _await_reason(live, defer)
         tell(error)
         sys.exit(f"storewise: {reason}")
     except BaseException as error:

@@ -1,0 +1,149 @@
+"""Servers beside the clients: one on each worker host, started by one worker and used by all."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import mongodb_binaries
+import pyarrow.parquet as pq
+import pytest
+from harness import Workspace, unavailable, wait_until
+from tcp_engine import TcpEngine
+
+from storewise.engines.base import Cluster
+from storewise.engines.server import NodeSpec
+from storewise.session import beside
+from storewise.session.beside import phase_cluster
+from storewise.session.cluster import CLUSTER, FormedCluster, make_credentials, write_cluster
+from storewise.trial import Phase, Trial
+
+ROUTER = NodeSpec("router", 0, placement="worker")
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A formed session of an engine with a router on each worker host."""
+    monkeypatch.setattr(beside, "node_specs", lambda trial: (ROUTER,))
+    monkeypatch.setattr(beside, "server_engine", lambda trial: TcpEngine())
+    live = tmp_path / "live"
+    live.mkdir()
+    make_credentials(live)
+    write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 0.0, 0.0))
+    return live
+
+
+def trial() -> Trial:
+    return Trial(
+        study="s",
+        id="t",
+        engine="null",
+        workload="alignments",
+        repeat=1,
+        seed=1,
+        factors={},
+        workers=2,
+        phases=[Phase(name="write")],
+    )
+
+
+def connected(
+    live: Path, worker: int, told: list[str], after: threading.Event
+) -> Iterator[tuple[Cluster, int]]:
+    """One worker; yields its cluster and how many servers it has started."""
+
+    def tell(error: BaseException) -> None:
+        assert not after.is_set(), "told only after the server had ended"
+        told.append(str(error))
+
+    with phase_cluster(
+        trial(),
+        live,
+        live,
+        nothing,
+        logging.getLogger("test"),
+        tell=tell,
+        phase="write",
+        worker=worker,
+        workers=2,
+    ) as (cluster, _, pids):
+        yield cluster, len(pids)
+
+
+def test_workers_of_a_host_share_one_router_until_all_are_done(live: Path) -> None:
+    found: list[tuple[int, int]] = []
+    alive: list[bool] = []
+    meet = threading.Barrier(2, timeout=30)
+
+    def work(worker: int) -> None:
+        for cluster, started in connected(live, worker, [], threading.Event()):
+            (endpoint,) = cluster.endpoints
+            found.append((endpoint.port, started))
+            meet.wait()
+            if started == 0:
+                # The starter is at its end by now, and must wait for us.
+                alive.append(TcpEngine().answers(endpoint, None))  # type: ignore[arg-type]
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len({port for port, _ in found}) == 1
+    assert sorted(started for _, started in found) == [0, 1]
+    assert alive == [True]
+    assert list(live.glob("beside/*/")) == [], "its directory is removed"
+
+
+def test_the_starters_error_is_told_before_its_router_ends(
+    live: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    real = beside.Server.stop
+    monkeypatch.setattr(beside.Server, "stop", lambda s: (ended.set(), real(s))[1])
+    told: list[str] = []
+    worker = connected(live, 0, told, ended)
+    next(worker)
+    with pytest.raises(OSError, match="disk full"):
+        worker.throw(OSError("disk full"))  # type: ignore[attr-defined]
+    assert told == ["disk full"]
+    assert ended.is_set()
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.timeout(900)
+def test_a_sharded_cluster_with_its_routers_on_the_worker_hosts(tmp_path: Path) -> None:
+    """The whole workflow: forming, two phases and the verification each with routers of theirs."""
+    try:
+        home = mongodb_binaries.emulated()
+    except mongodb_binaries.Unavailable as error:
+        unavailable(str(error))
+    place = Workspace(tmp_path)
+    place.copy_inputs()
+    place.write_study(
+        "inputs: {paths: data}\n"
+        f"engines: {{mongodb: {{home: {home}}}}}\n"
+        "factors: {workers: 2, nodes: 2, routers: 0}\n"
+        "phases:\n  - write: {batch_size: 200}\n  - read: {seconds: 1}\n"
+    )
+    done = place.snakemake("--omit-from", "analyse", timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(place.counts().values()) == {(place.documents(), place.documents())}
+    wait_until(lambda: not place.processes(), 5, "the end of all processes")
+    assert place.left_behind() == []
+    for phase in ("write", "read"):
+        logs = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
+        assert sum("router at port" in log for log in logs) == 1, "one for both workers"
+        sampled = [
+            path.name
+            for path in place.results.glob(f"trials/*/{phase}.?.parquet")
+            if "router_cpu" in pq.read_table(path).column("metric").to_pylist()
+        ]
+        assert len(sampled) == 1
