@@ -14,9 +14,9 @@ session = Path(snakemake.input.session)
 defer = 3.0 if snakemake.input.get("cluster") else 0.0
 with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitStack() as stack:
     trial = Trial.model_validate(snakemake.params.trial)
-    served = {}
+    served, check = {}, job.check
     if snakemake.input.get("cluster"):
-        cluster, formed, _ = stack.enter_context(
+        found = stack.enter_context(
             phase_cluster(
                 trial,
                 job.live,
@@ -29,7 +29,8 @@ with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitSt
                 workers=1,
             )
         )
-        served = {"cluster": cluster, "versions": formed.server_versions()}
+        check = found.check
+        served = {"cluster": found.cluster, "versions": found.formed.server_versions()}
     run_verify(
         VerifyJob(
             trial=trial,
@@ -40,7 +41,7 @@ with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitSt
             conditions={"run": job.session.run, "opened": job.session.opened},
             **served,
         ),
-        job.check,
+        check,
         job.log,
     )
     if not served:

@@ -17,9 +17,9 @@ with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack(
     store = snakemake.output.get("store")
     files = snakemake.output.get("written")
     conditions = {"run": job.session.run, "opened": job.session.opened}
-    served = {}
+    served, check = {}, job.check
     if snakemake.input.get("cluster"):
-        cluster, formed, routers = stack.enter_context(
+        found = stack.enter_context(
             phase_cluster(
                 trial,
                 job.live,
@@ -32,8 +32,13 @@ with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack(
                 workers=trial.workers,
             )
         )
-        served = {"cluster": cluster, "routers": routers, "versions": formed.server_versions()}
-        conditions["warnings"] = list(formed.warnings)
+        check = found.check
+        served = {
+            "cluster": found.cluster,
+            "routers": found.pids,
+            "versions": found.formed.server_versions(),
+        }
+        conditions["warnings"] = list(found.formed.warnings)
         if store:
             Path(store).mkdir()  # the servers have the data
     run_worker(
@@ -52,6 +57,6 @@ with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack(
             conditions=conditions,
             **served,
         ),
-        job.check,
+        check,
         job.log,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +15,10 @@ import pytest
 from harness import Workspace, unavailable, wait_until
 from tcp_engine import TcpEngine
 
-from storewise.engines.base import Cluster
 from storewise.engines.server import NodeSpec
+from storewise.errors import EngineError
 from storewise.session import beside
-from storewise.session.beside import phase_cluster
+from storewise.session.beside import Served, phase_cluster
 from storewise.session.cluster import CLUSTER, FormedCluster, make_credentials, write_cluster
 from storewise.trial import Phase, Trial
 
@@ -53,10 +55,8 @@ def trial() -> Trial:
     )
 
 
-def connected(
-    live: Path, worker: int, told: list[str], after: threading.Event
-) -> Iterator[tuple[Cluster, int]]:
-    """One worker; yields its cluster and how many servers it has started."""
+def connected(live: Path, worker: int, told: list[str], after: threading.Event) -> Iterator[Served]:
+    """One worker, with a check that it tells nobody anything after the server's end."""
 
     def tell(error: BaseException) -> None:
         assert not after.is_set(), "told only after the server had ended"
@@ -72,8 +72,8 @@ def connected(
         phase="write",
         worker=worker,
         workers=2,
-    ) as (cluster, _, pids):
-        yield cluster, len(pids)
+    ) as served:
+        yield served
 
 
 def test_workers_of_a_host_share_one_router_until_all_are_done(live: Path) -> None:
@@ -82,11 +82,11 @@ def test_workers_of_a_host_share_one_router_until_all_are_done(live: Path) -> No
     meet = threading.Barrier(2, timeout=30)
 
     def work(worker: int) -> None:
-        for cluster, started in connected(live, worker, [], threading.Event()):
-            (endpoint,) = cluster.endpoints
-            found.append((endpoint.port, started))
+        for served in connected(live, worker, [], threading.Event()):
+            (endpoint,) = served.cluster.endpoints
+            found.append((endpoint.port, len(served.pids)))
             meet.wait()
-            if started == 0:
+            if not served.pids:
                 # The starter is at its end by now, and must wait for us.
                 alive.append(TcpEngine().answers(endpoint, None))  # type: ignore[arg-type]
 
@@ -114,6 +114,25 @@ def test_the_starters_error_is_told_before_its_router_ends(
         worker.throw(OSError("disk full"))  # type: ignore[attr-defined]
     assert told == ["disk full"]
     assert ended.is_set()
+
+
+def test_a_killed_router_is_noticed_by_its_starter(live: Path) -> None:
+    worker = connected(live, 0, [], threading.Event())
+    served = next(worker)
+    served.check()
+    os.kill(served.pids[0], signal.SIGKILL)
+
+    def noticed() -> str:
+        try:
+            served.check()
+        except EngineError as error:
+            return str(error)
+        return ""
+
+    text = wait_until(noticed, 5, "the failure")
+    assert "router0: the server of Tcp" in text and "SIGKILL" in text
+    with pytest.raises(EngineError):
+        worker.throw(EngineError(text))  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

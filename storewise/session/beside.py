@@ -11,12 +11,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from storewise.driver.barrier import Barrier
 from storewise.engines.base import Cluster, Endpoint
 from storewise.engines.server import Credentials, Node, NodeSpec
+from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.sampler import elect
 from storewise.session.cluster import (
@@ -73,6 +74,19 @@ def start_beside(
         server.remove()
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one worker of a phase works with."""
+
+    cluster: Cluster
+    formed: FormedCluster
+    """What its forming said."""
+    pids: tuple[int, ...]
+    """Of the servers that this worker has started, to be sampled with it."""
+    check: Callable[[], None]
+    """The job's own check, which looks after those servers too: EngineError when one has ended."""
+
+
 @contextmanager
 def phase_cluster(
     trial: Trial,
@@ -85,19 +99,25 @@ def phase_cluster(
     phase: str,
     worker: int,
     workers: int,
-) -> Iterator[tuple[Cluster, FormedCluster, tuple[int, ...]]]:
+) -> Iterator[Served]:
     """What one worker of a phase connects to, with the servers of its host started.
 
     `tell` aborts the trial with an error before these servers end because of it: the other workers
     of the host would lose their connections and be the first to complain.
 
-    Yields the cluster, what its forming said, and the process ids of the servers that this worker
-    has started (to be sampled with it).
     """
     formed = read_cluster(live / CLUSTER)
     specs = [spec for spec in node_specs(trial) if spec.placement == "worker"]
     with ExitStack() as stack:
-        beside, pids = [], []
+        beside: list[Endpoint] = []
+        started: list[Server] = []
+
+        def watch() -> None:
+            check()
+            for server in started:
+                if (text := server.failure()) is not None:
+                    raise EngineError(text)
+
         for spec in specs:
             published = live / BESIDE / f"{phase}.{spec.role}.{host_name()}.json"
             if elect(live, f"{BESIDE}-{phase}-{spec.role}"):
@@ -109,18 +129,19 @@ def phase_cluster(
                 )
                 log.info("%s at port %d", spec.role, server.node.port)
                 write_aside(published, json.dumps(asdict(server.endpoint)) + "\n")
-                pids.append(server.pid)
+                started.append(server)
             while not published.exists():
                 check()
                 time.sleep(POLL)
             beside.append(Endpoint(**json.loads(published.read_text(encoding="utf-8"))))
         try:
-            yield client_cluster(trial, live, formed, tuple(beside)), formed, tuple(pids)
+            cluster = client_cluster(trial, live, formed, tuple(beside))
+            yield Served(cluster, formed, tuple(server.pid for server in started), watch)
             if specs:
                 parties = [str(number) for number in range(workers)]
-                Barrier(live, parties, f"{phase}-done").wait(str(worker), check)
+                Barrier(live, parties, f"{phase}-done").wait(str(worker), watch)
         except BaseException as error:
-            if pids:
+            if started:
                 log.info("ending what others of this host use: %s", error)
                 tell(error)
             raise
