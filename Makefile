@@ -43,10 +43,10 @@ lint: test-env
 	$(BIN)/snakemake --lint
 
 test: test-env system-packages lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: test-env system-packages lint
-	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(BIN)/python -m pytest
+	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -149,6 +149,23 @@ class Workspace:
             for path in self.results.glob(pattern)
         )
 
+    def gone(self, seconds: float) -> float:
+        """Wait until no process of a run is left; returns the seconds that it took."""
+        start = time.monotonic()
+        wait_until(lambda: not self.processes(), seconds, "the end of all processes")
+        return time.monotonic() - start
+
+    def finishes(self, study: str) -> None:
+        """A plain Snakemake finishes with verified counts and leaves nothing behind."""
+        self.write_study(study)
+        done = self.snakemake("--omit-from", "analyse")
+        assert done.returncode == 0, done.stdout + done.stderr
+        counts = self.counts()
+        assert len(counts) == 1
+        assert set(counts.values()) == {(self.documents(), self.documents())}
+        assert self.left_behind() == []
+        assert self.processes() == []
+
     def counts(self) -> dict[str, tuple[int, int]]:
         """(expected, counted) documents of each trial that was verified."""
         found = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,24 +46,6 @@ def begin(place: Workspace, phase: str) -> tuple[int, object]:
     run = place.start()
     pid = wait_until(lambda: place.working(f"{phase}.1"), 60, f"{phase}.1 at work")
     return pid, run
-
-
-def gone(place: Workspace, seconds: float) -> float:
-    """Wait until no process of the run is left; returns the seconds it took."""
-    start = time.monotonic()
-    wait_until(lambda: not place.processes(), seconds, "the end of all processes")
-    return time.monotonic() - start
-
-
-def finishes(place: Workspace) -> None:
-    """The next plain Snakemake finishes with verified counts and leaves nothing behind."""
-    place.write_study(SHORT)
-    done = place.snakemake("--omit-from", "analyse")
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = place.counts()
-    assert len(counts) == 1
-    assert set(counts.values()) == {(place.documents(), place.documents())}
-    assert place.left_behind() == []
 
 
 def kill_worker(place: Workspace, pid: int, run: psutil.Popen) -> float:
@@ -126,7 +107,7 @@ def test_nothing_is_left_and_the_next_run_finishes(
 ) -> None:
     pid, run = begin(place, phase)
     limit = cause(place, pid, run)  # type: ignore[arg-type]
-    seconds = gone(place, limit)
+    seconds = place.gone(limit)
     print(f"{cause.__name__} in {phase}: all processes gone after {seconds:.1f} s")
     if cause not in (kill_snakemake, hang_up):
         # A killed run leaves files for the next one; any other end cleans up by itself.
@@ -141,7 +122,7 @@ def test_nothing_is_left_and_the_next_run_finishes(
     else:
         assert reason in failures[0].read_text()
         assert place.output().count("storewise: trial ") == 1, "the first reason, once"
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def test_a_second_snakemake_does_not_disturb_a_live_trial(place: Workspace) -> None:
@@ -152,8 +133,8 @@ def test_a_second_snakemake_does_not_disturb_a_live_trial(place: Workspace) -> N
         assert place.working("read.1"), arguments
         assert sorted(p.name for p in place.results.glob("leases/*")) == leases
     interrupt_group(run)  # type: ignore[arg-type]
-    gone(place, SOON)
-    finishes(place)
+    place.gone(SOON)
+    place.finishes(SHORT)
 
 
 def test_a_run_can_be_started_at_once_after_a_kill(place: Workspace) -> None:
@@ -161,7 +142,7 @@ def test_a_run_can_be_started_at_once_after_a_kill(place: Workspace) -> None:
     _, run = begin(place, "read")
     os.kill(run.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     run.wait()  # type: ignore[attr-defined]
-    finishes(place)
+    place.finishes(SHORT)
     assert place.processes() == []
 
 
@@ -172,6 +153,6 @@ def test_a_killed_storewise_run_takes_its_snakemake_along(place: Workspace) -> N
     wait_until(lambda: place.working("read.1"), 60, "read.1 at work")
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    gone(place, SOON)
+    place.gone(SOON)
     assert place.left_behind() == []
-    finishes(place)
+    place.finishes(SHORT)

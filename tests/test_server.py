@@ -40,6 +40,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
         server.stop()
 
 
+@pytest.fixture(autouse=True)
+def before() -> None:
+    """Servers of other tests may live beside ours."""
+    EARLIER.clear()
+    EARLIER.update(psutil.Process().children(recursive=True))
+
+
+EARLIER: set[psutil.Process] = set()
+
+
+def ours() -> list[psutil.Process]:
+    """What this test has started, and all that descends from it."""
+    return [p for p in psutil.Process().children(recursive=True) if p not in EARLIER]
+
+
 def below(pid: int) -> list[psutil.Process]:
     """A process and all that descends from it."""
     process = psutil.Process(pid)
@@ -59,7 +74,7 @@ def test_a_server_answers_and_stops_in_order(start: Start, tmp_path: Path) -> No
     assert (directory / "server.py").stat().st_mode & 0o777 == 0o600
     assert not (directory / "etc" / "secret").exists(), "removed when the server is ready"
     assert server.failure() is None
-    processes = below(os.getpid())[1:]
+    processes = ours()
     server.stop()
     server.stop()
     assert gone(processes, 1)
@@ -70,7 +85,7 @@ def test_a_server_answers_and_stops_in_order(start: Start, tmp_path: Path) -> No
 
 def test_what_a_server_detaches_ends_with_it(start: Start) -> None:
     server = start(words=("detach",))
-    found = below(os.getpid())[1:]
+    found = ours()
     assert len(found) == 3, "guard, server, and the grandchild that the guard adopts"
     server.stop()
     assert gone(found, 1)
@@ -78,7 +93,7 @@ def test_what_a_server_detaches_ends_with_it(start: Start) -> None:
 
 def test_a_deaf_server_is_killed_after_its_time(start: Start) -> None:
     server = start(words=("deaf",))
-    processes = below(os.getpid())[1:]
+    processes = ours()
     server.stop()
     assert gone(processes, 1)
 
@@ -87,7 +102,7 @@ def test_a_server_that_fails_says_so_with_its_log(start: Start, tmp_path: Path) 
     with pytest.raises(EngineError, match=r"data0: the server of Tcp .*status 3(.|\n)*disk .*full"):
         start(words=("fail",))
     assert not (tmp_path / "data0").exists()
-    assert below(os.getpid())[1:] == []
+    assert ours() == []
 
 
 def test_a_first_step_that_fails(start: Start, tmp_path: Path) -> None:
@@ -99,7 +114,7 @@ def test_a_first_step_that_fails(start: Start, tmp_path: Path) -> None:
 def test_a_server_that_never_answers(start: Start) -> None:
     with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:\d+ for 5 s"):
         start(words=("mute",))
-    assert below(os.getpid())[1:] == []
+    assert ours() == []
 
 
 def test_an_abort_ends_the_wait(start: Start) -> None:
@@ -108,12 +123,12 @@ def test_an_abort_ends_the_wait(start: Start) -> None:
 
     with pytest.raises(Aborted):
         start(check=check, words=("mute",))
-    assert below(os.getpid())[1:] == []
+    assert ours() == []
 
 
 def test_a_killed_server_is_noticed(start: Start) -> None:
     server = start(words=("detach",))
-    processes = below(os.getpid())[1:]
+    processes = ours()
     os.kill(server.pid, signal.SIGKILL)
     text = wait_until(server.failure, 5, "the failure")
     assert "SIGKILL" in text
@@ -122,7 +137,7 @@ def test_a_killed_server_is_noticed(start: Start) -> None:
 
 def test_a_killed_guard_takes_the_server_along(start: Start) -> None:
     server = start()
-    processes = below(os.getpid())[1:]
+    processes = ours()
     assert server._guard is not None
     os.kill(server._guard.pid, signal.SIGKILL)
     wait_until(server.failure, 5, "the failure")
@@ -169,7 +184,7 @@ def test_a_job_told_to_end_while_its_guard_still_starts(
     with pytest.raises(Aborted, match="SIGTERM"):
         start(words=("mute",))
     assert time.monotonic() - began < 8
-    assert below(os.getpid())[1:] == []
+    assert ours() == []
 
 
 def test_a_port_taken_between_look_and_start(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,25 +58,6 @@ def begin(place: Workspace, phase: str) -> Run:
     return run
 
 
-def gone(place: Workspace, seconds: float) -> float:
-    """Wait until no process of the run is left; returns the seconds it took."""
-    start = time.monotonic()
-    wait_until(lambda: not place.processes(), seconds, "the end of all processes")
-    return time.monotonic() - start
-
-
-def finishes(place: Workspace) -> None:
-    """The next plain Snakemake finishes with verified counts and leaves nothing behind."""
-    place.write_study(SHORT)
-    done = place.snakemake("--omit-from", "analyse")
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = place.counts()
-    assert len(counts) == 1
-    assert set(counts.values()) == {(place.documents(), place.documents())}
-    assert place.left_behind() == []
-    assert place.processes() == []
-
-
 def the_failure(place: Workspace) -> str:
     """What was recorded of the one failed attempt; it was told to the user once."""
     (path,) = place.results.glob("failures/*.jsonl")
@@ -171,7 +152,7 @@ def test_nothing_is_left_and_the_next_run_finishes(
     place: Workspace, cause: Cause, phase: str, reason: str | None
 ) -> None:
     run = begin(place, phase)
-    seconds = gone(place, cause(place, run))
+    seconds = place.gone(cause(place, run))
     print(f"{cause.__name__} in {phase}: all processes gone after {seconds:.1f} s")
     if cause is not kill_snakemake:
         # A killed run leaves files for the next one; any other end cleans up by itself.
@@ -183,7 +164,7 @@ def test_nothing_is_left_and_the_next_run_finishes(
         assert list(place.results.glob("failures/*.jsonl")) == []
     else:
         assert re.search(reason, the_failure(place)), the_failure(place)
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def fails(place: Workspace, *arguments: str, study: str = SHORT) -> str:
@@ -205,7 +186,7 @@ def test_a_port_is_taken(place: Workspace) -> None:
         text = fails(place, "--set-resources", f"node:ports={port}")
         assert f"no free port in {port} at 127.0.0.1" in text
         assert "profile" in text
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def test_the_data_disk_is_full(place: Workspace, small_disk: Callable[..., Path]) -> None:
@@ -214,14 +195,14 @@ def test_the_data_disk_is_full(place: Workspace, small_disk: Callable[..., Path]
     text = fails(place, "--set-resources", f"node:scratch={disk}")
     assert re.search(r"data[01].*No space left on device", text)
     assert list(disk.iterdir()) == []
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def test_a_server_binary_is_missing(place: Workspace) -> None:
     study = STUDY.format(settings=f"{{home: {place.directory}/nowhere}}", batch=1000, seconds=0.3)
     text = fails(place, study=study)
     assert re.search(r"data[01]: PostgreSQL: no \w+ \(looked in .*nowhere", text)
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def test_a_server_never_answers(place: Workspace) -> None:
@@ -244,7 +225,7 @@ def test_a_server_never_answers(place: Workspace) -> None:
     text = fails(place, study=STUDY.format(settings=f"{{home: {home}}}", batch=1000, seconds=0.3))
     assert re.search(r"data[01]: the server of PostgreSQL .* has not answered at .* for 60 s", text)
     assert "I only sleep" in text
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
@@ -258,7 +239,7 @@ def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
     assert re.search(r"data[01] stopped in order before its wall time", text)
     logs = "".join(log.read_text() for log in place.results.glob("logs/*/data?.server.log"))
     assert logs.count("database system is shut down") >= 2
-    finishes(place)
+    place.finishes(SHORT)
 
 
 def test_two_users_sessions_on_one_host(tmp_path: Path) -> None:
