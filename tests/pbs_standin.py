@@ -2,11 +2,13 @@
 
 They keep to the manual pages of OpenPBS (qsub, qstat, qdel, qselect, pbsnodes) as far as the
 profile uses them: ids, states Q R E F, JSON and history, delays, refusals, limits, wall times,
-and a job's output file that appears when the job has ended. With ``dialect: torque`` they print
-``qstat -f`` as Torque does. The jobs really run, each below a runner process that takes its turn.
+a job's own $TMPDIR, and its output file that appears when it has ended. With ``dialect: torque``
+they print ``qstat -f`` as Torque does. The jobs really run, each below a runner process that takes
+its turn.
 
 As a program: ``pbs_standin.py STATE COMMAND ARGUMENT...``; `install` makes executables of it.
-State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``calls`` (a line a call).
+State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``calls`` (a line a call),
+``scratch/pbs.<id>`` (a job's $TMPDIR).
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ class Pbs:
     def __init__(self, state: Path) -> None:
         self.state = state
         self.jobs_directory = state / "jobs"
+        self.scratch = state / "scratch"
 
     def install(self, config: Config) -> Path:
         """Make the commands; returns the directory to put on PATH."""
@@ -237,6 +240,8 @@ def run(pbs: Pbs, job_id: str) -> int:
         time.sleep(TICK)
     number = job_id.partition(".")[0]
     spool = pbs.jobs_directory / f"{number}.OU"
+    temporary = pbs.scratch / f"pbs.{job_id}"
+    temporary.mkdir(mode=0o700, parents=True)
     # What PBS gives to a job: a login's variables and its own, nothing of the submitting shell.
     environment = {
         "HOME": str(Path.home()),
@@ -245,6 +250,7 @@ def run(pbs: Pbs, job_id: str) -> int:
         "PBS_JOBID": job_id,
         "PBS_O_WORKDIR": job["directory"],
         "PBS_ENVIRONMENT": "PBS_BATCH",
+        "TMPDIR": str(temporary),
     }
     with spool.open("wb") as output:
         process = subprocess.Popen(
@@ -274,6 +280,8 @@ def run(pbs: Pbs, job_id: str) -> int:
     time.sleep(config.exit_delay)
     if job["output"]:
         shutil.move(spool, job["output"])
+    # As pbs_mom does: once, with whatever is in it.
+    shutil.rmtree(temporary, ignore_errors=True)
     pbs.change(job_id, state="F", exit=status)
     return 0
 

@@ -1,135 +1,86 @@
-"""The workflow through profiles/pbs and stand-ins for the commands of PBS."""
+"""A study of servers through profiles/pbs and stand-ins for the commands of PBS."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+import pyarrow.parquet as pq
 import pytest
-from harness import ROOT, Workspace, interrupt_group, wait_until
-from pbs_standin import Config, Pbs
+from harness import wait_until
+from pbs_workspace import PbsWorkspace
 
-pytestmark = pytest.mark.e2e
+from storewise.session.address import addresses, is_loopback
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 STUDY = """\
 inputs: {paths: data, jobs: 2}
-engines: [sqlite]
-factors: {workers: [2]}
+engines: [sqlite, postgres]
+factors: {workers: 2, nodes: 2}
 phases:
   - write: {batch_size: 500}
-  - read: {seconds: %s}
+  - read: {seconds: 1}
 verify: 50
 """
 
 
-class Cluster:
-    """A workspace whose shell finds the stand-ins."""
-
-    def __init__(self, directory: Path) -> None:
-        self.place = Workspace(directory / "work")
-        self.place.directory.mkdir()
-        self.pbs = Pbs(directory / "pbs")
-        commands = self.pbs.install(Config(start_delay=0.5))
-        self.environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
-
-    def command(self, *arguments: str) -> list[str]:
-        """Snakemake with the profile as it is, but for pauses that suit a test."""
-        scripts = Path(sys.executable).parent
-        return [
-            sys.executable,
-            "-m",
-            "snakemake",
-            "--snakefile",
-            str(ROOT / "Snakefile"),
-            "--profile",
-            str(ROOT / "profiles" / "pbs"),
-            "--cluster-generic-status-cmd",
-            f"{scripts}/storewise-pbs-status --every 1",
-            "--seconds-between-status-checks",
-            "1",
-            "--config",
-            f"study={self.place.study}.yaml",
-            *arguments,
-        ]
-
-    def start(self) -> subprocess.Popen[str]:
-        log = (self.place.directory / "snakemake.out").open("w")
-        return subprocess.Popen(
-            self.command(),
-            cwd=self.place.directory,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def names(self, states: str) -> list[str]:
-        return [job["name"] for job in self.pbs.jobs().values() if job["state"] in states]
-
-
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path)
-    found.place.copy_inputs()
-    yield found
-    alive = found.pbs.alive()
-    if alive:
-        subprocess.run(["qdel", *alive], env=found.environment, capture_output=True)
-        wait_until(lambda: not found.pbs.alive(), 60, "the end of the stand-in's jobs")
+def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
+    place = PbsWorkspace(tmp_path)
+    place.copy_inputs()
+    yield place
+    place.end()
 
 
-@pytest.mark.slow
-def test_a_study_runs_as_jobs_of_pbs(cluster: Cluster) -> None:
-    place = cluster.place
-    place.write_study(STUDY % 1)
+def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
+    place.write_study(STUDY)
+    others = {address for address in addresses().values() if not is_loopback(address)}
+    interface = () if others else ("--set-resources", "node:interface='lo'")
     started = time.monotonic()
-    done = place.run(cluster.command(), timeout=500, env=cluster.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    print(f"{time.monotonic() - started:.0f} s, {len(cluster.pbs.calls('qstat'))} qstat")
-    [(expected, counted)] = place.counts().values()
-    assert expected == counted == place.documents()
-    assert place.left_behind() == []
+    run = place.start(place.command(*interface))
 
-    jobs = cluster.pbs.jobs().values()
-    assert {job["state"] for job in jobs} == {"F"}
+    def both() -> bool:
+        assert run.poll() is None, place.output()
+        return all(place.server(node) for node in ("data0", "data1"))
+
+    wait_until(both, 240, "both servers")
+    # Each server runs in a job of its own, on that job's own disk, on the network of the site.
+    for node in ("data0", "data1"):
+        server = psutil.Process(place.server(node) or 0)
+        job = place.node_job(node)
+        assert job["state"] == "R"
+        assert Path(server.cwd()).is_relative_to(place.pbs.scratch / f"pbs.{job['id']}")
+        listens = {c.laddr.ip for c in server.net_connections("tcp") if c.status == "LISTEN"}
+        assert len(listens) == 1
+        assert listens <= (others or {"127.0.0.1"})
+        assert job["resources"] == {
+            "select": "1:ncpus=1:mem=1024mb",
+            "place": "excl",
+            "walltime": "24:00:00",
+        }
+    assert run.wait(400) == 0, place.output()
+    print(f"{time.monotonic() - started:.0f} s, {len(place.pbs.calls('qstat'))} qstat")
+    place.nothing_left(5)
+    assert place.left_behind() == []
+    assert place.registered() == []
+    assert (place.results / "report.html").stat().st_size > 0
+    counts = place.counts()
+    assert len(counts) == 2
+    assert set(counts.values()) == {(place.documents(), place.documents())}
+
+    jobs = place.pbs.jobs().values()
     assert {job["exit"] for job in jobs} == {0}
     rules = {job["name"].split("-")[0] for job in jobs}
-    assert {"digest", "load", "phase", "verify"} <= rules
+    assert {"digest", "node", "form", "load", "phase", "verify", "close"} <= rules
     assert "open_session" not in rules
-    load = next(job for job in jobs if job["name"].startswith("load-"))
-    assert load["resources"] == {
-        "select": "1:ncpus=1:mem=2000mb",
-        "place": "free",
-        "walltime": "12:00:00",
-    }
+    # Two trials of two workers, one of them with two nodes: jobs of their own.
+    assert [len(place.jobs(rule)) for rule in ("node", "load", "phase")] == [2, 4, 4]
+    (session,) = place.results.glob("trials/*/session.parquet")
+    counted = pq.read_table(session.with_name("node.data0.parquet")).to_pylist()
+    assert {row["node"] for row in counted if row["metric"] == "node_bytes"} == {"data0"}
+    load = place.jobs("load")[0]
+    assert load["resources"]["place"] == "free"
     assert Path(load["output"]).is_file()
-    # The registry is empty, so that nothing would be cancelled.
-    registry = place.directory / ".snakemake" / "storewise" / "jobs"
-    assert [p.name for p in registry.glob("*/[0-9]*")] == []
-
-
-@pytest.mark.slow
-def test_ctrl_c_leaves_no_job(cluster: Cluster) -> None:
-    place = cluster.place
-    place.write_study(STUDY % 300)
-    process = cluster.start()
-
-    def readers() -> bool:
-        assert process.poll() is None, place.output()
-        return sum(name.startswith("phase-") for name in cluster.names("R")) == 2
-
-    wait_until(readers, 400, "both readers at work")
-    interrupt_group(process)
-    since = time.monotonic()
-    assert process.wait(90) != 0
-    wait_until(lambda: not cluster.pbs.alive(), 60, "an empty queue")
-    print(f"queue empty {time.monotonic() - since:.1f} s after Ctrl-C")
-    assert time.monotonic() - since < 60
-    wait_until(lambda: not place.processes(), 30, "the end of all processes")
-    assert place.left_behind() == []
