@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from harness import Workspace
 from storewise.config import Study, load_study
 from storewise.doctor import examine
 from storewise.engines.registry import ENGINES
-from storewise.errors import Aborted, ConfigError, StorewiseError
+from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics.schema import read_part
 from storewise.session.cluster import (
     STOP,
@@ -31,7 +32,7 @@ from storewise.session.cluster import (
 from storewise.session.form import FormJob, run_form
 from storewise.session.live import Abort, Session, abort, read_abort
 from storewise.session.node import NodeJob, reserve_of, run_node
-from storewise.trial import Trial
+from storewise.trial import Phase, Trial
 
 BASE = """\
 inputs: {paths: data}
@@ -151,8 +152,7 @@ def trial(nodes: int = 1, **changes: object) -> Trial:
         factors={"engine": "tcp"},
         nodes=nodes,
         consistency="durable",
-        phases=[],
-        **changes,  # type: ignore[arg-type]
+        **{"phases": [], **changes},  # type: ignore[arg-type]
     )
 
 
@@ -236,10 +236,40 @@ def test_what_a_profile_may_get_wrong(live: Path, tmp_path: Path) -> None:
         run(node_job(live, trial(), interface="eth77"))
     with pytest.raises(ConfigError, match="ports: '9-5'"):
         run(node_job(live, trial(), ports="9-5"))
+    with pytest.raises(ConfigError, match="scratch: 'tmp/x' is no absolute path"):
+        run(node_job(live, trial(), scratch="tmp/x"))
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(StorewiseError, match=r"cannot make .*Not a directory.*`scratch`"):
         run(node_job(live, trial(), scratch=str(file)))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_node_that_fails_leaves_nothing_on_its_scratch(
+    live: Path, tmp_path: Path, keep: bool
+) -> None:
+    scratch = tmp_path / "scratch"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        with pytest.raises(EngineError, match="no free port"):
+            run(node_job(live, trial(keep_data=keep), scratch=str(scratch), ports=taken))
+    assert list(scratch.iterdir()) == []
+    thread = meanwhile(node_job(live, trial(keep_data=keep), scratch=str(scratch)))
+    assert len(list(scratch.iterdir())) == 1
+    abort(live, Abort("a worker failed", own=True))
+    thread.join(20)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_node_names_the_workers_that_never_started(live: Path) -> None:
+    two = trial(workers=2, phases=[Phase(name="write")])
+    job = node_job(live, two, runtime_minutes=4 / 60)
+    arrived = live / "barriers" / "write-0"
+    arrived.mkdir(parents=True)
+    (arrived / "0").touch()
+    with pytest.raises(StorewiseError, match=r"wall time .*, and write\.1 had not started yet"):
+        run(job)
 
 
 def test_a_node_respects_its_wall_time(live: Path) -> None:

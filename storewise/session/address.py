@@ -79,7 +79,10 @@ def port_range(ports: str) -> range:
     except ValueError:
         found = range(0)
     if not found or found[0] < 1024 or found[-1] > 65535:
-        raise ConfigError(f"ports: {ports!r} is not FIRST-LAST or PORT within 1024-65535")
+        raise ConfigError(
+            f"ports: {ports!r} is not FIRST-LAST or PORT within 1024-65535; in a profile's "
+            "set-resources such a text stands in two pairs of quotes: \"'25000-25999'\""
+        )
     return found
 
 

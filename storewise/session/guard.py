@@ -42,11 +42,10 @@ class Order:
 
     command: tuple[str, ...]
     directory: str
+    """Of the node; removed where its job has gone without doing it."""
     environment: Mapping[str, str]
     log: str
     stop_signal: int
-    remove: bool
-    """Remove the directory where the node job has gone without doing it."""
     live: str
     """The trial's live directory, to be told of that; empty where there is none."""
     node: str
@@ -157,7 +156,7 @@ def main() -> None:
     # The reaper collects the server too when it was killed here.
     while not status and psutil.pid_exists(server.pid):
         selector.select(0.1)
-    if orphaned and order.remove:
+    if orphaned:
         shutil.rmtree(order.directory, ignore_errors=True)
     _say(status=status[0] if status else -signal.SIGKILL)
     os._exit(0)

@@ -34,7 +34,7 @@ from storewise.session.cluster import (
     ready_nodes,
     server_engine,
 )
-from storewise.session.live import Session
+from storewise.session.live import Session, members, remove_tree
 from storewise.session.server import Server, start_server
 from storewise.trial import Trial
 
@@ -104,25 +104,40 @@ class _Node:
         self.engine: ServerEngine = server_engine(job.trial)
         self.spec: NodeSpec = next(s for s in node_jobs(job.trial) if s.name == job.node)
         self.started_at = time.time()
+        self.started = time.monotonic()
         self.offset = clock_offset(job.live, job.node)
-        self.ends_at = self._ends_at()
+        self.seconds = self._seconds()
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
 
-    def _ends_at(self) -> float | None:
+    def _seconds(self) -> float | None:
+        """For how long it may serve, in s."""
         if not self.job.runtime_minutes:
             return None
         seconds = self.job.runtime_minutes * 60
-        return self.started_at + seconds - reserve_of(seconds)
+        return seconds - reserve_of(seconds)
 
     def check(self) -> None:
         self._check()
-        if self.ends_at is not None and time.time() > self.ends_at:
+        if self.seconds is not None and time.monotonic() - self.started > self.seconds:
             raise StorewiseError(
                 f"{self.job.node} stopped in order before its wall time of "
-                f"{self.job.runtime_minutes:g} minutes ended; give rule `node` more `runtime` "
-                "(--set-resources node:runtime=MINUTES, or in the profile)"
+                f"{self.job.runtime_minutes:g} minutes ended{self._waited_for()}; give rule `node` "
+                "more `runtime` (--set-resources node:runtime=MINUTES, or in the profile)"
             )
+
+    def _waited_for(self) -> str:
+        """Workers of the running phase that have never started, for the message."""
+        jobs = members(self.job.live)
+        for phase in self.trial.phases:
+            started = self.job.live / "barriers" / f"{phase.name}-0"
+            arrived = {path.name for path in started.iterdir()} if started.is_dir() else set()
+            every = {str(worker) for worker in range(self.trial.workers)}
+            missing = sorted(k for k in every - arrived if f"{phase.name}.{k}" not in jobs)
+            if missing:
+                names = ", ".join(f"{phase.name}.{k}" for k in missing)
+                return f", and {names} had not started yet (still queued?)"
+        return ""
 
     def run(self) -> None:
         job = self.job
@@ -139,15 +154,32 @@ class _Node:
                 host_name(),
                 str(directory),
                 self.started_at,
-                self.ends_at,
+                self.started_at + self.seconds if self.seconds is not None else None,
                 self.trial.keep_data,
             ),
         )
         self.log.info("%s, %s, directory %s", self.engine.title, installation.version, directory)
         peers = self._peers()
         self._make(directory)
+        try:
+            server = self._started(directory, address, installation, peers)
+        except BaseException:
+            remove_tree(directory)
+            raise
+        self._serve(server, installation)
+
+    def _started(
+        self,
+        directory: Path,
+        address: str,
+        installation: Installation,
+        peers: tuple[Endpoint, ...],
+    ) -> Server:
+        job = self.job
         if elect(job.live, "node-canary"):
             self.samples += run_canary(directory, phase=PHASE)
+        # What is in it is of this session: log tails must not show an earlier one's end.
+        job.server_log.unlink(missing_ok=True)
         node = Node(
             spec=self.spec,
             topology=self.trial.topology,
@@ -161,16 +193,9 @@ class _Node:
             credentials=Credentials.read(job.live / CREDENTIALS),
             peers=peers,
         )
-        server = start_server(
-            self.engine,
-            node,
-            job.server_log,
-            self.check,
-            ports=job.ports,
-            keep=self.trial.keep_data,
-            live=job.live,
+        return start_server(
+            self.engine, node, job.server_log, self.check, ports=job.ports, live=job.live
         )
-        self._serve(server, installation)
 
     def _guarded(self, address: str) -> None:
         if self.engine.flags.authentication or is_loopback(address):
@@ -184,11 +209,16 @@ class _Node:
         self.warnings.append(f"{text}: anybody who reaches that address could read and write")
 
     def _directory(self) -> Path:
-        scratch = os.path.expandvars(self.job.scratch).strip()
+        scratch = os.path.expanduser(os.path.expandvars(self.job.scratch).strip())  # noqa: PTH111
         if "$" in scratch:
             raise ConfigError(
                 f"scratch: {self.job.scratch!r} names a variable that host {host_name()} does not "
                 "have; mend it in the profile"
+            )
+        if scratch and not Path(scratch).is_absolute():
+            raise ConfigError(
+                f"scratch: {self.job.scratch!r} is no absolute path on host {host_name()}; mend it "
+                "in the profile (in set-resources texts stand in two pairs of quotes)"
             )
         if scratch:
             own = re.sub(r"[^A-Za-z0-9.-]", "-", f"{self.session.run}-{self.session.trial}")
@@ -228,8 +258,9 @@ class _Node:
         job = self.job
         ready_at = time.time()
         sampler: Sampler | None = None
+        closed = False
         try:
-            sampler = Sampler(
+            taking = Sampler(
                 Watched(
                     clients={},
                     store_roots=(server.pid,),
@@ -242,7 +273,8 @@ class _Node:
                 step=0,
             )
             sampling_from = time.time()
-            sampler.start(time.perf_counter_ns())
+            taking.start(time.perf_counter_ns())
+            sampler = taking
             record = ReadyNode(
                 job.node,
                 server.endpoint,
@@ -260,14 +292,17 @@ class _Node:
                 server.pid,
             )
             self._until_stopped(server)
+            closed = True
         except BaseException as error:
             self.log.info("ending the server: %s", error)
             self.tell(error)
             raise
         finally:
-            taken = sampler.stop() if sampler is not None else []
-            self.samples += [s._replace(worker=None, node=job.node) for s in taken]
-            gone = self._end(server)
+            try:
+                taken = sampler.stop() if sampler is not None else []
+                self.samples += [s._replace(worker=None, node=job.node) for s in taken]
+            finally:
+                gone = self._end(server, keep=self.trial.keep_data and closed)
         self._write(server, installation, sampling_from, ready_at, gone)
 
     def _until_stopped(self, server: Server) -> None:
@@ -281,15 +316,16 @@ class _Node:
                 self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
         self.log.info("the session is closed")
 
-    def _end(self, server: Server) -> GoneNode:
+    def _end(self, server: Server, *, keep: bool) -> GoneNode:
         directory = server.node.directory
         size = tree_bytes((directory,))
         start = time.monotonic()
         server.stop()
         seconds = time.monotonic() - start
         kept = ""
-        if self.trial.keep_data:
+        if keep:
             kept = str(directory)
+            self.log.info("kept: %s", directory)
         else:
             server.remove()
         self.log.info("the server has ended after %.1f s; its data had %d bytes", seconds, size)

@@ -65,7 +65,6 @@ class Server:
         node: Node,
         log: Path,
         *,
-        keep: bool = False,
         live: Path | None = None,
     ) -> None:
         self.engine = engine
@@ -74,7 +73,6 @@ class Server:
         self.launch = engine.launch(node)
         self.pid = 0
         self.started_at = 0.0
-        self._keep = keep
         self._live = live
         self._guard: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
@@ -112,7 +110,6 @@ class Server:
             self._environment(),
             str(self.log.absolute()),
             int(self.launch.stop_signal),
-            not self._keep,
             str(self._live.absolute()) if self._live is not None else "",
             self.node.spec.name,
         )
@@ -289,7 +286,6 @@ def start_server(
     check: Callable[[], None],
     *,
     ports: str = "",
-    keep: bool = False,
     live: Path | None = None,
 ) -> Server:
     """Start a node's server and wait until it answers; its port is chosen here.
@@ -308,7 +304,7 @@ def start_server(
     while True:
         port = free_port(node.address, ports, frozenset(tried))
         tried.add(port)
-        server = Server(engine, replace(node, port=port), log, keep=keep, live=live)
+        server = Server(engine, replace(node, port=port), log, live=live)
         try:
             server.start(check)
             server.wait_ready(check)
