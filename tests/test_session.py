@@ -6,18 +6,21 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from harness import wait_until
 
 from storewise.errors import Aborted, EngineError
 from storewise.session import live as live_module
 from storewise.session.job import trial_job
 from storewise.session.live import Abort, Process, Session, Watch, abort, members, membership
-from storewise.session.run import Lease, Run, failures, sweep_dead
+from storewise.session.run import Lease, Run, failures, sweep, sweep_dead
 
 
 def opened(results: Path, run: str, trial: str = "t", lease: float = 25.0) -> Session:
@@ -163,8 +166,6 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     assert child.stdout is not None
     child.stdout.readline()
     assert members(directory)["w"].pid == child.pid
-    from storewise.session.run import sweep
-
     sweep(tmp_path, directory, patience=0.2)
     assert child.wait(timeout=10) == -9
     assert not directory.exists()
@@ -205,3 +206,57 @@ def test_membership_ends_with_the_block(tmp_path: Path) -> None:
     with membership(tmp_path, "x"):
         assert members(tmp_path)["x"].alive()
     assert members(tmp_path) == {}
+    with pytest.raises(Aborted, match="removed"), membership(tmp_path / "gone", "x"):
+        pass
+    assert not (tmp_path / "gone").exists(), "nobody would remove it"
+
+
+def fill(disk: Path) -> None:
+    with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as f:
+        while f.write(b"x" * 65536):
+            pass
+
+
+def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(
+    small_disk: Callable[..., Path],
+) -> None:
+    disk = small_disk("1m")
+    run = Run(disk)
+    run.start()
+    watch = Watch(disk, opened(disk, run.id))
+    fill(disk)
+    lease = disk / "leases" / run.id
+    before = lease.stat().st_mtime_ns
+    wait_until(lambda: lease.stat().st_mtime_ns != before, 10, "the next renewal")
+    watch.check()
+    assert abort(disk / "live" / "t", Abort("why", own=True))
+    with pytest.raises(Aborted):
+        watch.check()
+    run.end()
+    assert [path.name for path in disk.iterdir()] == ["ballast"]
+
+
+def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> None:
+    opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    member = directory / "members" / "data0.json"
+    member.parent.mkdir()
+    member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
+    threading.Timer(1.0, member.unlink).start()
+    assert sweep(tmp_path, directory) == []
+    assert not directory.exists()
+    opened(tmp_path, run.id)
+    member.parent.mkdir()
+    member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
+    assert sweep(tmp_path, directory, patience=0.2) == ["data0 (process 1 on elsewhere)"]
+    run.end()
+
+
+def test_a_trial_that_a_live_run_has_yet_to_open_is_left_alone(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "live" / "waits").mkdir(parents=True)  # as Snakemake makes it
+    said: list[str] = []
+    sweep_dead(tmp_path, said.append)
+    assert said == []
+    assert (tmp_path / "live" / "waits").is_dir()
+    run.end()
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ All lie in the live directory of the trial:
 | ``nodes/<node>.json`` | the node's job, at its start | where it runs and until when |
 | ``endpoints/<node>.json`` | the node's job | its server answers, here |
 | ``cluster.json`` | form | the cluster is formed: clients may connect |
-| ``stop`` | close, or ``storewise sessions --end`` | nodes end in order |
+| ``stop`` | close | nodes end in order |
 | ``gone/<node>.json`` | the node's job | its server has ended |
 """
 
@@ -140,7 +140,10 @@ def _records(live: Path, kind: str) -> dict[str, dict[str, Any]]:
     found = {}
     for path in paths:
         if path.suffix == ".json" and not path.name.startswith("."):
-            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+            try:
+                found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:  # the session was removed while we looked
+                continue
     return found
 
 

@@ -10,6 +10,7 @@ clocks that agree.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -39,8 +40,12 @@ LIVE = "live"
 def write_aside(path: Path, text: str) -> None:
     """Write a small file so that others see all of it or nothing."""
     aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,12 @@ def abort(directory: Path, why: Abort) -> bool:
     if not directory.is_dir():
         return False
     aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
-    aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
+    try:
+        aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
+    except OSError:
+        # On a full disk an empty file can mostly be made: to end matters more than why.
+        if not aside.exists():
+            raise
     try:
         # link() is atomic on NFS too and, unlike rename(), never replaces an earlier reason.
         os.link(aside, directory / ABORT)
@@ -173,14 +183,20 @@ def read_abort(path: Path) -> Abort:
     try:
         return Abort(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
-        return Abort("aborted, with an unreadable reason", own=True)
+        return Abort("aborted for a reason that could not be written (a full disk?)", own=True)
 
 
 @contextmanager
 def membership(directory: Path, name: str) -> Iterator[None]:
-    """Register this process as a job of a trial while the block runs."""
+    """Register this process as a job of a trial while the block runs.
+
+    Raises Aborted where the live directory has gone.
+    """
     path = directory / MEMBERS / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except FileNotFoundError as error:  # not to be made again: nobody would remove it
+        raise Aborted("its session was removed") from error
     write_aside(path, json.dumps(asdict(Process.current())))
     try:
         yield
@@ -199,10 +215,19 @@ def members(directory: Path) -> dict[str, Process]:
     return found
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory tree, if it is there, although others may still delete in it."""
+def remove_tree(path: Path, patience: float = 10.0) -> None:
+    """Remove a directory tree, if it is there, although others may still write or delete in it.
+
+    On NFS a file that somebody has open stays under another name until it is closed: OSError only
+    when a directory has not become empty after `patience` seconds.
+    """
+    until = time.monotonic() + patience
     while path.exists():
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EBUSY) or time.monotonic() > until:
+                raise
+            time.sleep(0.1)

@@ -37,6 +37,8 @@ from storewise.session.live import (
     write_aside,
 )
 
+_log = logging.getLogger(__name__)
+
 #: Seconds after which an unchanged lease is stale. On clusters NFS caches attributes for minutes.
 LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 180.0
@@ -139,7 +141,11 @@ class Run:
 
         def beat() -> None:
             while not self._stopping.wait(RENEW_EVERY):
-                self._renew()
+                try:
+                    self._renew()
+                except OSError as error:
+                    # The jobs end when it stays so for longer than the lease holds.
+                    _log.warning("storewise: the lease is not renewed: %s", error)
                 reason = watch() if watch is not None else None
                 if reason:
                     self.abort_live(Abort(reason, own=False))
@@ -149,7 +155,11 @@ class Run:
 
     def _renew(self) -> None:
         lease = Lease(self.id, Process.current(), self.lease_seconds, self._locks)
-        lease.write(self.results / LEASES)
+        try:
+            lease.write(self.results / LEASES)
+        except OSError:
+            # A new time needs no space on a full disk; where there is no lease yet this fails too.
+            os.utime(self.results / LEASES / self.id)
 
     def live(self) -> list[Path]:
         """Live directories of this run's own trials."""
@@ -191,11 +201,13 @@ class Run:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=RENEW_EVERY * 2)
-        left = [name for directory in self.live() for name in sweep(self.results, directory)]
-        for directory, session in sessions(self.results):
-            if session is None:  # Snakemake makes the directory before a trial is opened
-                _remove_if_empty(directory)
-        (self.results / LEASES / self.id).unlink(missing_ok=True)
+        try:
+            left = [name for directory in self.live() for name in sweep(self.results, directory)]
+            for directory, session in sessions(self.results):
+                if session is None:  # Snakemake makes the directory before a trial is opened
+                    _remove_if_empty(directory)
+        finally:
+            (self.results / LEASES / self.id).unlink(missing_ok=True)
         for name in (LEASES, LIVE):
             _remove_if_empty(self.results / name)
         return left
@@ -243,7 +255,7 @@ def open_session(
     # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
     remove_tree(results / TRIALS / trial)
     remove_tree(live)
-    live.mkdir(parents=True)
+    live.mkdir(parents=True, mode=0o700)
     if servers:
         make_credentials(live)
     Session(trial, run, lease.seconds, time.time()).write(live)
@@ -312,6 +324,9 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
         path.unlink(missing_ok=True)
     known = {path.name for path in (results / LEASES).glob("[!.]*")}
     for directory, session in sessions(results):
+        # Snakemake makes the directory of a trial that a live run has yet to open.
+        if session is None and known:
+            continue
         if session is None or session.run in gone or session.run not in known:
             left = sweep(results, directory)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
@@ -325,8 +340,9 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
 def sweep(results: Path, directory: Path, patience: float | None = None) -> list[str]:
     """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
 
-    Jobs on this host get `patience` seconds to end by themselves, then they are killed: 10, or 45
-    where nodes have servers to end in order. Returns those on other hosts, which we can only tell.
+    Jobs get `patience` seconds to end by themselves: 10, or 45 where nodes have servers to end in
+    order. Then those on this host are killed; those on other hosts, which we can only tell, are
+    returned.
     """
     started = started_nodes(directory)
     if patience is None:
@@ -347,16 +363,26 @@ def sweep(results: Path, directory: Path, patience: float | None = None) -> list
                     child.kill()
         except psutil.NoSuchProcess:
             continue
+    # Jobs on other hosts read of it there, and their servers may still have files open here.
+    while _elsewhere(directory) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    left = _elsewhere(directory)
     trial = results / TRIALS / directory.name
-    if not (trial / VERIFIED).exists():
+    finished = (trial / VERIFIED).exists()
+    if not finished:
         for pattern in ("store.*", "data.*"):
             for store in trial.glob(pattern):
                 remove_tree(store)
     for node in started.values():
-        if node.host == socket.gethostname() and not node.keep:
+        if node.host == socket.gethostname() and not (node.keep and finished):
             remove_tree(Path(node.directory))
     remove_tree(directory)
-    return [f"{name} (process {p.pid} on {p.host})" for name, p in jobs.items() if not p.is_here()]
+    return [f"{name} (process {process.pid} on {process.host})" for name, process in left.items()]
+
+
+def _elsewhere(directory: Path) -> dict[str, Process]:
+    """Registered jobs on other hosts."""
+    return {name: process for name, process in members(directory).items() if not process.is_here()}
 
 
 def failures(results: Path, trial: str) -> list[Failure]:
