@@ -1,25 +1,22 @@
-"""A study on a real Slurm: whole, stopped, killed, and asking for what there is not."""
+"""Slurm itself: what it refuses, what reaches its hosts, runs that are stopped or killed."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import ROOT, SMALL, Workspace, interrupt_group, wait_until
+from harness import ROOT, interrupt_group, wait_until
 from slurm_cluster import slurm, slurm_cluster, why_not
 from slurm_view import SlurmCluster
+from slurm_workspace import LEASE, SOON, SlurmWorkspace, place
 
 from storewise.session.slurm_run import refusal, run_name
 
-__all__ = ["slurm"]  # a fixture
+__all__ = ["place", "slurm"]  # fixtures
 
-#: Seconds: of the contract, and of the run's lease here.
-SOON, LEASE = 60.0, 25.0
 STUDY = """\
 inputs: {{paths: data}}
 engines: [{engine}]
@@ -30,100 +27,38 @@ phases:
 """
 
 
-class SlurmWorkspace(Workspace):
-    """A study that runs through profiles/slurm."""
+# Like tests/test_slurm_servers.py, where servers are involved too; so not each time.
+if os.environ.get("STOREWISE_ALL_CELLS") == "1":
 
-    slurm: SlurmCluster
-
-    def command(self, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> list[str]:
-        command = super().command(*arguments, snakefile=snakefile)
-        command[command.index("--profile") + 1] = str(ROOT / "profiles" / "slurm")
-        return [*command, "--slurm-init-seconds-before-status-checks", "1"]
-
-    def reading(self, process: subprocess.Popen[str]) -> None:
-        """Wait until both read workers are at work."""
-
-        def found() -> bool:
-            assert process.poll() is None, self.output()
-            return len(self.slurm.jobs("phase")) == 2 and bool(self.members().get("read.1"))
-
-        wait_until(found, 240, "reading")
-
-    def nothing_left(self, seconds: float) -> None:
-        self.slurm.wait_empty(seconds)
-        self.slurm.wait_no_processes(5)
-
-    def failures(self) -> list[str]:
-        """Reasons of failed attempts."""
-        return [
-            json.loads(line)["reason"]
-            for path in self.results.glob("failures/*.jsonl")
-            for line in path.read_text().splitlines()
-        ]
-
-
-@pytest.fixture
-def place(
-    tmp_path: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SlurmWorkspace]:
-    place = SlurmWorkspace(tmp_path)
-    place.slurm = slurm
-    place.copy_inputs(SMALL[:3])
-    for name, value in slurm.exports().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("STOREWISE_LEASE_SECONDS", str(int(LEASE)))
-    yield place
-    for process in place.processes():
-        process.kill()
-    slurm.command("scancel", "--user=root")
-    slurm.wait_empty(SOON)
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-def test_a_whole_study_on_slurm(place: SlurmWorkspace) -> None:
-    place.write_study(STUDY.format(engine="sqlite", seconds=0.5))
-    done = place.snakemake(timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    ((expected, counted),) = place.counts().values()
-    assert expected == counted == place.documents()
-    assert (place.results / "report.html").exists()
-    assert place.left_behind() == []
-    place.nothing_left(5)
-    # Workers are jobs of their own, and the two of a phase were on different hosts.
-    workers = [job for job in place.slurm.jobs("load", ended=True) if str(job.state) == "COMPLETED"]
-    assert len({job.host for job in workers[-2:]}) == 2
-    registry = place.directory / ".snakemake" / "storewise" / "jobs"
-    assert not registry.exists() or not list(registry.iterdir())
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_stopped_or_killed_run_leaves_no_job(place: SlurmWorkspace) -> None:
-    """Ctrl-C, SIGTERM and SIGKILL of Snakemake, one after another in one directory."""
-    place.write_study(STUDY.format(engine="sqlite", seconds=600))
-    for number, limit in (
-        (signal.SIGINT, SOON),
-        (signal.SIGTERM, SOON),
-        (signal.SIGKILL, LEASE + SOON),
-    ):
-        process = place.start()
-        place.reading(process)
-        if number == signal.SIGINT:
-            interrupt_group(process)
-        else:
-            process.send_signal(number)
-        place.nothing_left(limit)
-        process.wait(SOON)
-        assert place.failures() == []
-    # The next one finishes, whatever the killed one left.
-    place.write_study(STUDY.format(engine="sqlite", seconds=0.5))
-    done = place.snakemake(timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    ((expected, counted),) = place.counts().values()
-    assert expected == counted == place.documents()
-    assert place.left_behind() == []
+    @pytest.mark.e2e
+    @pytest.mark.slow
+    @pytest.mark.timeout(900)
+    def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
+        place: SlurmWorkspace,
+    ) -> None:
+        """Ctrl-C, SIGTERM and SIGKILL of Snakemake, one after another in one directory."""
+        place.write_study(STUDY.format(engine="sqlite", seconds=600))
+        for number, limit in (
+            (signal.SIGINT, SOON),
+            (signal.SIGTERM, SOON),
+            (signal.SIGKILL, LEASE + SOON),
+        ):
+            process = place.start()
+            place.reading(process)
+            if number == signal.SIGINT:
+                interrupt_group(process)
+            else:
+                process.send_signal(number)
+            place.nothing_left(limit)
+            process.wait(SOON)
+            assert place.failures() == []
+        # The next one finishes, whatever the killed one left.
+        place.write_study(STUDY.format(engine="sqlite", seconds=0.5))
+        done = place.snakemake(timeout=400)
+        assert done.returncode == 0, done.stdout + done.stderr
+        ((expected, counted),) = place.counts().values()
+        assert expected == counted == place.documents()
+        assert place.left_behind() == []
 
 
 @pytest.mark.e2e
