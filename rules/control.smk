@@ -126,13 +126,18 @@ def check_plan(plan):
             )
     if not plan:
         return
-    widest = max(
+    # Sessions that are live at the same time must all fit: each would hold what another waits for.
+    widest, *others = sorted(
         (ALL_TRIALS[name] for name in plan),
         key=lambda trial: len(nodes(trial)) + trial.workers,
-    )
-    needed = len(nodes(widest)) + widest.workers
+        reverse=True,
+    )[: STUDY.live_sessions]
+    needed = sum(len(nodes(trial)) + trial.workers for trial in (widest, *others))
     together = [
-        job for job in plan[widest.id] if job.rule.name in {"load", "phase", "node"}
+        job
+        for trial in (widest, *others)
+        for job in plan[trial.id]
+        if job.rule.name in {"load", "phase", "node"}
     ]
     if workflow.local_exec:
         cores = workflow.resource_settings.cores or 1
@@ -150,9 +155,15 @@ def check_plan(plan):
         advice = f"use --jobs {needed} or more"
     if slots < needed:
         parts = f"{len(nodes(widest))} nodes and " if nodes(widest) else ""
+        more = (
+            f" ({needed} jobs with those of {len(others)} more, by `live_sessions`)"
+            if others
+            else ""
+        )
         raise WorkflowError(
-            f"trial {widest.id} has {parts}{widest.workers} workers that run together, but only "
-            f"{slots} jobs can run at once here: they would wait for each other for ever; {advice}"
+            f"trial {widest.id} has {parts}{widest.workers} workers that run together{more}, but "
+            f"only {slots} jobs can run at once here: they would wait for each other for ever; "
+            f"{advice}"
         )
     submit = {"sbatch": "slurm", "qsub": "pbs"}
     here = [program for program in submit if shutil.which(program)]

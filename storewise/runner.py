@@ -150,13 +150,13 @@ def _attempts(study: Study, results: Path, since: float) -> dict[str, list[Failu
 
 
 def slots_needed(study: Study) -> int:
-    """Cores to name to Snakemake's local executor so that the widest phase fits.
+    """Cores to name to Snakemake's local executor so that the trials fit that are live at once.
 
-    It runs jobs that take no core in five places beyond its cores; one of them is for the next
-    trial, which waits to be opened.
+    The widest ones count. It runs jobs that take no core in five places beyond its cores; one of
+    them is for the next trial, which waits to be opened.
     """
-    widest = max((len(node_jobs(t)) + t.workers for t in study.trials()), default=1)
-    return max(os.cpu_count() or 1, widest - 4)
+    widths = sorted((len(node_jobs(t)) + t.workers for t in study.trials()), reverse=True)
+    return max(os.cpu_count() or 1, sum(widths[: study.live_sessions]) - 4)
 
 
 def _command(

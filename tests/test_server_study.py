@@ -21,6 +21,7 @@ from storewise.doctor import examine
 from storewise.engines.registry import ENGINES
 from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics.schema import read_part
+from storewise.runner import slots_needed
 from storewise.session.cluster import (
     STOP,
     gone_nodes,
@@ -306,4 +307,19 @@ def test_more_nodes_and_workers_than_can_run_at_once_are_refused(tmp_path: Path)
     text = " ".join(done.stderr.split())
     assert "has 9 nodes and 2 workers that run together, but only 6 jobs can run at once" in text
     assert "use --cores 7 or more" in text
+    assert place.left_behind() == []
+
+
+def test_sessions_that_are_live_at_once_must_fit_together(tmp_path: Path) -> None:
+    """One of them would fit, but two would each hold what the other one waits for."""
+    place = Workspace(tmp_path)
+    place.copy_inputs()
+    text = BASE.replace("nodes: [1, 2]", "nodes: 2, workers: 2").replace(", mongodb", "")
+    place.write_study(text + "live_sessions: 2\nrepeats: 2\n")
+    done = place.snakemake("--cores", "2", timeout=100)
+    assert done.returncode != 0
+    text = " ".join(done.stderr.split())
+    assert "(8 jobs with those of 1 more, by `live_sessions`), but only 6 jobs can run" in text
+    assert "use --cores 4 or more" in text
+    assert slots_needed(load_study(str(tmp_path / "s.yaml"))) >= 4
     assert place.left_behind() == []
