@@ -28,17 +28,22 @@ POLL = 0.1
 _PORT_TAKEN = ("address already in use", "address in use", "errno: 98", "already in use")
 _PORT_TRIES = 3
 _TAIL_LINES = 12
+#: Some servers write lines of thousands of characters; what matters comes first.
+_TAIL_WIDTH = 300
 #: A uid with an entry in every passwd file, for servers that refuse to run as root.
 _NOBODY = 65534
 
 
 def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
-    """The last lines of a server's log."""
+    """The last lines of a server's log, long ones cut."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 16384))
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+        last = file.read().decode(errors="replace").splitlines()[-lines:]
+    return "\n".join(
+        line if len(line) <= _TAIL_WIDTH else f"{line[:_TAIL_WIDTH]} ..." for line in last
+    )
 
 
 def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
