@@ -273,6 +273,12 @@ def test_a_node_names_the_workers_that_never_started(live: Path) -> None:
         run(job)
 
 
+def test_a_node_names_what_its_cluster_waits_for(live: Path) -> None:
+    """With the cluster full of other jobs, not even `form` may run to say it."""
+    with pytest.raises(StorewiseError, match=r"wall time .*, and data1, form had not started yet"):
+        run(node_job(live, trial(nodes=2), runtime_minutes=4 / 60))
+
+
 def test_a_node_respects_its_wall_time(live: Path) -> None:
     assert reserve_of(40) == 10 and reserve_of(86400) == 90
     job = node_job(live, trial(), runtime_minutes=4 / 60)

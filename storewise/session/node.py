@@ -20,6 +20,7 @@ from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
 from storewise.session.address import address_of, is_loopback
 from storewise.session.cluster import (
+    CLUSTER,
     CREDENTIALS,
     ENDPOINTS,
     GONE,
@@ -33,6 +34,7 @@ from storewise.session.cluster import (
     publish,
     ready_nodes,
     server_engine,
+    started_nodes,
 )
 from storewise.session.live import Session, members, remove_tree
 from storewise.session.server import Server, start_server
@@ -123,15 +125,22 @@ class _Node:
             raise StorewiseError(
                 f"{self.job.node} stopped in order before its wall time of "
                 f"{self.job.runtime_minutes:g} minutes ended{self._waited_for()}; give rule `node` "
-                "more `runtime` (--set-resources node:runtime=MINUTES, or in the profile)"
+                "more `runtime` (set-resources in the profile; on the command line "
+                "--set-resources replaces all that the profile sets)"
             )
 
     def _waited_for(self) -> str:
-        """Workers of the running phase that have never started, for the message."""
-        jobs = members(self.job.live)
+        """Jobs that have never started: what forms the cluster, else workers of the phase."""
+        live, jobs = self.job.live, members(self.job.live)
+        if not (live / CLUSTER).exists() and not (live / "barriers").is_dir():
+            started = started_nodes(live)
+            queued = [spec.name for spec in node_jobs(self.trial) if spec.name not in started]
+            queued += ["form"] if "form" not in jobs else []
+            if queued:
+                return f", and {', '.join(queued)} had not started yet (still queued?)"
         for phase in self.trial.phases:
-            started = self.job.live / "barriers" / f"{phase.name}-0"
-            arrived = {path.name for path in started.iterdir()} if started.is_dir() else set()
+            barrier = live / "barriers" / f"{phase.name}-0"
+            arrived = {path.name for path in barrier.iterdir()} if barrier.is_dir() else set()
             every = {str(worker) for worker in range(self.trial.workers)}
             missing = sorted(k for k in every - arrived if f"{phase.name}.{k}" not in jobs)
             if missing:
