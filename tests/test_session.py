@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import psutil
 import pytest
 from harness import wait_until
 
+from storewise.driver.barrier import Barrier
 from storewise.errors import Aborted, EngineError
 from storewise.session import live as live_module
 from storewise.session.job import trial_job
@@ -260,3 +262,27 @@ def test_a_trial_that_a_live_run_has_yet_to_open_is_left_alone(tmp_path: Path, r
     assert (tmp_path / "live" / "waits").is_dir()
     run.end()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(
+    tmp_path: Path, run: Run
+) -> None:
+    session = opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    log = tmp_path / "w.log"
+    with (
+        pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
+        trial_job(tmp_path, directory / "session.json", "write.0", log),
+    ):
+        shutil.rmtree(directory)
+        (directory / "file").touch()
+    watch = Watch(tmp_path, session)
+    with pytest.raises(Aborted, match="its session was removed"):
+        Barrier(directory, ["0", "1"], "write-0").wait("0", watch.check)
+    with (
+        pytest.raises(SystemExit, match=r"write\.0: its session was removed before it started"),
+        trial_job(tmp_path, directory / "session.json", "write.0", log),
+    ):
+        pass
+    assert not directory.exists()
+    run.end()

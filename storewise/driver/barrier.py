@@ -40,6 +40,14 @@ class Barrier:
             arrived = set()
         return sorted(self._parties.difference(arrived))
 
+    def _arrive(self, me: str) -> None:
+        # The shared directory itself is not made again: who removed it has ended the trial.
+        self._directory.parent.mkdir(exist_ok=True)
+        self._directory.mkdir(exist_ok=True)
+        aside = self._directory / f".{me}.{host_name()}.{os.getpid()}"
+        aside.touch()
+        aside.replace(self._directory / me)
+
     def wait(self, me: str, check: Callable[[], None], timeout: float | None = None) -> None:
         """Arrive as `me` and return when all have arrived.
 
@@ -48,10 +56,11 @@ class Barrier:
         """
         if me not in self._parties:
             raise ValueError(f"{me!r} is not a party of barrier {self._name!r}")
-        self._directory.mkdir(parents=True, exist_ok=True)
-        aside = self._directory / f".{me}.{host_name()}.{os.getpid()}"
-        aside.touch()
-        aside.replace(self._directory / me)
+        try:
+            self._arrive(me)
+        except FileNotFoundError:
+            check()  # knows why the directory has gone
+            raise
         start = monotonic()
         pause = _FIRST_PAUSE
         while missing := self.missing():

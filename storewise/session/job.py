@@ -120,7 +120,10 @@ def trial_job(
     it gives the server's node `defer` seconds to say more.
     """
     log = job_log(log_path)
-    session = Session.read(session_file)
+    try:
+        session = Session.read(session_file)
+    except FileNotFoundError:
+        sys.exit(f"storewise: {name}: its session was removed before it started")
     live = results / LIVE / session.trial
     log.info("trial %s, %s, process %d", session.trial, name, os.getpid())
 
@@ -143,6 +146,9 @@ def trial_job(
         log.error("%s", error)
         sys.exit(f"storewise: {name} ended: {error}")
     except (StorewiseError, MemoryError, OSError) as error:
+        if isinstance(error, FileNotFoundError) and not live.is_dir():
+            log.error("its session was removed (%s)", error)
+            sys.exit(f"storewise: {name} ended: its session was removed")
         reason = _reason(name, error, str(log_path)).reason
         log.error("%s", reason)
         if not isinstance(error, StorewiseError):
