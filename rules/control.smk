@@ -55,7 +55,10 @@ class Controller(logging.Handler):
                     why = Abort(f"{rule_name} was refused: {refused}", True)
                 else:
                     why = Abort(
-                        f"{rule_name} failed without a message of its own", True, log
+                        f"{rule_name} failed without a message of its own: was it "
+                        "killed, or out of memory?",
+                        True,
+                        log,
                     )
                 failure = RUN.job_failed(trial, why)
                 if failure is not None:
