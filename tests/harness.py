@@ -110,9 +110,12 @@ class Workspace:
         pid = self.members().get(name)
         log = next(iter(self.results.glob(f"logs/*/{name}.log")), None)
         barrier = next(iter(self.results.glob(f"live/*/barriers/{name.split('.')[0]}-0")), None)
-        if pid is None or log is None or barrier is None or not psutil.pid_exists(pid):
+        if pid is None or log is None or barrier is None:
             return None
-        return pid if psutil.Process(pid).children() else None
+        try:
+            return pid if psutil.Process(pid).children() else None
+        except psutil.NoSuchProcess:
+            return None
 
     def server(self, node: str) -> int | None:
         """The pid of a node's server that answers."""
@@ -127,11 +130,12 @@ class Workspace:
         for process in psutil.process_iter():
             try:
                 where = Path(process.cwd())
-                if process.pid != os.getpid() and where.is_relative_to(self.directory):
+                ours = process.pid != os.getpid() and where.is_relative_to(self.directory)
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return found
 
     def left_behind(self) -> list[str]:
         """Temporary files that no run may leave."""
