@@ -20,6 +20,10 @@ EDITED = {
     "qstat_every: 10": "qstat_every: 1",
     "seconds-between-status-checks: 5": "seconds-between-status-checks: 1",
 }
+#: For a site whose login node reaches the network of the servers.
+LOCAL_ENDS = {
+    "    exclusive: 1\n": "    exclusive: 1\n  form: {run_local: 1}\n  close: {run_local: 1}\n"
+}
 
 
 class PbsWorkspace(Workspace):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from harness import SAMPLE, interrupt_group, wait_until
-from pbs_workspace import LEASE, PbsWorkspace
+from pbs_workspace import EDITED, LEASE, LOCAL_ENDS, PbsWorkspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ Run = subprocess.Popen[str]
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
-    place = PbsWorkspace(tmp_path)
+    place = PbsWorkspace(tmp_path, {**EDITED, **LOCAL_ENDS})
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
     yield place
     place.end()
@@ -156,3 +156,5 @@ def test_whatever_fails_nothing_is_left(place: PbsWorkspace) -> None:
     place.nothing_left(5)
     assert place.left_behind() == []
     assert place.registered() == []
+    assert place.jobs("node")
+    assert place.jobs("form") == place.jobs("close") == [], "the profile wants them here"

@@ -35,6 +35,7 @@ def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
     place.end()
 
 
+@pytest.mark.timeout(900)
 def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     place.write_study(STUDY)
     others = {address for address in addresses().values() if not is_loopback(address)}
