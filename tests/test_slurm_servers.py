@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import mongodb_binaries
+import pandas as pd
 import pytest
 from harness import SAMPLE, interrupt_group, unavailable, wait_until
 from slurm_cluster import slurm
@@ -55,6 +56,7 @@ def look(place: SlurmWorkspace) -> dict[str, str]:
     return hosts
 
 
+@pytest.mark.timeout(1200)
 def test_a_study_of_servers_on_slurm(
     place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,12 +80,23 @@ def test_a_study_of_servers_on_slurm(
             assert set(own) == on_disk
         return run.poll() is not None
 
-    wait_until(ended, 550, "the end of the study")
+    wait_until(ended, 1000, "the end of the study")
     assert run.returncode == 0, place.output()
     assert sorted(len(hosts) for hosts in seen.values()) == [1, 2]
     place.verified(2)
-    report = (place.results / "report.html").read_text()
-    print(report[report.index('id="sessions"') :][:6000])
+    nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
+    rows = zip(nodes["trial"], nodes["node"], nodes["host"], nodes["address"], strict=True)
+    found: dict[str, dict[str, str]] = {}
+    for trial, node, host, address in rows:
+        assert address == place.slurm.address(host)
+        found.setdefault(trial, {})[node] = host
+    assert found == seen, "hosts in the tables are those that were seen"
+    page = (place.results / "report.html").read_text()
+    section = page[page.index('<section id="sessions"') :]
+    section = section[: section.index("</section>")]
+    for hosts in seen.values():
+        assert f"on {', '.join(sorted(hosts.values()))}, reached over the network" in section
+    assert "Warnings about sessions" not in section
 
 
 Run = subprocess.Popen[str]
@@ -154,6 +167,8 @@ def test_nothing_is_left_on_slurm_and_the_next_run_finishes(place: SlurmWorkspac
     place.copy_inputs(sorted(SAMPLE.glob("*orchids*")))
     # One server's data lies on its host's own disk, the other's below the results.
     use_scratch(place, "wildcards.node == 'data1'")
+    place.write_study(study())
+    place.prepare()
     for cause, phase, reason in [*CELLS, *(FURTHER if ALL_CELLS else []), LAST]:
         failed = len(place.failures())
         place.write_study(LONG[phase])
@@ -186,8 +201,7 @@ def test_a_node_that_never_starts_is_named(place: SlurmWorkspace, room_for_form:
     place.write_study(study())
     use_scratch(place, "True")
     place.edit_profile("node", runtime=1)
-    prepared = place.snakemake("--until", "shard", timeout=200)
-    assert prepared.returncode == 0, prepared.stdout + prepared.stderr
+    place.prepare()
     others = [["--nodes=2", "--exclusive"]]
     others.append(["--nodes=1", "--ntasks=62"] if room_for_form else ["--nodes=1", "--exclusive"])
     for options in others:
