@@ -48,6 +48,18 @@ def write_aside(path: Path, text: str) -> None:
         raise
 
 
+def holds(directory: Path, name: str) -> bool:
+    """Whether a directory has a file, looked up by listing it.
+
+    Opening a directory makes an NFS client ask its server whether it has changed (close-to-open
+    consistency); that a path did not exist may stay cached for a minute.
+    """
+    try:
+        return name in os.listdir(directory)  # noqa: PTH208
+    except FileNotFoundError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process that cannot be mistaken for a later one with the same pid."""
@@ -136,9 +148,8 @@ class Watch:
 
     def reason(self) -> str | None:
         """Why the trial is to end, None while it may go on."""
-        abort = self._directory / ABORT
-        if abort.exists():
-            return read_abort(abort).reason
+        if holds(self._directory, ABORT):
+            return read_abort(self._directory / ABORT).reason
         try:
             session = Session.read(self._directory / SESSION)
         except FileNotFoundError:

@@ -36,7 +36,7 @@ from storewise.session.cluster import (
     server_engine,
     started_nodes,
 )
-from storewise.session.live import Session, members, remove_tree
+from storewise.session.live import Session, holds, members, remove_tree
 from storewise.session.server import Server, start_server
 from storewise.trial import Trial
 
@@ -316,7 +316,7 @@ class _Node:
 
     def _until_stopped(self, server: Server) -> None:
         said = time.monotonic()
-        while not (self.job.live / STOP).exists():
+        while not holds(self.job.live, STOP):
             self.check()
             if (text := server.failure(LOOK_EVERY)) is not None:
                 raise EngineError(text)
