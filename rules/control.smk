@@ -3,6 +3,7 @@
 #
 # This file touches internals of Snakemake 9.27 (logging events, scheduler flags, lock files);
 # pyproject.toml pins that series and tests/test_faults.py holds each part to its promise.
+import _thread
 import asyncio
 import logging
 import re
@@ -12,6 +13,7 @@ import threading
 import time
 
 from snakemake.logging import logger
+from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -97,6 +99,20 @@ async def steady_pace(executor):
     end = time.monotonic() + (pace or executor.next_seconds_between_status_checks)
     while executor.wait and time.monotonic() < end:
         await asyncio.sleep(0.5)
+
+
+def on_sigterm(scheduler, *args, graceful=JobScheduler.exit_gracefully):
+    """Snakemake's handler of SIGTERM takes a lock that the interrupted thread may hold.
+
+    Slurm sends the signal to each process of a job, and again with each scancel: a job's own
+    Snakemake would wait for itself for ever. In a thread of its own the handler only waits its turn
+    (not of `threading`, which takes locks too when it starts one).
+    """
+    _thread.start_new_thread(graceful, (scheduler, *args))
+
+
+# In each job too.
+JobScheduler.exit_gracefully = on_sigterm
 
 
 def shutting_down():
