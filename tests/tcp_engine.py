@@ -19,6 +19,7 @@ from storewise.engines.server import (
     ServerEngine,
     Topology,
 )
+from storewise.errors import EngineError
 
 #: Arguments: port, then words that say how it misbehaves.
 SERVER = """\
@@ -96,7 +97,7 @@ class TcpEngine(ServerEngine):
         return "nothing"
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        raise NotImplementedError
+        raise EngineError("the server of the tests only says ok: nothing can connect to it")
 
 
 def node_of(directory: Path, **settings: Any) -> Node:

@@ -104,7 +104,6 @@ def phase_cluster(
 
     `tell` aborts the trial with an error before these servers end because of it: the other workers
     of the host would lose their connections and be the first to complain.
-
     """
     formed = read_cluster(live / CLUSTER)
     specs = [spec for spec in node_specs(trial) if spec.placement == "worker"]
