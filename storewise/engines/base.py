@@ -80,6 +80,13 @@ class Endpoint:
     host: str
     address: str
     port: int
+    ports: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Its further ports by name (gossip, HTTP), for engines whose servers have several."""
+
+    @property
+    def name(self) -> str:
+        """Of its node: ``data0``."""
+        return f"{self.role}{self.index}"
 
 
 class Placement(ABC):

@@ -10,7 +10,7 @@ import json
 import secrets
 import signal
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from logging import Logger
 from pathlib import Path
@@ -61,7 +61,12 @@ class NodeSpec:
     """On a job of its own, or started by the worker jobs, once per host; of a role on workers
     `roles` gives one spec with index 0."""
     after: tuple[str, ...] = ()
-    """Roles whose endpoints must be known before this node can be launched (its peers)."""
+    """Roles whose servers must answer before this node can be launched (its peers)."""
+    meets: tuple[str, ...] = ()
+    """Roles, its own perhaps, whose addresses and ports must be known before this node can be
+    launched, though their servers may not answer yet: nodes that start together."""
+    ports: tuple[str, ...] = ()
+    """Names of the further ports that its server listens on (gossip, JMX, HTTP)."""
 
     @property
     def name(self) -> str:
@@ -123,7 +128,10 @@ class Node:
     installation: Installation
     credentials: Credentials
     peers: tuple[Endpoint, ...] = ()
-    """Endpoints of the roles in ``spec.after``, by role and index."""
+    """Endpoints of the roles in ``spec.after`` and ``spec.meets``, by role and index; this node's
+    own is among them where it meets its own role."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Its further ports by the names in ``spec.ports``; like `port`, chosen free for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +157,38 @@ class Launch:
     """The server must not be started as root: root runs it in a user namespace as nobody."""
 
 
+class Settling:
+    """What `settle` may use. Made by the session; here for its types.
+
+    `endpoints(role)` waits until the servers of a role all answer, and returns them by index.
+    `run(command)` runs a program of the engine on the node's host, in the node's directory and
+    with its server's environment, and returns what it prints (stdout and stderr); EngineError
+    with that text where it ends with another status than 0 or not within `seconds`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        run: Callable[[Sequence[str], float], str],
+        check: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        self.node = node
+        self.endpoints = endpoints
+        self.run = run
+        self.check = check
+        """Raises when the trial is to end or the server has; call it in every loop that waits."""
+        self.log = log
+
+
 class Forming:
     """What `form` may use. Made by the session; here for its types.
 
     `endpoints(role)` waits until every node of the role on a job of its own has published its
-    endpoint, which it does when its server answers, and returns them by index. It raises Aborted
-    when the trial ends meanwhile.
+    endpoint, which it does when its server answers and has settled, and returns them by index. It
+    raises Aborted when the trial ends meanwhile.
     """
 
     def __init__(
@@ -190,6 +224,8 @@ class ServerEngine(Engine):
     Settings: ClassVar[type[EngineSettings]] = ServerSettings
     ready_seconds: ClassVar[float] = 60.0
     """From the start of a server's process to its first answer, at most."""
+    own_loopback: ClassVar[bool] = False
+    """On loopback node k listens on 127.0.0.(k + 1), for servers that tell nodes by address."""
     programs: ClassVar[tuple[str, ...]]
     """Names of the programs it needs, for `storewise doctor`."""
     install_hint: ClassVar[str]
@@ -217,6 +253,10 @@ class ServerEngine(Engine):
 
         EngineError where waiting will not help (the password is refused)."""
 
+    def settle(self, settling: Settling) -> None:
+        """What can be done only on the node's own host once its server answers, such as joining
+        the others; runs in the job of every node, at the same time."""
+
     def form(self, forming: Forming) -> None:
         """Make one cluster of the nodes: replica sets, users, shards, placement of data.
 
@@ -231,6 +271,17 @@ class ServerEngine(Engine):
     @abstractmethod
     def guards(self, endpoint: Endpoint) -> str:
         """What guards the port of a node, in a few words for the report ("password (scram)")."""
+
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        """The same for each of its further ports; by name."""
+        return dict.fromkeys(endpoint.ports, self.guards(endpoint))
+
+    def open_ports(
+        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        """Ports of a node that ask nobody who they are, by name, and what whoever reaches them
+        could do ("read and write"). Off loopback a study must allow them."""
+        return {} if self.flags.authentication else {"client port": "read and write"}
 
 
 def cluster_of(

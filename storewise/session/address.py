@@ -32,17 +32,18 @@ def is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address).is_loopback
 
 
-def address_of(interface: str) -> str:
+def address_of(interface: str, host: int = 0) -> str:
     """The IPv4 address that other hosts use for this one.
 
     `interface` is ``lo`` (loopback: all on one host), ``auto`` (the address of the host's name,
     else of the first interface that is not loopback), an interface's name, or a network such as
-    ``10.1.0.0/16`` that one interface is in. Raises ConfigError with this host's interfaces.
+    ``10.1.0.0/16`` that one interface is in. On loopback, `host` counts addresses from 127.0.0.1.
+    Raises ConfigError with this host's interfaces.
     """
     known = addresses()
     shown = ", ".join(f"{name} ({address})" for name, address in known.items()) or "none"
     if interface == LOOPBACK:
-        return "127.0.0.1"
+        return str(ipaddress.ip_address("127.0.0.1") + host)
     if interface == AUTO:
         try:
             named = socket.gethostbyname(socket.gethostname())

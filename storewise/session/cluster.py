@@ -6,7 +6,9 @@ All lie in the live directory of the trial:
 |---|---|---|
 | ``credentials/secret.json`` | open | the session's secrets, 0600 in a directory 0700 |
 | ``nodes/<node>.json`` | the node's job, at its start | where it runs and until when |
-| ``endpoints/<node>.json`` | the node's job | its server answers, here |
+| ``addresses/<node>.json`` | the node's job | its server will listen here (where others ask) |
+| ``answering/<node>.json`` | the node's job | its server answers |
+| ``endpoints/<node>.json`` | the node's job | its server answers, here, and has settled |
 | ``cluster.json`` | form | the cluster is formed: clients may connect |
 | ``stop`` | close | nodes end in order |
 | ``gone/<node>.json`` | the node's job | its server has ended |
@@ -32,6 +34,8 @@ CREDENTIALS = Path("credentials/secret.json")
 CLUSTER = "cluster.json"
 STOP = "stop"
 NODES = "nodes"
+ADDRESSES = "addresses"
+ANSWERING = "answering"
 ENDPOINTS = "endpoints"
 GONE = "gone"
 
@@ -156,6 +160,11 @@ def ready_nodes(live: Path) -> dict[str, ReadyNode]:
         name: ReadyNode(**{**data, "endpoint": Endpoint(**data["endpoint"])})
         for name, data in _records(live, ENDPOINTS).items()
     }
+
+
+def endpoints_of(live: Path, kind: str) -> dict[str, Endpoint]:
+    """What nodes have said of their addresses (`ADDRESSES` or `ANSWERING`), by node."""
+    return {name: Endpoint(**data) for name, data in _records(live, kind).items()}
 
 
 def gone_nodes(live: Path) -> dict[str, GoneNode]:

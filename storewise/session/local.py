@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +28,9 @@ from storewise.engines.server import (
     cluster_of,
 )
 from storewise.errors import Aborted, EngineError
+from storewise.session.address import LOOPBACK, address_of
 from storewise.session.server import POLL, Server, start_server
 
-LOOPBACK = "127.0.0.1"
 SECRETS = "credentials.json"
 
 
@@ -94,6 +94,8 @@ class _Nodes:
         self.consistency = consistency or next(iter(engine.consistencies))
         self.specs = engine.roles(topology, settings)
         self.servers: dict[str, Server] = {}
+        self._addresses: dict[str, Endpoint] = {}
+        self._answering: dict[str, Endpoint] = {}
         self._ended = threading.Event()
         self._error: Exception | None = None
         self._threads: list[threading.Thread] = []
@@ -158,6 +160,12 @@ class _Nodes:
         self._await(lambda: all(spec.name in self.servers for spec in specs))
         return tuple(self.servers[spec.name].endpoint for spec in specs)
 
+    def _known(self, roles: Sequence[str], found: Mapping[str, Endpoint]) -> tuple[Endpoint, ...]:
+        """The endpoints of all nodes of some roles, as soon as all are there."""
+        names = [spec.name for role in roles for spec in self.specs if spec.role == role]
+        self._await(lambda: all(name in found for name in names))
+        return tuple(found[name] for name in names)
+
     def _node(self, spec: NodeSpec) -> None:
         """A node's whole life. One thread for all of it: a server dies with the thread that
         started its guard."""
@@ -169,18 +177,42 @@ class _Nodes:
                 consistency=self.consistency,
                 session="local",
                 directory=self.directory / spec.name,
-                address=LOOPBACK,
+                address=address_of(LOOPBACK, spec.index if self.engine.own_loopback else 0),
                 port=0,
                 installation=self.installation,
                 credentials=self.credentials,
                 peers=tuple(e for role in spec.after for e in self._endpoints(role)),
             )
             log = self.directory / f"{spec.name}.log"
-            server = start_server(self.engine, node, log, self._check)
+
+            def meet(own: Endpoint) -> tuple[Endpoint, ...]:
+                self._addresses[spec.name] = own
+                return self._known(spec.meets, self._addresses)
+
+            met = any(spec.role in other.meets for other in self.specs)
+            server = start_server(
+                self.engine,
+                node,
+                log,
+                self._check,
+                meet=meet if met or spec.meets else None,
+            )
         except Aborted:
             return
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             self._error = self._error or error
+            return
+        self._answering[spec.name] = server.endpoint
+        try:
+            server.settle(
+                lambda role: self._known((role,), self._answering),
+                self._check,
+                logging.getLogger("storewise.local"),
+            )
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            self._error = self._error or error
+            server.stop()
+            server.remove()
             return
         self.servers[spec.name] = server
         self._ended.wait()

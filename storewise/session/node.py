@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
 from storewise.session.address import address_of, is_loopback
 from storewise.session.cluster import (
+    ADDRESSES,
+    ANSWERING,
     CLUSTER,
     CREDENTIALS,
     ENDPOINTS,
@@ -30,6 +32,7 @@ from storewise.session.cluster import (
     ReadyNode,
     StartedNode,
     clock_offset,
+    endpoints_of,
     node_jobs,
     publish,
     ready_nodes,
@@ -150,7 +153,7 @@ class _Node:
 
     def run(self) -> None:
         job = self.job
-        address = address_of(job.interface)
+        address = address_of(job.interface, self.spec.index if self.engine.own_loopback else 0)
         self._guarded(address)
         installation = self.engine.find(self.trial.settings)
         directory = self._directory()
@@ -202,20 +205,31 @@ class _Node:
             credentials=Credentials.read(job.live / CREDENTIALS),
             peers=peers,
         )
+        met = any(self.spec.role in spec.meets for spec in node_jobs(self.trial))
         return start_server(
-            self.engine, node, job.server_log, self.check, ports=job.ports, live=job.live
+            self.engine,
+            node,
+            job.server_log,
+            self.check,
+            ports=job.ports,
+            live=job.live,
+            meet=self._meet if met or self.spec.meets else None,
         )
 
     def _guarded(self, address: str) -> None:
-        if self.engine.flags.authentication or is_loopback(address):
+        found = self.engine.open_ports(self.spec, self.trial.topology, self.trial.settings)
+        if not found or is_loopback(address):
             return
-        text = f"{self.engine.title} knows no authentication and would listen on {address}"
+        names = "; ".join(f"{name}: who reaches it can {what}" for name, what in found.items())
+        text = f"{self.engine.title} would listen on {address} with ports that nothing guards"
         if not self.trial.allow_open_ports:
             raise ConfigError(
-                f"{text}, where other hosts reach it; if your network allows it, say "
-                "`allow_open_ports: true` in the study, or use one host and loopback"
+                f"{text} ({names}); if your network allows it, say `allow_open_ports: true` in "
+                "the study, or use one host and loopback"
             )
-        self.warnings.append(f"{text}: anybody who reaches that address could read and write")
+        self.warnings.append(
+            f"{self.engine.title} listened on {address} with ports that nothing guards ({names})"
+        )
 
     def _directory(self) -> Path:
         scratch = os.path.expanduser(os.path.expandvars(self.job.scratch).strip())  # noqa: PTH111
@@ -252,12 +266,42 @@ class _Node:
             )
 
     def _peers(self) -> tuple[Endpoint, ...]:
-        wanted = [s for role in self.spec.after for s in node_jobs(self.trial) if s.role == role]
-        while missing := [s.name for s in wanted if s.name not in ready_nodes(self.job.live)]:
-            self.log.info("waiting for %s", ", ".join(missing))
+        return self._endpoints(
+            self.spec.after,
+            lambda: {name: node.endpoint for name, node in ready_nodes(self.job.live).items()},
+        )
+
+    def _meet(self, own: Endpoint) -> tuple[Endpoint, ...]:
+        """Say where the server will listen, and learn it of those that it meets."""
+        publish(self.job.live, ADDRESSES, self.job.node, own)
+        return self._endpoints(self.spec.meets, lambda: endpoints_of(self.job.live, ADDRESSES))
+
+    def _endpoints(
+        self, roles: Sequence[str], known: Callable[[], Mapping[str, Endpoint]]
+    ) -> tuple[Endpoint, ...]:
+        """The endpoints of all nodes of some roles, as soon as all are known."""
+        wanted = [s.name for role in roles for s in node_jobs(self.trial) if s.role == role]
+        said = 0.0
+        while missing := [name for name in wanted if name not in (found := known())]:
+            if time.monotonic() - said > _SAY_EVERY:
+                said = time.monotonic()
+                self.log.info("waiting for %s", ", ".join(missing))
             self._pause()
-        ready = ready_nodes(self.job.live)
-        return tuple(ready[s.name].endpoint for s in wanted)
+        return tuple(found[name] for name in wanted) if wanted else ()
+
+    def _settle(self, server: Server) -> None:
+        live = self.job.live
+        publish(live, ANSWERING, self.job.node, server.endpoint)
+        try:
+            server.settle(
+                lambda role: self._endpoints((role,), lambda: endpoints_of(live, ANSWERING)),
+                self.check,
+                self.log,
+            )
+        except BaseException:
+            server.stop()
+            server.remove()
+            raise
 
     def _pause(self) -> None:
         self.check()
@@ -266,6 +310,7 @@ class _Node:
     def _serve(self, server: Server, installation: Installation) -> None:
         job = self.job
         ready_at = time.time()
+        self._settle(server)
         sampler: Sampler | None = None
         closed = False
         try:
@@ -343,6 +388,14 @@ class _Node:
             publish(self.job.live, GONE, self.job.node, gone)
         return gone
 
+    def _port_guards(self, endpoint: Endpoint) -> dict[str, dict[str, Any]]:
+        """The further ports of the server, by name, and what guards each."""
+        guards = self.engine.peer_guards(endpoint)
+        return {
+            name: {"port": port, "guard": guards.get(name, "")}
+            for name, port in endpoint.ports.items()
+        }
+
     def _write(
         self,
         server: Server,
@@ -377,6 +430,7 @@ class _Node:
             "memory_mb": self.spec.memory_mb,
             "address": server.node.address,
             "guard": self.engine.guards(server.endpoint),
+            "ports": self._port_guards(server.endpoint),
             "seed": trial.seed,
             "versions": {"server": installation.version},
             "programs": {name: str(path) for name, path in installation.programs.items()},

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from storewise.engines.base import Endpoint
-from storewise.engines.server import Launch, Node, ServerEngine
+from storewise.engines.server import Launch, Node, ServerEngine, Settling
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
@@ -86,7 +88,8 @@ class Server:
     @property
     def endpoint(self) -> Endpoint:
         spec = self.node.spec
-        return Endpoint(spec.role, spec.index, host_name(), self.node.address, self.node.port)
+        node = self.node
+        return Endpoint(spec.role, spec.index, host_name(), node.address, node.port, node.ports)
 
     def __enter__(self) -> Server:
         return self
@@ -185,6 +188,61 @@ class Server:
                 f"{self.node.spec.name}: {name} ended with status {process.returncode} on host "
                 f"{host_name()}; the end of its log:\n{log_tail(self.log)}"
             )
+
+    def settle(
+        self,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        check: Callable[[], None],
+        log: logging.Logger,
+    ) -> None:
+        """Let the engine do what it can do only beside its server; EngineError also where the
+        server ends meanwhile."""
+
+        def watch() -> None:
+            check()
+            if (text := self.failure()) is not None:
+                raise EngineError(text)
+
+        def run(command: Sequence[str], seconds: float) -> str:
+            return self._run(command, seconds, watch)
+
+        self.engine.settle(
+            Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
+        )
+
+    def _run(self, command: Sequence[str], seconds: float, check: Callable[[], None]) -> str:
+        """What a program of the engine prints; EngineError with it where the program fails."""
+        process = subprocess.Popen(
+            as_nobody(command, self.launch),
+            cwd=self.node.directory,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=dies_with_parent(),
+        )
+        until = time.monotonic() + seconds
+        said, ended = b"", False
+        try:
+            while not ended and time.monotonic() < until:
+                check()
+                try:
+                    said, ended = process.communicate(timeout=POLL)[0], True
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            if not ended:
+                os.killpg(process.pid, signal.SIGKILL)
+                said = process.communicate()[0]
+        text = said.decode(errors="replace").strip()
+        if not ended or process.returncode != 0:
+            how = f"ended with status {process.returncode}" if ended else f"took over {seconds:g} s"
+            raise EngineError(
+                f"{self.node.spec.name}: {shlex.join(command)} {how} on host {host_name()}; it "
+                f"says:\n{text or 'nothing'}"
+            )
+        return text
 
     def _hear(self, seconds: float) -> None:
         """Take what the guard says within some seconds."""
@@ -292,13 +350,16 @@ def start_server(
     *,
     ports: str = "",
     live: Path | None = None,
+    meet: Callable[[Endpoint], tuple[Endpoint, ...]] | None = None,
 ) -> Server:
-    """Start a node's server and wait until it answers; its port is chosen here.
+    """Start a node's server and wait until it answers; its ports are chosen here.
 
-    `live` is the live directory of the trial that ends if this process is killed.
+    `live` is the live directory of the trial that ends if this process is killed. `meet` is told
+    where the server will listen before it starts, and gives the nodes that it meets.
 
-    Another process may take the port between our look and the server's start: then another one is
-    tried, with a new directory. Raises EngineError, with no server left.
+    Another process may take a port between our look and the server's start: then others are
+    tried, with a new directory, unless other nodes have been told of them. Raises EngineError,
+    with no server left.
     """
     if os.geteuid() == 0 and engine.launch(node).refuses_root and not _namespaces():
         raise ConfigError(
@@ -306,10 +367,19 @@ def start_server(
             "Storewise as an ordinary user"
         )
     tried: set[int] = set()
+    tries = 0
     while True:
-        port = free_port(node.address, ports, frozenset(tried))
-        tried.add(port)
-        server = Server(engine, replace(node, port=port), log, live=live)
+        chosen = _with_ports(node, ports, tried)
+        if meet is not None:
+            spec = node.spec
+            met = meet(
+                Endpoint(
+                    spec.role, spec.index, host_name(), node.address, chosen.port, chosen.ports
+                )
+            )
+            chosen = replace(chosen, peers=(*node.peers, *met))
+        server = Server(engine, chosen, log, live=live)
+        tries += 1
         try:
             server.start(check)
             server.wait_ready(check)
@@ -319,12 +389,22 @@ def start_server(
             words = log_tail(log).lower()
             if (
                 isinstance(error, EngineError)
-                and len(tried) < _PORT_TRIES
+                and meet is None
+                and tries < _PORT_TRIES
                 and any(text in words for text in _PORT_TAKEN)
             ):
                 continue
             raise
         return server
+
+
+def _with_ports(node: Node, ports: str, tried: set[int]) -> Node:
+    """The node with free ports; they are added to those that were tried."""
+    found = []
+    for _ in range(1 + len(node.spec.ports)):
+        found.append(free_port(node.address, ports, frozenset(tried)))
+        tried.add(found[-1])
+    return replace(node, port=found[0], ports=dict(zip(node.spec.ports, found[1:], strict=True)))
 
 
 def _namespaces() -> bool:
