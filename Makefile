@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help env test-env system-packages run test test-all lint clean
+.PHONY: help env test-env system-packages run cassandra hbase test test-all lint clean
 
 help:
 	@echo "make run        set up .venv and run the default study"
 	@echo "make env        only set up .venv"
+	@echo "make cassandra  fetch Cassandra's jars with Maven; the same for hbase"
 	@echo "make test       set up what the tests need and run them all"
 	@echo "make lint       formatting, lint and types only"
 	@echo "make clean      remove .venv and caches (results stay)"
@@ -34,6 +35,16 @@ system-packages:
 
 run: env
 	$(BIN)/storewise run demo
+
+# Where `storewise doctor` finds them. Another place is named by STOREWISE_CASSANDRA_HOME and so on.
+STORES ?= $(HOME)/.local/share/storewise
+
+cassandra hbase:
+	@command -v mvn >/dev/null || { echo "Maven is needed; on Debian: apt-get install maven" >&2; exit 1; }
+	rm -rf "$(STORES)/$@.part"
+	mvn -B -q -f envs/$@/pom.xml dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$(STORES)/$@.part/lib"
+	rm -rf "$(STORES)/$@"
+	mv "$(STORES)/$@.part" "$(STORES)/$@"
 
 lint: test-env
 	$(BIN)/ruff check .

@@ -38,7 +38,7 @@ def find_installation(
     first). `version` is a program and its arguments that print the version; `hint` says what to
     install. Raises EngineError with the places that were looked in.
     """
-    environment = dict(_module(settings["module"])) if settings.get("module") else {}
+    environment = dict(module_environment(settings["module"])) if settings.get("module") else {}
     home = settings.get("home") or os.environ.get(variable)
     if home:
         base = Path(os.path.expandvars(home)).expanduser()
@@ -84,7 +84,7 @@ def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str,
 
 
 @cache
-def _module(name: str) -> Mapping[str, str]:
+def module_environment(name: str) -> Mapping[str, str]:
     """The environment after ``module load``, as far as it differs from ours."""
     script = f"module load {shlex.quote(name)} 1>&2 && env -0"
     done = subprocess.run(
