@@ -27,6 +27,7 @@ rule analyse:
         results=lambda wildcards: R,
         study=STUDY.model_dump(mode="json"),
         failed=sorted(set(ALL_TRIALS) - set(TRIALS)),
+        left_out=LEFT_OUT,
         code=code_digest("analysis", "figures", "metrics"),
     message:
         f"Analysing {R}"

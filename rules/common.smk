@@ -4,9 +4,11 @@ import os
 import time
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 try:
     from storewise.config import load_study
+    from storewise.doctor import missing_engines
     from storewise.errors import StorewiseError
     from storewise.session.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
@@ -43,10 +45,36 @@ def failed_for_good(trial_id):
     return os.path.exists(f"{R}/trials/{trial_id}/failed.json")
 
 
+def engines_left_out():
+    """Engines that this host does not have, with the reason, where the study leaves those out.
+
+    Only the process that plans asks: what it planned is found by each job on its own host.
+    """
+    if STUDY.if_missing != "leave_out" or not workflow.is_main_process:
+        return {}
+    return missing_engines(STUDY.engines)
+
+
+LEFT_OUT = engines_left_out()
+
+
+def planned(trial):
+    """Whether a trial is to be measured, or has been."""
+    if failed_for_good(trial.id):
+        return False
+    return trial.engine not in LEFT_OUT or os.path.exists(
+        f"{R}/trials/{trial.id}/verify.parquet"
+    )
+
+
 ALL_TRIALS = {trial.id: trial for trial in STUDY.trials()}
-TRIALS = {
-    name: trial for name, trial in ALL_TRIALS.items() if not failed_for_good(name)
-}
+TRIALS = {name: trial for name, trial in ALL_TRIALS.items() if planned(trial)}
+for name, reason in LEFT_OUT.items():
+    logger.warning(f"{name} is left out: {reason}")
+if LEFT_OUT and not TRIALS and not any(map(failed_for_good, ALL_TRIALS)):
+    raise WorkflowError(
+        f"study {STUDY.name}: no engine of it can run on this host, and there are no results"
+    )
 
 
 wildcard_constraints:

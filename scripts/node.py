@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from storewise.session.job import trial_job
-from storewise.session.node import NodeJob, run_node
+from storewise.session.node import run_node
+from storewise.session.node_place import NodeJob
 from storewise.trial import Trial
 
 name = snakemake.wildcards.node

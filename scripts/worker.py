@@ -38,6 +38,7 @@ with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack(
             "routers": found.pids,
             "versions": found.formed.server_versions(),
         }
+        conditions["beside"] = found.beside
         conditions["warnings"] = list(found.formed.warnings)
         if store:
             Path(store).mkdir()  # the servers have the data

@@ -130,6 +130,7 @@ class Study(_Section):
     indexes: list[str] = ["align.e", "align.gene"]
     study_fields: bool = False
     on_bad_input: Literal["fail", "quarantine"] = "fail"
+    if_missing: Literal["fail", "leave_out"] = "fail"
     verify: int = Field(default=200, ge=0)
     embedded: Literal["shared", "one_host"] = "shared"
     retries: int = Field(default=1, ge=0, le=100)

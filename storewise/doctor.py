@@ -46,6 +46,11 @@ def examine_engines(settings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     return [_engine(name, own) for name, own in settings.items()]
 
 
+def missing_engines(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Those of the engines named by the keys that cannot run on this host, and why not."""
+    return {found.name: found.advice for found in examine_engines(settings) if not found.runs}
+
+
 def examine(names: Iterable[str] = ()) -> list[Finding]:
     """The engines of these names, by default all engines and tools."""
     wanted = list(names)

@@ -32,7 +32,8 @@ from storewise.session.cluster import (
 )
 from storewise.session.form import FormJob, run_form
 from storewise.session.live import Abort, Session, abort, read_abort
-from storewise.session.node import NodeJob, reserve_of, run_node
+from storewise.session.node import reserve_of, run_node
+from storewise.session.node_place import NodeJob
 from storewise.trial import Phase, Trial
 
 BASE = """\
@@ -224,8 +225,8 @@ def test_a_node_from_start_to_end(
 def test_an_engine_without_authentication_stays_on_loopback(
     live: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storewise.session.node.address_of", lambda interface: "192.0.2.1")
-    with pytest.raises(ConfigError, match=r"knows no authentication.*allow_open_ports: true"):
+    monkeypatch.setattr("storewise.session.node.address_of", lambda *given: "192.0.2.1")
+    with pytest.raises(ConfigError, match=r"nothing guards.*allow_open_ports: true"):
         run(node_job(live, trial(), interface="auto"))
     assert not list(live.glob("nodes/*"))
 

@@ -38,11 +38,20 @@ from storewise.analysis.parts import (
     whole_phases,
 )
 from storewise.analysis.sessions import session_warnings
-from storewise.analysis.staleness import expected_trials, stale_warnings
+from storewise.analysis.staleness import (
+    expected_trials,
+    left_out_warnings,
+    read_left_out,
+    stale_warnings,
+    trials_of,
+)
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.studycheck import SERVER_FACTORS
+
+#: Which engines the host that planned the study did not have.
+LEFT_OUT = "left_out.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,11 @@ def load_results(directory: Path) -> Results:
     warnings += session_warnings(parts)
     if study:
         stored = {p.trial: p.conditions for p in parts}
-        warnings += stale_warnings(expected_trials(study), stored, {f.trial for f in failed})
+        expected = expected_trials(study)
+        missing = read_left_out(directory / LEFT_OUT)
+        warnings += left_out_warnings(missing, expected, stored)
+        excused = {f.trial for f in failed} | trials_of(missing, expected)
+        warnings += stale_warnings(expected, stored, excused)
     warnings += own_warnings(parts)
     return Results(
         directory=directory,

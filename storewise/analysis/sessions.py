@@ -25,6 +25,8 @@ NODE_COLUMNS = [
     "host",
     "address",
     "guard",
+    "ports",
+    "open_ports",
     "version",
     "threads",
     "memory_mb",
@@ -82,6 +84,8 @@ def _known(parts: Sequence[Part]) -> dict[str, dict[str, dict[str, Any]]]:
                 "host": host.get("name") if isinstance(host, Mapping) else host,
                 "address": own.get("address"),
                 "guard": own.get("guard"),
+                "ports": _ports(own.get("ports")),
+                "open_ports": _open(own.get("open_ports")),
                 "version": (own.get("versions") or {}).get("server"),
                 "threads": own.get("threads"),
                 "memory_mb": own.get("memory_mb"),
@@ -89,6 +93,21 @@ def _known(parts: Sequence[Part]) -> dict[str, dict[str, dict[str, Any]]]:
             }
         )
     return found
+
+
+def _ports(found: Any) -> str | None:
+    """A server's further ports and what guards each: ``gossip (none), http (password)``."""
+    if not isinstance(found, Mapping) or not found:
+        return None
+    return ", ".join(f"{name} ({port.get('guard') or 'none'})" for name, port in found.items())
+
+
+def _open(found: Any) -> str | None:
+    """What nobody guards and what who reaches it could do; empty where all is guarded, None where
+    a result of an earlier version does not tell."""
+    if not isinstance(found, Mapping):
+        return None
+    return "; ".join(f"{name}: {what}" for name, what in found.items())
 
 
 def sessions(table: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:

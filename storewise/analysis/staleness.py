@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from storewise.analysis.engines import title
 from storewise.analysis.warning import StudyWarning
 from storewise.config import Study
 
@@ -20,6 +23,40 @@ def expected_trials(study: Mapping[str, Any]) -> dict[str, dict[str, Any]] | Non
     except ValueError:
         return None
     return {trial.id: trial.model_dump(mode="json") for trial in trials}
+
+
+def read_left_out(path: Path) -> dict[str, str]:
+    """Engines that the study left out because the host did not have them, with the reason."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def trials_of(
+    engines: Collection[str], expected: Mapping[str, Mapping[str, Any]] | None
+) -> set[str]:
+    """The trials of some engines."""
+    return {name for name, trial in (expected or {}).items() if trial.get("engine") in engines}
+
+
+def left_out_warnings(
+    engines: Mapping[str, str],
+    expected: Mapping[str, Mapping[str, Any]] | None,
+    stored: Collection[str],
+) -> list[StudyWarning]:
+    """One for each engine of which trials were left out."""
+    return [
+        StudyWarning(
+            "engine_left_out",
+            "",
+            f"{title(engine)} was not measured: {reason}",
+            "install it and run the study again: it measures what is missing",
+        )
+        for engine, reason in engines.items()
+        if trials_of({engine}, expected) - set(stored)
+    ]
 
 
 def stale_warnings(

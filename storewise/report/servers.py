@@ -211,26 +211,49 @@ def _facts(engine: str, nodes: pd.DataFrame, tables: Tables) -> list[str]:
     if clients:
         found.append(f"clients: {', '.join(clients)}")
     guards: dict[str, set[str]] = {}
+    further: dict[str, set[str]] = {}
     for row in rows_of(nodes):
         if not missing(row.guard):
             role = str(row.role) if not missing(row.role) else str(row.node)
             guards.setdefault(str(row.guard), set()).add(role)
+            if not missing(row.ports):
+                further.setdefault(str(row.ports), set()).add(role)
     found += [f"port of {all_of(sorted(roles))}: {guard}" for guard, roles in guards.items()]
-    if not guarded(engine):
-        found.append(_open_ports(engine, sorted(set(nodes["address"].dropna()))))
+    found += [
+        f"further ports of {all_of(sorted(roles))}: {ports}" for ports, roles in further.items()
+    ]
+    beside = {
+        (str(role), str(guard))
+        for part in tables.results.parts
+        if (part.conditions.get("trial") or {}).get("engine") == engine
+        for role, guard in (part.conditions.get("beside") or {}).items()
+    }
+    found += [
+        f"port of {role}, on loopback of each worker host: {guard}"
+        for role, guard in sorted(beside)
+    ]
+    for what, group in _unguarded(engine, nodes).items():
+        found.append(_open_ports(engine, what, sorted(set(group["address"].dropna()))))
     return found
 
 
-def _open_ports(engine: str, addresses: Sequence[str]) -> str:
+def _unguarded(engine: str, nodes: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Nodes with ports that nothing guards, by what whoever reaches these could do."""
+    unknown = "" if guarded(engine) else "client port: read and write"
+    told = nodes["open_ports"].map(lambda text: unknown if missing(text) else str(text))
+    return {str(what): group for what, group in nodes.groupby(told) if what}
+
+
+def _open_ports(engine: str, what: str, addresses: Sequence[str]) -> str:
     outside = [address for address in addresses if not _loopback(address)]
     if outside:
         return (
-            f"OPEN PORTS: {title(engine)} knows no authentication and listened on "
-            f"{_some(outside)}; anybody who reached that network could read and change the data"
+            f"OPEN PORTS: {title(engine)} listened on {_some(outside)}, and nothing guarded these "
+            f"ports against anybody who reached that network ({what})"
         )
     return (
-        f"{title(engine)} knows no authentication; it listened on loopback only, where any user of "
-        "the same host could read and change the data"
+        f"nothing guards some ports of {title(engine)} ({what}); they listened on loopback only, "
+        "where any user of the same host could do that"
     )
 
 

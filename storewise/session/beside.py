@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,6 +81,8 @@ class Served:
     cluster: Cluster
     formed: FormedCluster
     """What its forming said."""
+    beside: Mapping[str, str]
+    """Servers on the workers' hosts, by role, and what guards their ports."""
     pids: tuple[int, ...]
     """Of the servers that this worker has started, to be sampled with it."""
     check: Callable[[], None]
@@ -135,7 +137,10 @@ def phase_cluster(
             beside.append(Endpoint(**json.loads(published.read_text(encoding="utf-8"))))
         try:
             cluster = client_cluster(trial, live, formed, tuple(beside))
-            yield Served(cluster, formed, tuple(server.pid for server in started), watch)
+            engine = server_engine(trial)
+            guards = {endpoint.role: engine.guards(endpoint) for endpoint in beside}
+            pids = tuple(server.pid for server in started)
+            yield Served(cluster, formed, guards, pids, watch)
             if specs:
                 parties = [str(number) for number in range(workers)]
                 Barrier(live, parties, f"{phase}-done").wait(str(worker), watch)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storewise.engines.base import Endpoint
 from storewise.engines.server import Credentials, Installation, Node, NodeSpec, ServerEngine
-from storewise.errors import ConfigError, EngineError, StorewiseError
+from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
-from storewise.metrics.host import facts, file_system, host_name, is_network, tree_bytes
+from storewise.metrics.host import facts, host_name, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
-from storewise.session.address import address_of, is_loopback
+from storewise.session.address import address_of
 from storewise.session.cluster import (
     ADDRESSES,
     ANSWERING,
@@ -40,8 +38,8 @@ from storewise.session.cluster import (
     started_nodes,
 )
 from storewise.session.live import Session, holds, members, remove_tree
+from storewise.session.node_place import NodeJob, guarded, make_directory, node_directory
 from storewise.session.server import Server, start_server
-from storewise.trial import Trial
 
 #: How often a node looks for the end of its session, in s.
 LOOK_EVERY = 0.5
@@ -51,25 +49,6 @@ PHASE = "session"
 _RESERVE_SHARE, _RESERVE_SECONDS = 0.25, 90.0
 _CLOCK_WARNING = 0.1
 _SAY_EVERY = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeJob:
-    """What the job of one node is told."""
-
-    trial: Trial
-    node: str
-    live: Path
-    result: Path
-    server_log: Path
-    kept: Path
-    """Where the data directory lies if the study keeps it (and no scratch is named)."""
-    scratch: str = ""
-    """Node-local directory, variables such as $TMPDIR allowed; empty: below the session's."""
-    interface: str = "lo"
-    ports: str = ""
-    runtime_minutes: float | None = None
-    """Wall time of the job, as it was asked of the scheduler."""
 
 
 def run_node(
@@ -154,9 +133,9 @@ class _Node:
     def run(self) -> None:
         job = self.job
         address = address_of(job.interface, self.spec.index if self.engine.own_loopback else 0)
-        self._guarded(address)
+        self.warnings += guarded(self.engine, self.spec, self.trial, address)
         installation = self.engine.find(self.trial.settings)
-        directory = self._directory()
+        directory = node_directory(job, self.session)
         publish(
             job.live,
             NODES,
@@ -172,7 +151,7 @@ class _Node:
         )
         self.log.info("%s, %s, directory %s", self.engine.title, installation.version, directory)
         peers = self._peers()
-        self._make(directory)
+        self.warnings += make_directory(directory, job.node)
         try:
             server = self._started(directory, address, installation, peers)
         except BaseException:
@@ -215,55 +194,6 @@ class _Node:
             live=job.live,
             meet=self._meet if met or self.spec.meets else None,
         )
-
-    def _guarded(self, address: str) -> None:
-        found = self.engine.open_ports(self.spec, self.trial.topology, self.trial.settings)
-        if not found or is_loopback(address):
-            return
-        names = "; ".join(f"{name}: who reaches it can {what}" for name, what in found.items())
-        text = f"{self.engine.title} would listen on {address} with ports that nothing guards"
-        if not self.trial.allow_open_ports:
-            raise ConfigError(
-                f"{text} ({names}); if your network allows it, say `allow_open_ports: true` in "
-                "the study, or use one host and loopback"
-            )
-        self.warnings.append(
-            f"{self.engine.title} listened on {address} with ports that nothing guards ({names})"
-        )
-
-    def _directory(self) -> Path:
-        scratch = os.path.expanduser(os.path.expandvars(self.job.scratch).strip())  # noqa: PTH111
-        if "$" in scratch:
-            raise ConfigError(
-                f"scratch: {self.job.scratch!r} names a variable that host {host_name()} does not "
-                "have; mend it in the profile"
-            )
-        if scratch and not Path(scratch).is_absolute():
-            raise ConfigError(
-                f"scratch: {self.job.scratch!r} is no absolute path on host {host_name()}; mend it "
-                "in the profile (in set-resources texts stand in two pairs of quotes)"
-            )
-        if scratch:
-            own = re.sub(r"[^A-Za-z0-9.-]", "-", f"{self.session.run}-{self.session.trial}")
-            return Path(scratch) / f"storewise-{own}-{self.job.node}"
-        if self.trial.keep_data:
-            return self.job.kept.absolute()
-        return (self.job.live / NODES / self.job.node).absolute()
-
-    def _make(self, directory: Path) -> None:
-        try:
-            directory.mkdir(parents=True, mode=0o700)
-        except OSError as error:
-            raise EngineError(
-                f"{self.job.node}: cannot make {directory} on host {host_name()}: "
-                f"{error.strerror}; see `scratch` in the profile"
-            ) from error
-        fstype = file_system(directory)
-        if is_network(fstype):
-            self.warnings.append(
-                f"the data of {self.job.node} lies on a network file system ({fstype}); name "
-                "node-local `scratch` in the profile"
-            )
 
     def _peers(self) -> tuple[Endpoint, ...]:
         return self._endpoints(
@@ -431,6 +361,7 @@ class _Node:
             "address": server.node.address,
             "guard": self.engine.guards(server.endpoint),
             "ports": self._port_guards(server.endpoint),
+            "open_ports": dict(self.engine.open_ports(self.spec, trial.topology, trial.settings)),
             "seed": trial.seed,
             "versions": {"server": installation.version},
             "programs": {name: str(path) for name, path in installation.programs.items()},
