@@ -99,6 +99,7 @@ def make_session(
         directory / "session.parquet",
         [
             Sample("session", "form_time", 0.4, "s"),
+            Sample("session", "formed_time", 4.5, "s"),
             Sample("session", "close_time", 0.6, "s"),
         ],
         host=clients,

@@ -176,6 +176,7 @@ def test_balance_over_nodes(tables: Tables) -> None:
 def test_sessions_and_nodes(tables: Tables, apart: Tables) -> None:
     assert len(tables.sessions) == 2 * 2 * 2 + 2 * 2
     assert set(tables.sessions["form_time"]) == {0.4}
+    assert set(tables.sessions["formed_time"]) == {4.5}
     assert set(apart.sessions["queue_time"]) == {3.0}
     assert set(apart.sessions["hosts"]) == {"store-1, store-2"}
     assert set(apart.nodes["clock_offset"]) == {40.0}

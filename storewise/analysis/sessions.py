@@ -17,7 +17,7 @@ from storewise.analysis.warning import StudyWarning
 
 #: Times of each node, in s, and what its data directory had in the end, in bytes.
 _NODE_METRICS = ("queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes")
-_SESSION_METRICS = ("form_time", "close_time")
+_SESSION_METRICS = ("form_time", "formed_time", "close_time")
 NODE_COLUMNS = [
     "trial",
     "node",
@@ -40,6 +40,7 @@ SESSION_COLUMNS = [
     "queue_time",
     "ready_time",
     "form_time",
+    "formed_time",
     "close_time",
     "node_bytes",
 ]

@@ -111,6 +111,7 @@ METRICS: Mapping[str, str] = {
     "queue_time": "s",  # from the session's opening to the start of the node's job
     "ready_time": "s",  # from the start of the server to its first answer
     "form_time": "s",  # from the last node's answer to a formed cluster with its tables
+    "formed_time": "s",  # from the session's opening to a formed cluster with its tables
     "stop_time": "s",
     "close_time": "s",  # until all nodes had gone
     "clock_offset": "s",  # of the node's host to the session's file system

@@ -135,6 +135,7 @@ _TIMES = (
     ("queue_time", "queue, s"),
     ("ready_time", "start, s"),
     ("form_time", "forming, s"),
+    ("formed_time", "open to formed, s"),
     ("close_time", "closing, s"),
 )
 

@@ -61,6 +61,7 @@ def run_close(
     log.info("all nodes have gone after %.1f s", took)
     samples = [
         Sample(PHASE, "form_time", formed.form_seconds, "s"),
+        Sample(PHASE, "formed_time", formed.formed_at - session.opened, "s"),
         Sample(PHASE, "close_time", took, "s"),
     ]
     trial = job.trial
