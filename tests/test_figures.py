@@ -14,6 +14,7 @@ from storewise.analysis.load import load_results
 from storewise.analysis.tables import Tables, build_tables
 from storewise.figures import captions, plots
 from storewise.figures.captions import FIGURES, FigureSpec, make_figures, stored_figures
+from storewise.engines.registry import ENGINES
 from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
 
 OF_SERVERS = {"nodes", "busy_nodes"}
@@ -123,6 +124,12 @@ def test_engines_keep_their_colours_and_markers() -> None:
     assert style.colour("null") == GREY
     assert style.marker("a") != style.marker("b") != style.marker("null")
     assert len({style.hatch(e) for e in ("a", "b", "null")}) == 3
+
+
+def test_no_two_of_all_engines_look_alike() -> None:
+    style = Style(ENGINES)
+    looks = [[see(name) for name in ENGINES] for see in (style.colour, style.marker, style.hatch)]
+    assert all(len(set(look)) == len(ENGINES) for look in looks)
 
 
 def test_axis_numbers() -> None:

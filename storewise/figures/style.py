@@ -19,11 +19,15 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from storewise.analysis.engines import CEILING
 
-#: Okabe-Ito without the yellow, which is too light for lines on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+#: Okabe-Ito without the yellow, which is too light for lines on white; then, for studies of more
+#: than seven engines, the dark ones of Paul Tol's "muted" scheme (SRON/EPS/TN/09-002).
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
+    *("#882255", "#999933", "#332288", "#44AA99"),
+)
 GREY = "#7A7A7A"
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "||", "**", "OO", "//..")
 LINES = ("-", "--", "-.", ":")
 
 #: Of one panel, in inches; a page of paper is about 7 inches wide.
