@@ -12,9 +12,9 @@ import synthetic
 
 from storewise.analysis.load import load_results
 from storewise.analysis.tables import Tables, build_tables
+from storewise.engines.registry import ENGINES
 from storewise.figures import captions, plots
 from storewise.figures.captions import FIGURES, FigureSpec, make_figures, stored_figures
-from storewise.engines.registry import ENGINES
 from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
 
 OF_SERVERS = {"nodes", "busy_nodes"}
