@@ -361,11 +361,6 @@ def start_server(
     tried, with a new directory, unless other nodes have been told of them. Raises EngineError,
     with no server left.
     """
-    if os.geteuid() == 0 and engine.launch(node).refuses_root and not _namespaces():
-        raise ConfigError(
-            f"{engine.title} refuses to run as root and this host has no user namespaces; run "
-            "Storewise as an ordinary user"
-        )
     tried: set[int] = set()
     tries = 0
     while True:
@@ -379,6 +374,11 @@ def start_server(
             )
             chosen = replace(chosen, peers=(*node.peers, *met))
         server = Server(engine, chosen, log, live=live)
+        if os.geteuid() == 0 and server.launch.refuses_root and not _namespaces():
+            raise ConfigError(
+                f"{engine.title} refuses to run as root and this host has no user namespaces; run "
+                "Storewise as an ordinary user"
+            )
         tries += 1
         try:
             server.start(check)

@@ -1,0 +1,119 @@
+"""What HBase's servers say of themselves: /jmx of their HTTP ports, `srvr` of ZooKeeper.
+
+Metrics: https://hbase.apache.org/book.html#hbase_metrics; the `srvr` command:
+https://zookeeper.apache.org/doc/r3.8.4/zookeeperAdmin.html#sc_4lw
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from storewise.engines.base import Endpoint
+from storewise.engines.hbase_site import INFO, MASTER, REGION
+
+_SECONDS = 5.0
+_MOST_BYTES = 65_536
+#: Numbers of a region server that are kept; HBase's own names.
+_COUNTERS = (
+    "totalRequestCount",
+    "readRequestCount",
+    "writeRequestCount",
+    "blockCacheHitCount",
+    "blockCacheMissCount",
+    "blockCacheEvictionCount",
+    "blockCacheSize",
+    "memStoreSize",
+    "storeFileCount",
+    "storeFileSize",
+    "hlogFileCount",
+    "hlogFileSize",
+    "regionCount",
+    "flushedOutputBytes",
+    "compactedOutputBytes",
+    "updatesBlockedTime",
+)
+#: Of its write-ahead log.
+_LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writtenBytes")
+
+
+def zookeeper_answers(endpoint: Endpoint) -> bool:
+    """Whether ZooKeeper serves (it says so, and its version)."""
+    said = b""
+    try:
+        with socket.create_connection((endpoint.address, endpoint.port), _SECONDS) as connection:
+            connection.settimeout(_SECONDS)
+            connection.sendall(b"srvr")
+            while len(said) < _MOST_BYTES and (more := connection.recv(4096)):
+                said += more
+    except OSError:
+        return False
+    return b"Zookeeper version" in said and b"Mode:" in said
+
+
+def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
+    """The attributes of ``Hadoop:service=HBase,{bean}``, none where there is no such bean.
+
+    Raises OSError or ValueError where nobody answers.
+    """
+    connection = http.client.HTTPConnection(
+        endpoint.address, endpoint.ports[INFO], timeout=_SECONDS
+    )
+    try:
+        connection.request("GET", f"/jmx?qry=Hadoop:service=HBase,{bean}")
+        beans = json.loads(connection.getresponse().read())["beans"]
+    except (http.client.HTTPException, KeyError) as error:
+        raise ValueError(f"{endpoint.address}:{endpoint.ports[INFO]}: {error!r}") from error
+    finally:
+        connection.close()
+    return dict(beans[0]) if beans else {}
+
+
+def server_answers(endpoint: Endpoint) -> bool:
+    """Whether a master is initialised, or a region server is at work."""
+    try:
+        if endpoint.role == MASTER:
+            found = jmx(endpoint, "name=Master,sub=Server")
+            return bool(found.get("masterFinishedInitializationTime"))
+        return bool(jmx(endpoint, "name=RegionServer,sub=Server").get("regionServerStartTime"))
+    except (OSError, ValueError):
+        return False
+
+
+def region_servers(master: Endpoint) -> int:
+    """How many live region servers a master knows, 0 where it does not answer."""
+    try:
+        return int(jmx(master, "name=Master,sub=Server").get("numRegionServers", 0))
+    except (OSError, ValueError):
+        return 0
+
+
+def holding(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Those of the servers that hold documents."""
+    every = tuple(endpoints)
+    found = tuple(e for e in every if e.role == REGION)
+    return found or tuple(e for e in every if e.role == MASTER)
+
+
+def counters(servers: Iterable[Endpoint]) -> dict[str, float]:
+    """Sums over the region servers by name; `servers` is the number of those that are in them."""
+    totals: dict[str, float] = {"servers": 0.0}
+    for endpoint in servers:
+        try:
+            server = jmx(endpoint, "name=RegionServer,sub=Server")
+            log = jmx(endpoint, "name=RegionServer,sub=WAL")
+        except (OSError, ValueError):
+            # A server that failed has no numbers; `servers` tells.
+            continue
+        totals["servers"] += 1
+        for prefix, names, found in (("", _COUNTERS, server), ("wal.", _LOG_COUNTERS, log)):
+            for name, value in _numbers(names, found).items():
+                totals[prefix + name] = totals.get(prefix + name, 0.0) + value
+    return totals
+
+
+def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(found[name]) for name in names if isinstance(found.get(name), int | float)}

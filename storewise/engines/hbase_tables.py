@@ -1,0 +1,80 @@
+"""HBase's tables: made split in advance, with a note of how their documents are kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from storewise.documents import Kind
+from storewise.engines.base import Schema
+from storewise.engines.hbase_settings import LEVELS, HbaseSettings
+from storewise.engines.hbase_thrift import FAMILY, Link, idl
+from storewise.errors import EngineError
+
+_NAMESPACE = "default"
+#: An attribute of a table; HBase keeps those that it does not know.
+_ABOUT = b"STOREWISE"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """How the documents of a table are kept, for clients that connect later."""
+
+    layout: str
+    study_fields: bool
+
+
+def split_keys(regions: int) -> list[bytes]:
+    """The `regions` - 1 keys that cut the space of ids into equal ranges, 4 bytes each.
+
+    Ids begin with a digest, so equal ranges hold about equal numbers of files.
+    """
+    whole = 1 << 32
+    return [(number * whole // regions).to_bytes(4, "big") for number in range(1, regions)]
+
+
+def tables_of(link: Link) -> dict[Kind, About]:
+    """The tables that there are, but those that somebody else has made."""
+    found = link.call("tables", lambda c: c.getTableDescriptorsByNamespace(_NAMESPACE))
+    kinds = {kind.table.encode(): kind for kind in Kind}
+    known: dict[Kind, About] = {}
+    for table in found:
+        note = (table.attributes or {}).get(_ABOUT)
+        kind = kinds.get(table.tableName.qualifier)
+        if kind is None or note is None:
+            continue
+        known[kind] = About(**json.loads(note))
+    return known
+
+
+def make_table(
+    link: Link, kind: Kind, schema: Schema, settings: HbaseSettings, level: str, servers: int
+) -> None:
+    """Make the table of a kind with its regions; they are spread over the region servers."""
+    family = idl.TColumnFamilyDescriptor(
+        name=FAMILY,
+        compressionType=getattr(idl.TCompression, settings.compression.upper()),
+        dataBlockEncoding=getattr(idl.TEncoding, settings.block_encoding.upper()),
+        maxVersions=1,
+    )
+    about = About(settings.layout, schema.study_fields)
+    descriptor = idl.TTableDescriptor(
+        tableName=idl.TTableName(qualifier=kind.table.encode()),
+        columns=[family],
+        attributes={_ABOUT: json.dumps(asdict(about)).encode()},
+        durability=getattr(idl.TDurability, LEVELS[level].durability),
+    )
+    keys = split_keys(max(1, servers) * settings.regions_per_server)
+    link.call(f"create {kind.table}", lambda c: c.createTable(descriptor, keys))
+
+
+def drop_tables(link: Link) -> None:
+    """Remove all tables that Storewise has made."""
+    for kind in tables_of(link):
+        name = idl.TTableName(qualifier=kind.table.encode())
+        try:
+            link.call("drop", lambda c, name=name: c.disableTable(name))
+        except EngineError as error:
+            if "disabled" not in str(error).lower():
+                raise
+        link.call("drop", lambda c, name=name: c.deleteTable(name))
