@@ -246,6 +246,12 @@ class ServerEngine(Engine):
     def launch(self, node: Node) -> Launch:
         """How to start this node. Pure."""
 
+    def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        """Whether the server has started, which its node waits for before it settles: `answers`,
+        or what a server says to anybody while the cluster does not know the session's user yet.
+        """
+        return self.answers(endpoint, credentials)
+
     @abstractmethod
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         """Whether the server at `endpoint` gives a real answer (a query as the session's user,

@@ -295,7 +295,7 @@ class Server:
     def wait_ready(self, check: Callable[[], None]) -> None:
         """Return when the server answers; EngineError when it ends or the engine's time is over."""
         until = time.monotonic() + self.engine.ready_seconds
-        while not self.engine.answers(self.endpoint, self.node.credentials):
+        while not self.engine.greets(self.endpoint, self.node.credentials):
             check()
             if (text := self.failure()) is not None:
                 raise EngineError(text)
