@@ -277,10 +277,8 @@ class HbaseClient(Client):
         )
 
     def disk_bytes(self) -> int:
-        """Files of the tables and their write-ahead logs, as the region servers count them; one
-        copy of each, whatever HDFS makes of it."""
-        totals = hbase_status.counters(self._shared.servers)
-        return int(totals.get("storeFileSize", 0) + totals.get("hlogFileSize", 0))
+        """Files of tables and write-ahead logs (`hbase_status.disk_bytes`)."""
+        return hbase_status.disk_bytes(self._shared.servers)
 
     def status(self) -> dict[str, float]:
         return hbase_status.counters(self._shared.servers)

@@ -9,13 +9,18 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from storewise.engines.base import Endpoint
 from storewise.engines.hbase_site import INFO, MASTER, REGION
+from storewise.engines.tabular import directory_bytes
 
 _SECONDS = 5.0
+#: HBase takes its metrics away for half a second whenever tables come or go, s.
+_BACK_SECONDS, _LOOK = 5.0, 0.1
 _MOST_BYTES = 65_536
 #: Numbers of a region server that are kept; HBase's own names.
 _COUNTERS = (
@@ -54,22 +59,51 @@ def zookeeper_answers(endpoint: Endpoint) -> bool:
     return b"Zookeeper version" in said and b"Mode:" in said
 
 
+def _get(endpoint: Endpoint, path: str) -> Any:
+    """What a server's HTTP port says, as JSON; OSError or ValueError where it says nothing."""
+    connection = http.client.HTTPConnection(
+        endpoint.address, endpoint.ports[INFO], timeout=_SECONDS
+    )
+    try:
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+    except http.client.HTTPException as error:
+        raise ValueError(f"{endpoint.address}:{endpoint.ports[INFO]}: {error!r}") from error
+    finally:
+        connection.close()
+
+
 def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
     """The attributes of ``Hadoop:service=HBase,{bean}``, none where there is no such bean.
 
     Raises OSError or ValueError where nobody answers.
     """
-    connection = http.client.HTTPConnection(
-        endpoint.address, endpoint.ports[INFO], timeout=_SECONDS
-    )
-    try:
-        connection.request("GET", f"/jmx?qry=Hadoop:service=HBase,{bean}")
-        beans = json.loads(connection.getresponse().read())["beans"]
-    except (http.client.HTTPException, KeyError) as error:
-        raise ValueError(f"{endpoint.address}:{endpoint.ports[INFO]}: {error!r}") from error
-    finally:
-        connection.close()
+    beans = _get(endpoint, f"/jmx?qry=Hadoop:service=HBase,{bean}").get("beans", [])
     return dict(beans[0]) if beans else {}
+
+
+def root_of(endpoint: Endpoint) -> str:
+    """The root directory of a running server, as a URI."""
+    return str(_get(endpoint, "/conf?format=json&name=hbase.rootdir")["property"]["value"])
+
+
+def disk_bytes(servers: Iterable[Endpoint]) -> int:
+    """All files below the root directory, where it is a directory that this host sees.
+
+    Elsewhere (HDFS, other hosts' disks) what the region servers count: one copy of the tables'
+    files, and what their memory holds, which the write-ahead logs have as well.
+    """
+    every = tuple(servers)
+    for endpoint in every:
+        try:
+            scheme, _, path = root_of(endpoint).partition("://")
+        except (OSError, ValueError, KeyError):
+            continue
+        if scheme == "file" and Path(path).is_dir():
+            return directory_bytes((Path(path),))
+        break
+    totals = counters(every)
+    return int(totals.get("storeFileSize", 0) + totals.get("memStoreSize", 0))
 
 
 def server_answers(endpoint: Endpoint) -> bool:
@@ -103,8 +137,7 @@ def counters(servers: Iterable[Endpoint]) -> dict[str, float]:
     totals: dict[str, float] = {"servers": 0.0}
     for endpoint in servers:
         try:
-            server = jmx(endpoint, "name=RegionServer,sub=Server")
-            log = jmx(endpoint, "name=RegionServer,sub=WAL")
+            server, log = _metrics(endpoint)
         except (OSError, ValueError):
             # A server that failed has no numbers; `servers` tells.
             continue
@@ -113,6 +146,17 @@ def counters(servers: Iterable[Endpoint]) -> dict[str, float]:
             for name, value in _numbers(names, found).items():
                 totals[prefix + name] = totals.get(prefix + name, 0.0) + value
     return totals
+
+
+def _metrics(endpoint: Endpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of a region server and of its write-ahead log."""
+    until = time.monotonic() + _BACK_SECONDS
+    while True:
+        server = jmx(endpoint, "name=RegionServer,sub=Server")
+        log = jmx(endpoint, "name=RegionServer,sub=WAL")
+        if (_COUNTERS[0] in server and log) or time.monotonic() > until:
+            return server, log
+        time.sleep(_LOOK)
 
 
 def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float]:

@@ -42,6 +42,8 @@ class Served:
     nodes: tuple[int, ...] = (1, 3)
     settings: tuple[Mapping[str, Any], ...] = ({},)
     """Settings of clients to be tested on the same servers (layouts)."""
+    start: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the servers that all of `settings` can be tested on."""
     home: Callable[[], Path] | None = None
     """Where the programs are, for engines that no package of the system brings."""
     sharded_by_client: bool = True
@@ -98,6 +100,32 @@ def empty_mongodb(cluster: Cluster) -> None:
         connection.drop_database(DATABASE)
 
 
+def jars_of(name: str) -> Path:
+    """Where the jars of an engine in Java are; EngineError with the reason where they cannot be."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    import jvm_binaries
+
+    try:
+        return jvm_binaries.jars(name)
+    except jvm_binaries.Unavailable as error:
+        raise EngineError(str(error)) from error
+
+
+def hbase_home() -> Path:
+    return jars_of("hbase")
+
+
+def empty_hbase(cluster: Cluster) -> None:
+    from storewise.engines.hbase_tables import drop_tables
+    from storewise.engines.hbase_thrift import Link
+
+    link = Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)
+    try:
+        drop_tables(link)
+    finally:
+        link.close()
+
+
 SERVED: dict[str, Served] = {
     "postgres": Served(
         empty_postgres,
@@ -115,6 +143,20 @@ SERVED: dict[str, Served] = {
         nodes=(1,),
         home=mongodb_home,
         sharded_by_client=False,
+    ),
+    "hbase": Served(
+        empty_hbase,
+        nodes=(1,),
+        settings=(
+            {"layout": "json", "gateway": "thrift2"},
+            {"layout": "columns", "gateway": "thrift2"},
+            {"layout": "json", "gateway": "happybase"},
+            {"layout": "columns", "gateway": "happybase"},
+        ),
+        start={"gateway": "happybase"},
+        home=hbase_home,
+        sharded_by_client=False,
+        takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
 }
 
@@ -161,7 +203,7 @@ class Clusters:
         return replace(cluster, settings={**cluster.settings, **dict(target.settings)})
 
     def _start(self, target: Target) -> Cluster:
-        settings = available(target.name)
+        settings = {**SERVED[target.name].start, **available(target.name)}
         place = self.directory / f"{target.name}-{target.nodes}"
         shape = Topology(nodes=target.nodes, memory_mb=256)
         return self.stack.enter_context(running(target.name, place, shape, settings)).cluster
