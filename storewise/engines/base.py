@@ -204,8 +204,9 @@ class Client(ABC):
         return None
 
     @abstractmethod
-    def disk_bytes(self) -> int:
-        """Bytes of all files of the store, as allocated for users (not sparse)."""
+    def disk_bytes(self) -> int | None:
+        """Bytes of all files of the store, as allocated for users (not sparse); None where no
+        client can know them (the nodes' own directories are measured when they end)."""
 
     def status(self) -> dict[str, float]:
         """The engine's own counters at this moment, for the difference over a phase."""

@@ -18,6 +18,7 @@ ENGINES: dict[str, str] = {
     "mariadb": "storewise.engines.mysql:MysqlEngine",
     "mongodb": "storewise.engines.mongo:MongoEngine",
     "hbase": "storewise.engines.hbase:HbaseEngine",
+    "riak": "storewise.engines.riak:RiakEngine",
 }
 
 
