@@ -17,6 +17,7 @@ ENGINES: dict[str, str] = {
     "postgres": "storewise.engines.postgres:PostgresEngine",
     "mariadb": "storewise.engines.mysql:MysqlEngine",
     "mongodb": "storewise.engines.mongo:MongoEngine",
+    "cassandra": "storewise.engines.cassandra_engine:CassandraEngine",
     "hbase": "storewise.engines.hbase:HbaseEngine",
     "riak": "storewise.engines.riak:RiakEngine",
 }

@@ -1,0 +1,379 @@
+"""What one process does with Cassandra, through the driver."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from cassandra import ConsistencyLevel
+from cassandra.concurrent import execute_concurrent
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
+
+from storewise.documents import Document, Field, FieldType, Kind
+from storewise.engines.base import Cluster, Engine, Mode, Schema
+from storewise.engines.cassandra_cluster import KEYSPACE
+from storewise.engines.cassandra_link import CassandraLink, open_shared, passes
+from storewise.engines.cassandra_status import counters_of, disk_bytes_of
+from storewise.engines.shards import SCHEMA_TABLE, describe
+from storewise.engines.tabular import Row, Table, check_limit, make_tables, quoted
+from storewise.errors import EngineError
+
+_TYPES: Mapping[FieldType, str] = {
+    "id": "blob",
+    "int": "bigint",
+    "float": "double",
+    "str": "text",
+}
+_LAYOUT = "columns"
+_COMPRESSORS = {
+    "lz4": "LZ4Compressor",
+    "zstd": "ZstdCompressor",
+    "snappy": "SnappyCompressor",
+    "deflate": "DeflateCompressor",
+}
+_COMPACTIONS = {
+    "size-tiered": "SizeTieredCompactionStrategy",
+    "leveled": "LeveledCompactionStrategy",
+    "unified": "UnifiedCompactionStrategy",
+}
+#: A count asks for so many parts of the ring of each node, so that none takes long.
+_PARTS = 16
+_COUNTS_AT_ONCE = 8
+_RESEND_SECONDS = 10.0
+_FIRST_TOKEN, _LAST_TOKEN = -(1 << 63), (1 << 63) - 1
+
+
+def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
+    """Connect to a formed cluster."""
+    return CassandraClient(open_shared(engine, cluster, mode))
+
+
+class CassandraClient(CassandraLink):
+    """All threads of a process share one."""
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        tables = make_tables(schema)
+        content = describe(schema, _LAYOUT)
+        self._learn()
+        if shared.schema is not None and describe(shared.schema, _LAYOUT) != content:
+            raise EngineError(
+                "cassandra: the cluster has tables of another schema: "
+                f"{describe(shared.schema, _LAYOUT)}; this one is {content}"
+            )
+        for table in tables.values():
+            self._ddl(self._table_ddl(table))
+        if schema.index_time == "before":
+            self._make_indexes(schema)
+        self._ddl(
+            f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{SCHEMA_TABLE} "
+            "(id int PRIMARY KEY, content text)"
+        )
+        # The last step: a reader of a half-made schema must find none.
+        self._rows(
+            f"INSERT INTO {KEYSPACE}.{SCHEMA_TABLE} (id, content) VALUES (?, ?)",
+            [1, content],
+            ConsistencyLevel.ALL,
+        )
+        with shared.lock:
+            shared.schema, shared.tables = schema, tables
+
+    def _table_ddl(self, table: Table) -> str:
+        settings = self._shared.settings
+        columns = ", ".join(
+            f"{quoted(column.name)} {_TYPES[column.type]}"
+            + (" PRIMARY KEY" if column.name == "_id" else "")
+            for column in table.columns
+        )
+        if settings.compressor == "none":
+            compression = "{'enabled': 'false'}"
+        else:
+            compression = f"{{'class': '{_COMPRESSORS[settings.compressor]}'}}"
+        return (
+            f"CREATE TABLE IF NOT EXISTS {_name(table)} ({columns}) "
+            f"WITH compression = {compression} "
+            f"AND compaction = {{'class': '{_COMPACTIONS[settings.compaction]}'}}"
+        )
+
+    def _make_indexes(self, schema: Schema) -> None:
+        """Storage-attached indexes; returns when all rows are in them."""
+        oldest = min(self._versions())
+        if schema.indexes and oldest < (5, 0):
+            raise EngineError(
+                "cassandra: secondary indexes that know ranges (SAI) come with version 5.0; a node "
+                f"has {'.'.join(map(str, oldest))}: leave indexes out or take a newer Cassandra"
+            )
+        for kind, name in schema.indexes:
+            self._ddl(
+                f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{name}')} ON "
+                f"{KEYSPACE}.{kind.table} ({quoted(name)}) USING 'sai'"
+            )
+        self._await_indexes(schema)
+
+    def _versions(self) -> list[tuple[int, ...]]:
+        hosts = self._shared.driver.metadata.all_hosts()
+        return [tuple(map(int, str(host.release_version).split(".")[:2])) for host in hosts]
+
+    def _await_indexes(self, schema: Schema) -> None:
+        """Of a table with rows an index is built in the background, on each node."""
+        wanted = {f"{kind.table}_{name}" for kind, name in schema.indexes}
+        cql = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
+        while True:
+            lacking = 0
+            for host in self._shared.driver.metadata.all_hosts():
+                rows = self._rows_of(host, cql)
+                done = {name for name, queryable, building in rows if queryable and not building}
+                lacking += len(wanted - done)
+            if not lacking:
+                return
+            time.sleep(0.1)
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        settings = self._writing("insert").settings
+        table = self._table(kind)
+        rows = table.rows(documents)
+        if not rows:
+            return
+        blobs = [n for n, column in enumerate(table.columns) if column.type == "id"]
+        # Requests of one call are not in order: of equal ids the last document counts.
+        wanted: dict[bytes, Row] = {row[0]: row for row in rows}
+        for row in wanted.values():
+            for n in blobs:
+                # Of an integer the driver would make so many bytes.
+                if row[n].__class__ is not bytes and (row[n] is not None or n == 0):
+                    raise EngineError(
+                        f"{table.name}.{table.names[n]}: {row[n]!r} is no id of bytes"
+                    )
+        statement = self._prepared(_insert_cql(table))
+        unset = settings.nulls == "unset"
+        with self._words(f"insert into {table.name}"):
+            # All are bound before the first is sent: a refused batch leaves nothing behind.
+            bound = [
+                statement.bind(
+                    [UNSET_VALUE if value is None else value for value in row] if unset else row
+                )
+                for row in wanted.values()
+            ]
+        self._send("insert", bound if settings.batch_rows == 1 else list(self._batches(bound)))
+
+    def _batches(self, bound: list[Any]) -> Iterator[Any]:
+        """Unlogged batches, each of rows that the same node holds."""
+        metadata, size = self._shared.driver.metadata, self._shared.settings.batch_rows
+        groups: dict[Any, list[Any]] = {}
+        for statement in bound:
+            replicas = metadata.get_replicas(KEYSPACE, statement.routing_key)
+            groups.setdefault(replicas[0] if replicas else None, []).append(statement)
+        for statements in groups.values():
+            for start in range(0, len(statements), size):
+                batch = BatchStatement(
+                    BatchType.UNLOGGED, consistency_level=self._shared.level.requests
+                )
+                batch.is_idempotent = True
+                for statement in statements[start : start + size]:
+                    batch.add(statement)
+                batch.routing_key = statements[start].routing_key
+                yield batch
+
+    def _send(self, verb: str, statements: list[Any]) -> list[Any]:
+        """Send many requests, `concurrency` of them at a time; their results in order.
+
+        Waits for all; those that no server answered are sent again for some seconds."""
+        results: list[Any] = [None] * len(statements)
+        left = list(range(len(statements)))
+        until = time.monotonic() + _RESEND_SECONDS
+        while left:
+            done = self._try(verb, partial(self._execute, [statements[n] for n in left]))
+            again = []
+            for n, (success, result) in zip(left, done, strict=True):
+                if success:
+                    results[n] = result
+                elif passes(result) and time.monotonic() < until:
+                    again.append(n)
+                elif isinstance(result, Exception):
+                    raise self._error(verb, result) from result
+            left = again
+            if left:
+                time.sleep(0.2)
+        return results
+
+    def _execute(self, statements: list[Any]) -> list[Any]:
+        found: list[Any] = execute_concurrent(
+            self._shared.session,
+            [(statement, ()) for statement in statements],
+            concurrency=self._shared.settings.concurrency,
+            raise_on_first_error=False,
+        )
+        return found
+
+    def finish(self) -> None:
+        self._writing("finish")
+        if self._shared.schema is None:
+            self._learn()
+        schema = self._shared.schema
+        if schema is not None and schema.index_time == "after":
+            self._make_indexes(schema)
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        table = self._table(kind)
+        found = self._rows(_select_cql(table, 'WHERE "_id" = ?'), [document_id])
+        return table.document(found[0]) if found else None
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        """One request for each id: `IN` would make one node ask all others for the client."""
+        table = self._table(kind)
+        statement = self._prepared(_select_cql(table, 'WHERE "_id" = ?'))
+        wanted = list(dict.fromkeys(document_ids))
+        with self._words("get"):
+            bound = [statement.bind([document_id]) for document_id in wanted]
+        found: dict[bytes, Document] = {}
+        for rows in self._send("get", bound):
+            for row in rows:
+                found[row[0]] = table.document(row)
+        return [found.get(document_id) for document_id in document_ids]
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """A read, then a write of the changed columns; not one transaction."""
+        self._writing("update")
+        table = self._table(kind)
+        table.check_changes(changes)
+        old = self.get(kind, document_id)
+        if old is None:
+            return False
+        (row,) = table.rows([{**old, **changes}])
+        own = [name for name in table.names[1:] if name in changes]
+        if table.has_params and len(own) < len(changes):
+            own.append(table.names[-1])
+        values = dict(zip(table.names, row, strict=True))
+        clauses = ", ".join(f"{quoted(name)} = ?" for name in own)
+        self._rows(
+            f'UPDATE {_name(table)} SET {clauses} WHERE "_id" = ?',
+            [*(values[name] for name in own), document_id],
+        )
+        return True
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        """A read, then a delete; not one transaction."""
+        self._writing("delete")
+        table = self._table(kind)
+        if not self._rows(f'SELECT "_id" FROM {_name(table)} WHERE "_id" = ?', [document_id]):
+            return False
+        self._rows(f'DELETE FROM {_name(table)} WHERE "_id" = ?', [document_id])
+        return True
+
+    def range(
+        self,
+        kind: Kind,
+        field_name: str,
+        low: float | str | None = None,
+        high: float | str | None = None,
+        limit: int | None = None,
+    ) -> list[Document]:
+        """Through an index where the column has one that can, else each node looks at all."""
+        check_limit(limit)
+        table = self._table(kind)
+        # Refuses unknown fields and bounds of another type; the clause itself is SQL.
+        table.range_clause(field_name, low, high)
+        if limit == 0:
+            return []
+        column = table.column(field_name)
+        bounds = _bounds(column, low, high)
+        if bounds is None:
+            return []
+        place = table.names.index(field_name)
+        if not bounds:
+            # CQL cannot ask for what is not null.
+            found = [row for row in self._rows(_select_cql(table, "")) if row[place] is not None]
+            return [table.document(row) for row in found[:limit]]
+        clause = " AND ".join(f"{quoted(field_name)} {operator} ?" for operator, _ in bounds)
+        end = "" if limit is None else f" LIMIT {int(limit)}"
+        rows = self._rows(
+            _select_cql(table, f"WHERE {clause}{end} ALLOW FILTERING"),
+            [value for _, value in bounds],
+        )
+        return [table.document(row) for row in rows]
+
+    def count(self, kind: Kind) -> int:
+        """By a look at all rows, at the session's level: no node knows the number."""
+        table = self._table(kind)
+        statement = self._prepared(
+            f'SELECT count(*) FROM {_name(table)} WHERE token("_id") >= ? AND token("_id") <= ?'
+        )
+        parts = _PARTS * len(self._shared.endpoints)
+        width = (_LAST_TOKEN - _FIRST_TOKEN + 1) // parts
+        starts = [_FIRST_TOKEN + n * width for n in range(parts)]
+        ends = [start - 1 for start in starts[1:]] + [_LAST_TOKEN]
+        bound = [statement.bind(pair) for pair in zip(starts, ends, strict=True)]
+        answers = self._send("count", bound)
+        return sum(int(row[0]) for rows in answers for row in rows)
+
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
+        """Name of the node whose part of the ring has the id: the first replica."""
+        replicas = self._shared.driver.metadata.get_replicas(KEYSPACE, document_id)
+        if not replicas:
+            return None
+        place = (replicas[0].endpoint.address, replicas[0].endpoint.port)
+        for endpoint in self._shared.endpoints:
+            if (endpoint.address, endpoint.port) == place:
+                return endpoint.name
+        return None
+
+    def disk_bytes(self) -> int:
+        """Of the tables on disk, replicas and indexes counted, after a flush of what is in memory.
+
+        The servers say whole MiB of each table, rounded up; commit logs are not in it.
+        """
+        tables = [table.name for table in self._shared.tables.values()]
+        return self._try("disk size", lambda: disk_bytes_of(self._shared, tables))
+
+    def status(self) -> dict[str, float]:
+        return self._try("status", lambda: counters_of(self._shared))
+
+
+def _name(table: Table) -> str:
+    return f"{KEYSPACE}.{table.name}"
+
+
+def _insert_cql(table: Table) -> str:
+    marks = ", ".join("?" * len(table.names))
+    return f"INSERT INTO {_name(table)} ({table.select}) VALUES ({marks})"
+
+
+def _select_cql(table: Table, rest: str) -> str:
+    return f"SELECT {table.select} FROM {_name(table)} {rest}"
+
+
+def _bounds(
+    column: Field, low: float | str | None, high: float | str | None
+) -> list[tuple[str, Any]] | None:
+    """Operators and values of low <= column <= high; None where nothing can be between."""
+    if low is None and high is None:
+        return []
+    if column.type == "float":
+        # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
+        least = None if low is None else float(low) or -0.0
+        most = math.inf if high is None else float(high) or 0.0
+        return [*([] if least is None else [(">=", least)]), ("<=", most)]
+    if column.type == "int":
+        found = _whole(low, high)
+        if found is None:
+            return None
+        low, high = found
+    if low is not None and low == high:
+        # Text columns have an index of equal values only.
+        return [("=", low)]
+    pairs = ((">=", low), ("<=", high))
+    return [(operator, value) for operator, value in pairs if value is not None]
+
+
+def _whole(low: Any, high: Any) -> tuple[int | None, int | None] | None:
+    """Bounds of a column of 64-bit integers; None where nothing can be between."""
+    least = -math.inf if low is None else low
+    most = math.inf if high is None else high
+    if math.isnan(least) or math.isnan(most) or least > _LAST_TOKEN or most < _FIRST_TOKEN:
+        return None
+    first = _FIRST_TOKEN if least < _FIRST_TOKEN else math.ceil(least)
+    last = _LAST_TOKEN if most > _LAST_TOKEN else math.floor(most)
+    return (first, last) if first <= last else None

@@ -1,0 +1,254 @@
+"""Cassandra's nodes before and while they become one cluster: first answers, ring, roles.
+
+Roles: https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/security.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from logging import Logger
+from typing import Any
+
+from cassandra import AuthenticationFailed, ConsistencyLevel, DriverException, OperationTimedOut
+from cassandra import RequestExecutionException as RequestFailed
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import DefaultConnection, NoHostAvailable
+from cassandra.connection import ConnectionException, DefaultEndPoint
+from cassandra.protocol import ErrorMessage, QueryMessage
+
+from storewise.engines.base import Endpoint
+from storewise.engines.server import Credentials
+from storewise.errors import EngineError
+
+PROTOCOL = 4
+#: Of all tables; made with the roles, when the number of replicas is known.
+KEYSPACE = "storewise"
+#: The role that Cassandra makes by itself, with a password that everybody knows.
+DEFAULT_ROLE = "cassandra"
+_ANSWER_SECONDS = 3.0
+_QUERY_SECONDS = 60.0
+#: From the first answers of all nodes to one ring that each of them sees.
+_RING_SECONDS = 180.0
+_POLL = 0.2
+#: What the driver raises.
+FAILURES = (
+    ConnectionException,
+    DriverException,
+    ErrorMessage,
+    NoHostAvailable,
+    OperationTimedOut,
+    OSError,
+    RequestFailed,
+)
+_REFUSED = ("incorrect", "not permitted to log in", "Bad credentials")
+
+
+def where(endpoint: Endpoint) -> str:
+    return f"{endpoint.name} ({endpoint.address}:{endpoint.port})"
+
+
+def words_of(error: BaseException) -> str:
+    """One line: what each host said, where there are several."""
+    if isinstance(error, NoHostAvailable) and error.errors:
+        found = {
+            str(getattr(host, "endpoint", host)): words_of(reason)
+            for host, reason in error.errors.items()
+            if isinstance(reason, BaseException)
+        }
+        if found:
+            return "no server answers: " + "; ".join(f"{h}: {w}" for h, w in found.items())
+    text = error.summary_msg() if isinstance(error, ErrorMessage) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+@contextmanager
+def _dialled(endpoint: Endpoint, user: str, password: str) -> Iterator[Any]:
+    """One connection of the driver, without its pools; what the driver raises."""
+    DefaultConnection.initialize_reactor()
+    address = DefaultEndPoint(endpoint.address, endpoint.port)
+    login = None
+    if user:
+        login = PlainTextAuthProvider(user, password).new_authenticator(endpoint.address)
+    connection = DefaultConnection.factory(
+        address, _ANSWER_SECONDS, authenticator=login, protocol_version=PROTOCOL, compression=False
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def greets(endpoint: Endpoint) -> bool:
+    """Whether a server speaks Cassandra's protocol there: it says what it supports and asks who
+    we are. No role is needed for that."""
+    try:
+        with _dialled(endpoint, "", ""):
+            return True
+    except AuthenticationFailed:
+        return True
+    except FAILURES:
+        return False
+
+
+def query(
+    endpoint: Endpoint, user: str, password: str, cql: str, level: int = ConsistencyLevel.ONE
+) -> list[tuple[Any, ...]]:
+    """The rows of one statement on one node; what the driver raises."""
+    with _dialled(endpoint, user, password) as connection:
+        return _ask(connection, cql, level)
+
+
+def _ask(connection: Any, cql: str, level: int = ConsistencyLevel.ONE) -> list[tuple[Any, ...]]:
+    answer = connection.wait_for_response(QueryMessage(cql, level), timeout=_QUERY_SECONDS)
+    return [tuple(row) for row in getattr(answer, "parsed_rows", None) or ()]
+
+
+def refused(error: BaseException) -> bool:
+    """Whether a server has refused the role or its password (and not just failed to look)."""
+    return isinstance(error, AuthenticationFailed) and any(w in str(error) for w in _REFUSED)
+
+
+def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
+    """Whether the node answers a query of the session's user; EngineError if it refuses them."""
+    try:
+        return bool(
+            query(
+                endpoint,
+                credentials.user,
+                credentials.password,
+                "SELECT release_version FROM system.local",
+            )
+        )
+    except FAILURES as error:
+        if refused(error):
+            raise EngineError(
+                f"cassandra: {where(endpoint)} refuses the user or password of this session"
+            ) from error
+        return False
+
+
+def establish(
+    endpoints: tuple[Endpoint, ...],
+    credentials: Credentials,
+    replicas: int,
+    check: Callable[[], None],
+    log: Logger,
+) -> None:
+    """Wait until the nodes are one ring, then make the session's user the only one, and the
+    keyspace with so many replicas of each row.
+
+    Run once, for the first of `endpoints`, when all of them greet. Each node then has the user's
+    row. EngineError with the node and what it says where that does not come to be in time.
+    """
+    first = endpoints[0]
+    until = time.monotonic() + _RING_SECONDS
+    user, password = _first_user(first, credentials, until, check)
+    for endpoint in endpoints:
+        await_ring(endpoint, len(endpoints), (user, password), until, check)
+    said = ""
+    while True:
+        check()
+        try:
+            _make_user(first, (user, password), credentials, len(endpoints))
+            query(first, credentials.user, credentials.password, _keyspace_cql(replicas))
+            break
+        except FAILURES as error:
+            said = words_of(error)
+        if time.monotonic() > until:
+            raise EngineError(f"cassandra: {where(first)}: no user for the session: {said}")
+        time.sleep(_POLL)
+    log.info("cassandra: %d nodes are one ring; the session's user is the only one", len(endpoints))
+
+
+def _first_user(
+    endpoint: Endpoint, credentials: Credentials, until: float, check: Callable[[], None]
+) -> tuple[str, str]:
+    """The session's user where data0 made it before it listened, else the default role."""
+    said = ""
+    while time.monotonic() < until:
+        check()
+        for user, password in (
+            (credentials.user, credentials.password),
+            (DEFAULT_ROLE, DEFAULT_ROLE),
+        ):
+            try:
+                query(endpoint, user, password, "SELECT key FROM system.local")
+            except FAILURES as error:
+                said = words_of(error)
+            else:
+                return user, password
+        time.sleep(_POLL)
+    raise EngineError(
+        f"cassandra: {where(endpoint)} has had no role to log in with for {_RING_SECONDS:g} s: "
+        f"{said}"
+    )
+
+
+def await_ring(
+    endpoint: Endpoint,
+    nodes: int,
+    login: tuple[str, str],
+    until: float,
+    check: Callable[[], None],
+) -> None:
+    """Return when a node knows the tokens and the schema of all others."""
+    said = "nothing"
+    while True:
+        check()
+        try:
+            rows = query(endpoint, *login, "SELECT tokens, schema_version FROM system.peers_v2")
+            own = query(endpoint, *login, "SELECT tokens, schema_version FROM system.local")
+        except FAILURES as error:
+            said = words_of(error)
+        else:
+            found = [row for row in [*rows, *own] if row[0]]
+            versions = {row[1] for row in found}
+            if len(found) == nodes and len(versions) == 1:
+                return
+            said = f"it knows {len(found)} of {nodes} nodes and {len(versions)} schemas"
+        if time.monotonic() > until:
+            raise EngineError(
+                f"cassandra: {where(endpoint)} has not become one ring with the others in "
+                f"{_RING_SECONDS:g} s: {said}; look whether the nodes reach each other's port "
+                f"{endpoint.ports.get('gossip', '')} (gossip)"
+            )
+        time.sleep(_POLL)
+
+
+def _make_user(
+    endpoint: Endpoint, login: tuple[str, str], credentials: Credentials, nodes: int
+) -> None:
+    """Copies of roles on all nodes, the session's user among them, and no other role."""
+    with _dialled(endpoint, *login) as connection:
+        if nodes > 1:
+            _ask(
+                connection,
+                "ALTER KEYSPACE system_auth WITH replication = "
+                f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {nodes}}}",
+            )
+        make_role(connection, credentials)
+    with _dialled(endpoint, credentials.user, credentials.password) as connection:
+        for (name,) in _ask(connection, "SELECT role FROM system_auth.roles"):
+            # Whoever knew the default role's password may have made others.
+            if name != credentials.user:
+                _ask(connection, f'DROP ROLE IF EXISTS "{name}"')
+
+
+def _keyspace_cql(replicas: int) -> str:
+    return (
+        f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
+        f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}"
+    )
+
+
+def make_role(connection: Any, credentials: Credentials) -> None:
+    """The session's user, or its password anew where it exists."""
+    what = (
+        f"ROLE %s \"{credentials.user}\" WITH PASSWORD = '{credentials.password}' "
+        "AND SUPERUSER = true AND LOGIN = true"
+    )
+    _ask(connection, f"CREATE {what % 'IF NOT EXISTS'}")
+    # One that exists is written whole, to all nodes that are to have it.
+    _ask(connection, f"ALTER {what % ''}")
