@@ -151,7 +151,13 @@ class RiakClient(Client):
 
     def _only(self, kind: Kind, key: bytes, body: bytes) -> pb.Found | None:
         """The one value of a key; EngineError for siblings."""
-        found = pb.read_get(body)
+        try:
+            found = pb.read_get(body)
+        except pb.Malformed as error:
+            words = str(error).removeprefix("riak: ")
+            raise EngineError(
+                f"riak: {kind.table}: the answer for the key {key.hex()}: {words}"
+            ) from error
         if found is not None and len(found.values) > 1:
             raise EngineError(
                 f"riak: {kind.table}: the key {key.hex()} has {len(found.values)} siblings; the "
@@ -194,7 +200,7 @@ class RiakClient(Client):
         self._table(kind)
         bucket = kind.table.encode()
         request = pb.get_request(bucket, document_id, r=self._r, head=True)
-        found = pb.read_get(self._link.ask("delete", request, pb.GET_ANSWER))
+        found = self._only(kind, document_id, self._link.ask("delete", request, pb.GET_ANSWER))
         if found is None:
             return False
         delete = pb.delete_request(

@@ -227,9 +227,8 @@ def read_preference(body: bytes) -> list[Holder]:
                 partition, node, primary = item[1], item[2], item[3]
             except KeyError as error:
                 raise Malformed(f"riak: an entry of a preference list lacks {error}") from error
-            holders.append(
-                Holder(_number(1, partition), _bytes(2, node).decode(), bool(_number(3, primary)))
-            )
+            name = _bytes(2, node).decode(errors="replace")
+            holders.append(Holder(_number(1, partition), name, bool(_number(3, primary))))
     return holders
 
 
