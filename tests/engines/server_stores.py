@@ -52,6 +52,8 @@ class Served:
     """Whether texts may hold NUL characters."""
     takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
     """Whether floats may be infinite."""
+    disk_files: int = 100
+    """Sample files that `disk_bytes` sees: more where it knows whole MiB only."""
 
 
 def empty_postgres(cluster: Cluster) -> None:
@@ -111,6 +113,25 @@ def jars_of(name: str) -> Path:
         raise EngineError(str(error)) from error
 
 
+def cassandra_home() -> Path:
+    return jars_of("cassandra")
+
+
+def empty_cassandra(cluster: Cluster) -> None:
+    from storewise.engines.cassandra_cluster import KEYSPACE, query
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+
+    def ask(cql: str) -> list[tuple[Any, ...]]:
+        return query(cluster.endpoints[0], secrets.user, secrets.password, cql)
+
+    for (name,) in ask(
+        f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
+    ):
+        ask(f'DROP TABLE {KEYSPACE}."{name}"')
+
+
 def hbase_home() -> Path:
     return jars_of("hbase")
 
@@ -143,6 +164,13 @@ SERVED: dict[str, Served] = {
         nodes=(1,),
         home=mongodb_home,
         sharded_by_client=False,
+    ),
+    "cassandra": Served(
+        empty_cassandra,
+        nodes=(1,),
+        home=cassandra_home,
+        sharded_by_client=False,
+        disk_files=400,
     ),
     "hbase": Served(
         empty_hbase,
