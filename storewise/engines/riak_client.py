@@ -72,7 +72,7 @@ class RiakClient(Client):
     def create(self, schema: Schema) -> None:
         """Buckets come into being with their first key; what is kept is the schema."""
         self._writing("create")
-        if schema.indexes:
+        if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
         record = {
             "kinds": [kind.table for kind in schema.kinds],
