@@ -117,8 +117,11 @@ class HbaseEngine(ServerEngine):
             return (*gateways, NodeSpec(MASTER, 0, topology.threads, memory, ports=ports))
         return (
             *gateways,
-            NodeSpec(ZOOKEEPER, 0, 1, _SMALL_MB),
-            NodeSpec(MASTER, 0, 1, _SMALL_MB, after=before, ports=(INFO,)),
+            # Servers that lose ZooKeeper, or the master, look for it for a minute.
+            NodeSpec(ZOOKEEPER, 0, 1, _SMALL_MB, outlives=(THRIFT, HAPPYBASE, REGION, MASTER)),
+            NodeSpec(
+                MASTER, 0, 1, _SMALL_MB, after=before, ports=(INFO,), outlives=(THRIFT, REGION)
+            ),
             *(
                 NodeSpec(REGION, index, topology.threads, memory, after=before, ports=(INFO,))
                 for index in range(topology.nodes)

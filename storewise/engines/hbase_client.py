@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,7 +20,14 @@ from storewise.engines.hbase_rows import Layout, make_layouts
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.hbase_site import HAPPYBASE, THRIFT, no_async
 from storewise.engines.hbase_tables import make_table, tables_of
-from storewise.engines.hbase_thrift import Cells, HappybaseLink, HappybaseRows, Link, Rows, Thrift2Rows
+from storewise.engines.hbase_thrift import (
+    Cells,
+    HappybaseLink,
+    HappybaseRows,
+    Link,
+    Rows,
+    Thrift2Rows,
+)
 from storewise.engines.server import Credentials
 from storewise.engines.tabular import check_limit, chunks, consistency_of, parse_settings
 from storewise.errors import EngineError
@@ -54,7 +61,7 @@ class Shared:
     layouts: dict[Kind, Layout] = field(default_factory=dict)
     locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
     clients: list[HbaseClient] = field(default_factory=list)
-    numbers: Any = field(default_factory=lambda: count(os.getpid()))
+    numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def link(self) -> Link:
         """A new connection to a gateway of Thrift 2: on this host, else in turn."""
@@ -67,8 +74,8 @@ class Shared:
         seconds = self.settings.operation_seconds + _PATIENCE
         return HappybaseRows(HappybaseLink(self._one(self.others), seconds), durability)
 
-    def _one(self, gateways: Sequence[Endpoint]) -> Endpoint:
-        here = [e for e in gateways if e.host == socket.gethostname()] or gateways
+    def _one(self, gateways: tuple[Endpoint, ...]) -> Endpoint:
+        here = tuple(e for e in gateways if e.host == socket.gethostname()) or gateways
         return here[next(self.numbers) % len(here)]
 
 

@@ -196,9 +196,7 @@ def _zookeeper(node: Node) -> Endpoint:
         if peer.role == ZOOKEEPER:
             return peer
         if peer.role == MASTER and ZOOKEEPER in peer.ports:
-            return Endpoint(
-                ZOOKEEPER, 0, peer.host, peer.address, peer.ports[ZOOKEEPER]
-            )
+            return Endpoint(ZOOKEEPER, 0, peer.host, peer.address, peer.ports[ZOOKEEPER])
     raise EngineError(f"{node.spec.name}: needs the endpoint of ZooKeeper")
 
 
@@ -258,6 +256,10 @@ def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
             "hbase.zookeeper.property.maxSessionTimeout": session * 1000,
             "hbase.zookeeper.property.maxClientCnxns": 0,
         }
+    if alone:
+        # At its end ZooKeeper, in the same process, goes first; the region server would look for
+        # it for 20 s.
+        site |= {"zookeeper.recovery.retry": 1, "zookeeper.recovery.retry.intervalmill": 100}
     if role in (MASTER, REGION):
         site |= {
             "hbase.localcluster.assign.random.ports": False,

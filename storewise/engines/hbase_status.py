@@ -83,8 +83,14 @@ def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
 
 
 def root_of(endpoint: Endpoint) -> str:
-    """The root directory of a running server, as a URI."""
-    return str(_get(endpoint, "/conf?format=json&name=hbase.rootdir")["property"]["value"])
+    """The root directory of a running server, as a URI; OSError or ValueError without an answer."""
+    found = _get(endpoint, "/conf?format=json&name=hbase.rootdir")
+    # Hadoop 3 answers what was asked, Hadoop 2 with all properties.
+    every = found.get("properties") or [found.get("property", {})]
+    for entry in every:
+        if entry.get("key") == "hbase.rootdir":
+            return str(entry["value"])
+    raise ValueError(f"{endpoint.name} does not tell its hbase.rootdir")
 
 
 def disk_bytes(servers: Iterable[Endpoint]) -> int:
@@ -97,7 +103,7 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
     for endpoint in every:
         try:
             scheme, _, path = root_of(endpoint).partition("://")
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError):
             continue
         if scheme == "file" and Path(path).is_dir():
             return directory_bytes((Path(path),))

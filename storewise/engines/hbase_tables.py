@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from storewise.documents import Kind
 from storewise.engines.base import Schema
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.hbase_thrift import FAMILY, Link, idl
-from storewise.errors import EngineError
 
 _NAMESPACE = "default"
 #: An attribute of a table; HBase keeps those that it does not know.
@@ -70,11 +70,13 @@ def make_table(
 
 def drop_tables(link: Link) -> None:
     """Remove all tables that Storewise has made."""
-    for kind in tables_of(link):
-        name = idl.TTableName(qualifier=kind.table.encode())
-        try:
-            link.call("drop", lambda c, name=name: c.disableTable(name))
-        except EngineError as error:
-            if "disabled" not in str(error).lower():
-                raise
-        link.call("drop", lambda c, name=name: c.deleteTable(name))
+
+    def drop(client: Any) -> None:
+        for kind in known:
+            name = idl.TTableName(qualifier=kind.table.encode())
+            if not client.isTableDisabled(name):
+                client.disableTable(name)
+            client.deleteTable(name)
+
+    known = tables_of(link)
+    link.call("drop", drop)

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import happybase
 import thriftpy2
+from happybase.batch import Mutation
 from thriftpy2.protocol.cybin import TCyBinaryProtocol
 from thriftpy2.thrift import TClient, TException
-from thriftpy2.transport import TSocket, TTransportException
+from thriftpy2.transport import TSocket
 from thriftpy2.transport.buffered import TCyBufferedTransport
 
 from storewise.engines.base import Endpoint
@@ -35,7 +36,9 @@ _ROWS = 2000
 _WORDS = 400
 
 _IDL = """
-struct TColumnValue {1: binary family, 2: binary qualifier, 3: binary value, 4: optional i64 timestamp}
+struct TColumnValue {
+  1: binary family, 2: binary qualifier, 3: binary value, 4: optional i64 timestamp
+}
 struct TResult {1: optional binary row, 2: list<TColumnValue> columnValues}
 enum TDurability {USE_DEFAULT = 0, SKIP_WAL = 1, ASYNC_WAL = 2, SYNC_WAL = 3, FSYNC_WAL = 4}
 struct TGet {1: binary row}
@@ -76,6 +79,7 @@ service THBaseService {
   list<TTableDescriptor> getTableDescriptorsByNamespace(1: string name) throws (1: TIOError io)
   void createTable(1: TTableDescriptor desc, 2: list<binary> splitKeys) throws (1: TIOError io)
   void disableTable(1: TTableName tableName) throws (1: TIOError io)
+  bool isTableDisabled(1: TTableName tableName) throws (1: TIOError io)
   void deleteTable(1: TTableName tableName) throws (1: TIOError io)
   TThriftServerType getThriftServerType()
 }
@@ -93,7 +97,9 @@ def _words(error: BaseException) -> str:
     said = getattr(error, "message", None) or str(error) or type(error).__name__
     if isinstance(said, bytes):
         said = said.decode(errors="replace")
-    text = " ".join(line.strip() for line in said.splitlines() if not line.lstrip().startswith("at "))
+    text = " ".join(
+        line.strip() for line in said.splitlines() if not line.lstrip().startswith("at ")
+    )
     return text if len(text) <= _WORDS else f"{text[:_WORDS]} ..."
 
 
@@ -249,21 +255,19 @@ class Thrift2Rows(Rows):
         self.link.call("delete", lambda client: client.deleteSingle(table, gone))
 
     def scan(self, table: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cells]]:
-        rows: list[tuple[bytes, Cells]] = []
-        while len(rows) < limit:
-            number = min(limit - len(rows), _ROWS)
-            wanted = idl.TScan(start, number)
-            found = self.link.call(
-                "scan",
-                lambda client, wanted=wanted, number=number: client.getScannerResults(
-                    table, wanted, number
-                ),
-            )
-            rows += [(result.row, _cells(result)) for result in found]
-            if len(found) < number:
-                break
-            start = rows[-1][0] + b"\0"
-        return rows
+        def scan(client: Any) -> list[tuple[bytes, Cells]]:
+            rows: list[tuple[bytes, Cells]] = []
+            first = start
+            while len(rows) < limit:
+                number = min(limit - len(rows), _ROWS)
+                found = client.getScannerResults(table, idl.TScan(first, number), number)
+                rows += [(result.row, _cells(result)) for result in found]
+                if len(found) < number:
+                    break
+                first = rows[-1][0] + b"\0"
+            return rows
+
+        return self.link.call("scan", scan)
 
     def count(self, table: bytes) -> int:
         def count(client: Any) -> int:
@@ -315,9 +319,7 @@ class HappybaseRows(Rows):
             # What happybase has no method for; Thrift 1 writes one cell with each call.
             done = True
             for name, value in cells.items():
-                mutation = happybase.Hbase_thrift.Mutation(
-                    column=_column(name), value=value, writeToWAL=self._wal
-                )
+                mutation = Mutation(column=_column(name), value=value, writeToWAL=self._wal)
                 done = done and connection.client.checkAndPut(
                     table, row, _column(qualifier), expected, mutation, {}
                 )

@@ -20,6 +20,9 @@ from pydantic import Field
 
 from storewise.engines.base import Cluster, Endpoint, Engine, EngineSettings, Schema
 
+#: A node that outlives others waits so long for their end, s.
+OUTLIVE_SECONDS = 60.0
+
 
 class ServerSettings(EngineSettings):
     """Settings that every engine with servers has."""
@@ -67,6 +70,9 @@ class NodeSpec:
     launched, though their servers may not answer yet: nodes that start together."""
     ports: tuple[str, ...] = ()
     """Names of the further ports that its server listens on (gossip, JMX, HTTP)."""
+    outlives: tuple[str, ...] = ()
+    """Roles, of nodes on jobs of their own, that end before this node when a session is closed;
+    it waits for them for `OUTLIVE_SECONDS` at most."""
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from storewise.engines.base import Cluster, Endpoint, Schema
 from storewise.engines.registry import engine as engine_named
 from storewise.engines.server import (
+    OUTLIVE_SECONDS,
     Credentials,
     Forming,
     Installation,
@@ -96,6 +97,7 @@ class _Nodes:
         self.servers: dict[str, Server] = {}
         self._addresses: dict[str, Endpoint] = {}
         self._answering: dict[str, Endpoint] = {}
+        self._gone: set[str] = set()
         self._ended = threading.Event()
         self._error: Exception | None = None
         self._threads: list[threading.Thread] = []
@@ -216,5 +218,14 @@ class _Nodes:
             return
         self.servers[spec.name] = server
         self._ended.wait()
+        self._outlive(spec)
         server.stop()
+        self._gone.add(spec.name)
         server.remove()
+
+    def _outlive(self, spec: NodeSpec) -> None:
+        """Wait for the end of the nodes that this one outlives, as far as they were started."""
+        before = {s.name for s in self.specs if s.role in spec.outlives} & self.servers.keys()
+        until = time.monotonic() + OUTLIVE_SECONDS
+        while before - self._gone and time.monotonic() < until:
+            time.sleep(POLL)

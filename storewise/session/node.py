@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from storewise.engines.base import Endpoint
-from storewise.engines.server import Credentials, Installation, Node, NodeSpec, ServerEngine
+from storewise.engines.server import (
+    OUTLIVE_SECONDS,
+    Credentials,
+    Installation,
+    Node,
+    NodeSpec,
+    ServerEngine,
+)
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
 from storewise.metrics.host import facts, host_name, tree_bytes
@@ -31,6 +38,7 @@ from storewise.session.cluster import (
     StartedNode,
     clock_offset,
     endpoints_of,
+    gone_nodes,
     node_jobs,
     publish,
     ready_nodes,
@@ -299,6 +307,20 @@ class _Node:
                 said = time.monotonic()
                 self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
         self.log.info("the session is closed")
+        self._outlive(server)
+
+    def _outlive(self, server: Server) -> None:
+        """Let those end first that need this server for an orderly end."""
+        before = [s.name for s in node_jobs(self.trial) if s.role in self.spec.outlives]
+        until = time.monotonic() + OUTLIVE_SECONDS
+        while missing := [name for name in before if name not in gone_nodes(self.job.live)]:
+            self.check()
+            if (text := server.failure(LOOK_EVERY)) is not None:
+                raise EngineError(text)
+            if time.monotonic() > until:
+                names = ", ".join(missing)
+                self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
+                return
 
     def _end(self, server: Server, *, keep: bool) -> GoneNode:
         directory = server.node.directory
