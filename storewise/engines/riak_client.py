@@ -130,6 +130,10 @@ class RiakClient(Client):
         ]
         self._link.ask_all("insert", requests, pb.PUT_ANSWER)
 
+    def finish(self) -> None:
+        """Nothing is left to do: every insert was acknowledged."""
+        self._writing("finish")
+
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         decode = self._table(kind).decoder()
         request = pb.get_request(kind.table.encode(), document_id, r=self._r)

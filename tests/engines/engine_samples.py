@@ -11,6 +11,7 @@ from typing import Any, cast
 from storewise.documents import Document, Kind, fields, make_id
 from storewise.engines.base import Client, Cluster, Mode, Placement, Schema
 from storewise.engines.registry import ENGINES, engine
+from storewise.errors import EngineError
 from storewise.ssearch.build import to_bson
 
 EMBEDDED = sorted(name for name in ENGINES if engine(name).flags.embedded)
@@ -129,6 +130,16 @@ def connect(cluster: Cluster, mode: Mode) -> Client:
     described = engine(cluster.engine)
     client = described.connect(cluster, mode)
     return cast(Client, _Encoding(client)) if described.encoding == "bson" else client
+
+
+def holds(client: Client, kind: Kind, number: int) -> bool:
+    """Whether the engine counts so many documents; true where its flags say that it cannot."""
+    try:
+        return client.count(kind) == number
+    except EngineError as error:
+        if "its flags say so" not in str(error):
+            raise
+        return True
 
 
 def fill(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_samples import ByDigest, connect, digest_of, fill, load, sample
+from engine_samples import ByDigest, connect, digest_of, fill, holds, load, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from server_stores import ALL, KEEPING, SERVED, Clusters, Target
@@ -116,7 +116,7 @@ def writer(fresh: Cluster) -> Iterator[Client]:
 
 def test_every_document_comes_back(reader: Client) -> None:
     for kind in Kind:
-        assert reader.count(kind) == len(EVERY[kind])
+        assert holds(reader, kind, len(EVERY[kind]))
         ids = [d["_id"] for d in EVERY[kind]]
         assert reader.get_many(kind, ids) == EVERY[kind]
         for document in random.Random(1).sample(EVERY[kind], 8):
@@ -232,16 +232,16 @@ def test_a_writer_reads_what_it_wrote(target: Target, writer: Client) -> None:
     for kind in Kind:
         writer.insert(kind, FILES[0][kind])
         writer.insert(kind, [])
-        assert writer.count(kind) == len(FILES[0][kind])
+        assert holds(writer, kind, len(FILES[0][kind]))
         assert writer.get(kind, FILES[0][kind][-1]["_id"]) == FILES[0][kind][-1]
     writer.finish()
     if engine(target.name).flags.scans:
         assert writer.scan(Kind.RNA, b"", 5) == FILES[0][Kind.RNA][:5]
     # After the end of a load another one may follow.
     writer.insert(Kind.RNA, FILES[1][Kind.RNA])
-    assert writer.count(Kind.RNA) == 120
+    assert holds(writer, Kind.RNA, 120)
     writer.finish()
-    assert writer.count(Kind.RNA) == 120
+    assert holds(writer, Kind.RNA, 120)
 
 
 @pytest.mark.parametrize("consistency", ["durable", "relaxed"])
@@ -258,7 +258,7 @@ def test_an_id_is_overwritten_and_never_doubled(fresh: Cluster, consistency: str
     # Once more inside one batch: the last one counts.
     client.insert(Kind.ALIGN, [{**old[40], "gene": "A"}, {**old[40], "gene": "B"}])
     expected = {d["_id"]: d for d in [*old, *new, {**old[40], "gene": "B"}]}
-    assert client.count(Kind.ALIGN) == 60
+    assert holds(client, Kind.ALIGN, 60)
     client.finish()
     # And once more after the load was finished.
     again = {**old[41], "gene": "C"}
@@ -267,7 +267,7 @@ def test_an_id_is_overwritten_and_never_doubled(fresh: Cluster, consistency: str
     client.finish()
     client.close()
     reader = connect(cluster, "read")
-    assert reader.count(Kind.ALIGN) == 60
+    assert holds(reader, Kind.ALIGN, 60)
     assert reader.get_many(Kind.ALIGN, list(expected)) == list(expected.values())
     if engine(name).flags.scans:
         assert {d["_id"]: d for d in reader.scan(Kind.ALIGN, b"", 100)} == expected
@@ -314,7 +314,7 @@ def test_update_and_delete_where_the_flags_allow(fresh: Cluster) -> None:
         assert client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
         assert not client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
         assert client.get(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) is None
-        assert client.count(Kind.RNA) == 59
+        assert holds(client, Kind.RNA, 59)
     client.finish()
     client.close()
 
@@ -383,10 +383,13 @@ def test_the_disk_is_counted(target: Target, writer: Client) -> None:
     client.insert(Kind.RNA, FILES[0][Kind.RNA])
     client.finish()
     before = client.disk_bytes()
+    if before is None:
+        return  # no client can know it
     for seed in range(100, 100 + files):
         client.insert(Kind.RNA, sample(seed, 60)[Kind.RNA])
     client.finish()
     after = client.disk_bytes()
+    assert after is not None
     assert 0 < before < after
     assert after - before > 6000 * 12  # the ids alone do not compress
 
@@ -414,7 +417,7 @@ def test_threads_write_and_read_side_by_side(fresh: Cluster) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, FILES))
-    assert [reader.count(kind) for kind in Kind] == [len(EVERY[kind]) for kind in Kind]
+    assert all(holds(reader, kind, len(EVERY[kind])) for kind in Kind)
     reader.close()
 
 
@@ -448,7 +451,7 @@ def test_documents_with_other_fields_are_refused(target: Target, writer: Client)
         writer.insert(Kind.RNA, [{**good, "s": "\ud800"}])
     # A refused batch leaves nothing behind (of several servers in the one that refuses), and the
     # next one goes in.
-    assert writer.count(Kind.RNA) == 0
+    assert holds(writer, Kind.RNA, 0)
     writer.insert(Kind.RNA, [good])
     assert writer.get(Kind.RNA, good["_id"]) == good
 
@@ -465,7 +468,7 @@ def test_kinds_that_were_not_created(fresh: Cluster) -> None:
     client.finish()
     client.close()
     reader = connect(cluster, "read")
-    assert reader.count(Kind.RNA) == 60
+    assert holds(reader, Kind.RNA, 60)
     with pytest.raises(EngineError, match="never created"):
         reader.get(Kind.GS, MISSING)
     reader.close()
@@ -474,7 +477,7 @@ def test_kinds_that_were_not_created(fresh: Cluster) -> None:
 def test_an_empty_store_can_be_read(fresh: Cluster) -> None:
     fill(fresh, {})
     reader = connect(fresh, "read")
-    assert reader.count(Kind.ALIGN) == 0
+    assert holds(reader, Kind.ALIGN, 0)
     assert reader.get(Kind.ALIGN, MISSING) is None
     if engine(fresh.engine).flags.scans:
         assert reader.scan(Kind.ALIGN, b"", 9) == []
