@@ -191,10 +191,10 @@ SERVED: dict[str, Served] = {
         empty_hbase,
         nodes=(1,),
         settings=(
-            {"layout": "json", "gateway": "thrift2"},
-            {"layout": "columns", "gateway": "thrift2"},
             {"layout": "json", "gateway": "happybase"},
             {"layout": "columns", "gateway": "happybase"},
+            {"layout": "columns", "gateway": "thrift2"},
+            {"layout": "json", "gateway": "thrift2"},
         ),
         start={"gateway": "happybase"},
         home=hbase_home,
