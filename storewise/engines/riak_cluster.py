@@ -37,7 +37,7 @@ _HOPELESS = ("different ring_creation_size", "cannot join itself", "already a me
 
 
 def answers(endpoint: Endpoint) -> bool:
-    """Whether the node answers a ping and says who it is."""
+    """Whether the node says who it is and looks for a key: a ping alone works before it serves."""
     try:
         connection = Connection(endpoint, connect=_ANSWER_SECONDS, seconds=_ANSWER_SECONDS)
     except EngineError:
@@ -47,6 +47,7 @@ def answers(endpoint: Endpoint) -> bool:
         name, version = pb.read_server_info(
             connection.request(pb.frame(pb.SERVER_INFO), pb.SERVER_INFO_ANSWER)
         )
+        connection.request(pb.get_request(*_TRIAL, r=pb.quorum("one")), pb.GET_ANSWER)
         return bool(name and version)
     except EngineError:
         return False
