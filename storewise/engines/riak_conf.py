@@ -91,6 +91,10 @@ def environment(node: Node) -> dict[str, str]:
         "VMARGS_PATH": f"{directory}/etc/vm.args",
         # Else commands print `ok` and not what they have to say.
         "USE_NODETOOL": "1",
+        # What a user has set for a Riak of his own must not reach ours.
+        "RIAK_PATH": str(directory),
+        "RELX_COOKIE": "",
+        "ERL_DIST_PORT": "",
     }
 
 
