@@ -42,6 +42,7 @@ FAILURES = (
     OSError,
     RequestFailed,
 )
+_ROLES = "SELECT role FROM system_auth.roles"
 _REFUSED = ("incorrect", "not permitted to log in", "Bad credentials")
 
 
@@ -144,14 +145,14 @@ def establish(
     """
     first = endpoints[0]
     until = time.monotonic() + _RING_SECONDS
-    user, password = _first_user(first, credentials, until, check)
+    user, password = first_user(first, credentials, until, check)
     for endpoint in endpoints:
         await_ring(endpoint, len(endpoints), (user, password), until, check)
     said = ""
     while True:
         check()
         try:
-            _make_user(first, (user, password), credentials, len(endpoints))
+            make_user(first, (user, password), credentials, len(endpoints))
             query(first, credentials.user, credentials.password, _keyspace_cql(replicas))
             break
         except FAILURES as error:
@@ -162,7 +163,7 @@ def establish(
     log.info("cassandra: %d nodes are one ring; the session's user is the only one", len(endpoints))
 
 
-def _first_user(
+def first_user(
     endpoint: Endpoint, credentials: Credentials, until: float, check: Callable[[], None]
 ) -> tuple[str, str]:
     """The session's user where data0 made it before it listened, else the default role."""
@@ -217,7 +218,7 @@ def await_ring(
         time.sleep(_POLL)
 
 
-def _make_user(
+def make_user(
     endpoint: Endpoint, login: tuple[str, str], credentials: Credentials, nodes: int
 ) -> None:
     """Copies of roles on all nodes, the session's user among them, and no other role."""
@@ -228,9 +229,20 @@ def _make_user(
                 "ALTER KEYSPACE system_auth WITH replication = "
                 f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {nodes}}}",
             )
-        make_role(connection, credentials)
+        if (credentials.user,) not in _ask(connection, _ROLES, ConsistencyLevel.ALL):
+            _ask(
+                connection,
+                f"CREATE ROLE \"{credentials.user}\" WITH PASSWORD = '{credentials.password}' "
+                "AND SUPERUSER = true AND LOGIN = true",
+            )
+        # Where data0 made it alone: a read of all copies writes those that are missing.
+        _ask(
+            connection,
+            f"SELECT * FROM system_auth.roles WHERE role = '{credentials.user}'",
+            ConsistencyLevel.ALL,
+        )
     with _dialled(endpoint, credentials.user, credentials.password) as connection:
-        for (name,) in _ask(connection, "SELECT role FROM system_auth.roles"):
+        for (name,) in _ask(connection, _ROLES, ConsistencyLevel.ALL):
             # Whoever knew the default role's password may have made others.
             if name != credentials.user:
                 _ask(connection, f'DROP ROLE IF EXISTS "{name}"')
@@ -241,14 +253,3 @@ def _keyspace_cql(replicas: int) -> str:
         f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
         f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}"
     )
-
-
-def make_role(connection: Any, credentials: Credentials) -> None:
-    """The session's user, or its password anew where it exists."""
-    what = (
-        f"ROLE %s \"{credentials.user}\" WITH PASSWORD = '{credentials.password}' "
-        "AND SUPERUSER = true AND LOGIN = true"
-    )
-    _ask(connection, f"CREATE {what % 'IF NOT EXISTS'}")
-    # One that exists is written whole, to all nodes that are to have it.
-    _ask(connection, f"ALTER {what % ''}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -185,8 +186,13 @@ def heap_of(node: Node, settings: CassandraSettings) -> int:
     return max(_LEAST_HEAP_MB, heap_mb(node.spec.memory_mb, settings.heap_share))
 
 
-def java_command(node: Node, settings: CassandraSettings, java: int, yaml: Path) -> tuple[str, ...]:
-    """How Java is called; there is no secret in it, and no JMX port without a password."""
+def java_command(
+    node: Node, settings: CassandraSettings, java: int, yaml: Path, *, first: bool = False
+) -> tuple[str, ...]:
+    """How Java is called; there is no secret in it, and no JMX port without a password.
+
+    `first`: for data0's start on loopback alone, in which the session's user is made.
+    """
     programs, directory = node.installation.programs, node.directory
     heap = heap_of(node, settings)
     places = dict.fromkeys((programs["jars"], programs["home"] / "lib", programs["home"]))
@@ -196,11 +202,13 @@ def java_command(node: Node, settings: CassandraSettings, java: int, yaml: Path)
         "cassandra.logdir": str(directory / "logs"),
         "logback.configurationFile": str(directory / LOGBACK),
         "cassandra-foreground": "yes",
-        "cassandra.ring_delay_ms": ring_delay_ms(node, settings),
+        "cassandra.ring_delay_ms": (
+            int(_RING_SECONDS_ALONE * 1000) if first else ring_delay_ms(node, settings)
+        ),
         "cassandra.consistent.rangemovement": "false",
         # The session waits for the ring itself (`cassandra_cluster`).
         "cassandra.skip_wait_for_gossip_to_settle": 0,
-        "cassandra.superuser_setup_delay_ms": setup_delay_ms(node),
+        "cassandra.superuser_setup_delay_ms": _SOON_MS if first else setup_delay_ms(node),
         "cassandra.shutdown_announce_in_ms": 500,
         "cassandra.libjemalloc": "-",
         "java.io.tmpdir": str(directory / "tmp"),
@@ -240,12 +248,14 @@ def _reach(option: str, packages: tuple[str, ...]) -> list[str]:
 
 #: No server lives that long: 20 years.
 _NEVER_MS = 20 * 365 * 86_400_000
+#: A server that fails to make the role tries again as often.
+_SOON_MS = 200
 
 
 def setup_delay_ms(node: Node) -> int:
     """When a node makes the role ``cassandra`` whose password everybody knows: only data0, only
     where it listens on loopback, where it is dropped in the next second."""
-    return 200 if node.spec.index == 0 and is_loopback(node.address) else _NEVER_MS
+    return _SOON_MS if node.spec.index == 0 and is_loopback(node.address) else _NEVER_MS
 
 
 DIRECTORIES = ("tmp", "logs", "data")
@@ -255,19 +265,30 @@ _STOP_SECONDS = 60.0
 _STOP_SECONDS_RING = 15.0
 
 
-def launch_of(
-    node: Node, settings: CassandraSettings, java: int, first: Mapping[str, Any] | None = None
-) -> Launch:
-    """How a node is started; `first` is what data0's first step needs to know."""
+def launch_of(node: Node, settings: CassandraSettings, java: int) -> Launch:
+    """How a node is started: off loopback data0 makes the session's user before it listens."""
     yaml = node.directory / YAML
-    files = {
-        # JSON is YAML, which Cassandra reads.
-        YAML: json.dumps(configuration(node, settings), indent=1) + "\n",
-        LOGBACK: _LOG,
-    }
+    values = configuration(node, settings)
+    # JSON is YAML, which Cassandra reads.
+    files = {YAML: json.dumps(values, indent=1) + "\n", LOGBACK: _LOG}
+    steps: tuple[tuple[str, ...], ...] = ()
+    if node.spec.index == 0 and not is_loopback(node.address):
+        first_yaml, plan = node.directory / "first.yaml", node.directory / FIRST_PLAN
+        files[FIRST_PLAN] = json.dumps(
+            {
+                "command": java_command(node, settings, java, first_yaml, first=True),
+                "yaml": str(first_yaml),
+                "values": values,
+                "user": node.credentials.user,
+                "password": node.credentials.password,
+            }
+        )
+        steps = ((sys.executable, "-m", "storewise.engines.cassandra_first", str(plan)),)
     return Launch(
         command=java_command(node, settings, java, yaml),
         files=files,
         directories=DIRECTORIES,
+        steps=steps,
+        remove_when_ready=(FIRST_PLAN,) if steps else (),
         stop_seconds=_STOP_SECONDS if node.topology.nodes == 1 else _STOP_SECONDS_RING,
     )

@@ -94,7 +94,8 @@ class CassandraEngine(ServerEngine):
                 index,
                 topology.threads,
                 topology.memory_mb,
-                meets=(ROLE,),
+                # Alone it has nobody to meet, and may try another port if one is taken.
+                meets=(ROLE,) if topology.nodes > 1 else (),
                 ports=(GOSSIP,),
             )
             for index in range(topology.nodes)
