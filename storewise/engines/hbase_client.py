@@ -40,6 +40,7 @@ _PUT_ROWS = 5000
 #: Where regions are is asked again after that, s: servers move them at times.
 _LOCATIONS_SECONDS = 10.0
 _UPDATE_TRIES = 50
+_GREET_SECONDS = 10.0
 #: A gateway answers within its own time for an operation; its client waits a little longer.
 _PATIENCE = 8.0
 
@@ -65,14 +66,20 @@ class Shared:
 
     def link(self) -> Link:
         """A new connection to a gateway of Thrift 2: on this host, else in turn."""
-        return Link(self._one(self.gateways), self.settings.operation_seconds + _PATIENCE)
+        seconds = self.settings.operation_seconds + _PATIENCE
+        return Link(self._one(self.gateways), seconds, self.explain)
 
     def rows(self, link: Link) -> Rows:
         durability = LEVELS[self.level].durability
         if self.settings.gateway == "thrift2":
             return Thrift2Rows(link, durability)
         seconds = self.settings.operation_seconds + _PATIENCE
-        return HappybaseRows(HappybaseLink(self._one(self.others), seconds), durability)
+        link = HappybaseLink(self._one(self.others), seconds, self.explain)
+        return HappybaseRows(link, durability)
+
+    def explain(self) -> str:
+        """Which region servers cannot be reached: gateways do not always say it."""
+        return hbase_status.unreachable(self.servers)
 
     def _one(self, gateways: tuple[Endpoint, ...]) -> Endpoint:
         here = tuple(e for e in gateways if e.host == socket.gethostname()) or gateways
@@ -127,6 +134,11 @@ class HbaseClient(Client):
 
     def greet(self) -> None:
         """Ask for what was created; EngineError where nobody answers."""
+        link = Link(self._link.endpoint, _GREET_SECONDS)
+        try:
+            link.call("connect", lambda c: c.getThriftServerType())
+        finally:
+            link.close()
         self._learn()
 
     def create(self, schema: Schema) -> None:

@@ -21,6 +21,7 @@ from storewise.engines.tabular import directory_bytes
 _SECONDS = 5.0
 #: HBase takes its metrics away for half a second whenever tables come or go, s.
 _BACK_SECONDS, _LOOK = 5.0, 0.1
+_PROBE_SECONDS = 2.0
 _MOST_BYTES = 65_536
 #: Numbers of a region server that are kept; HBase's own names.
 _COUNTERS = (
@@ -129,6 +130,18 @@ def region_servers(master: Endpoint) -> int:
         return int(jmx(master, "name=Master,sub=Server").get("numRegionServers", 0))
     except (OSError, ValueError):
         return 0
+
+
+def unreachable(servers: Iterable[Endpoint]) -> str:
+    """Those of the servers to which no connection can be made, as an addition to an error."""
+    found = []
+    for endpoint in servers:
+        try:
+            socket.create_connection((endpoint.address, endpoint.port), _PROBE_SECONDS).close()
+        except OSError as error:
+            where = f"{endpoint.name} at {endpoint.address}:{endpoint.port}"
+            found.append(f"{where} cannot be reached ({error})")
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def holding(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:

@@ -104,10 +104,16 @@ def _words(error: BaseException) -> str:
 
 
 class Link:
-    """A connection to one gateway, made at its first call and again after it broke."""
+    """A connection to one gateway, made at its first call and again after it broke.
 
-    def __init__(self, endpoint: Endpoint, seconds: float) -> None:
+    A call may take so many seconds; `explain` says more of what a gateway complains of.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, seconds: float, explain: Callable[[], str] = lambda: ""
+    ) -> None:
         self.endpoint = endpoint
+        self._explain = explain
         self._milliseconds = int(seconds * 1000)
         self._client: Any = None
         self._closed = False
@@ -144,11 +150,14 @@ class Link:
         try:
             yield
         except _FAILURES as error:
-            if not _answered(error):
+            why = ""
+            if _answered(error):
+                why = self._explain()
+            else:
                 # Its answer may still come: the connection cannot be used for another call.
                 self._drop()
             where = f"{self.endpoint.name} at {self.endpoint.address}:{self.endpoint.port}"
-            raise EngineError(f"hbase: {verb}: {where}: {_words(error)}") from error
+            raise EngineError(f"hbase: {verb}: {where}: {_words(error)}{why}") from error
 
     def _drop(self) -> None:
         client, self._client = self._client, None
