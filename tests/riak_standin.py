@@ -4,8 +4,6 @@ It speaks Riak's frames with a codec of its own, and its start script (`make_rel
 few commands that Storewise uses, with the words of Riak's sources. It is no Riak: what it proves is
 that the client and the engine do what they were written to do. Against a real Riak the same tests
 run where RIAK_HOME names one.
-
-    python riak_standin.py COMMAND ...    what `bin/riak COMMAND ...` does in a node's directory
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import re
 import signal
 import socket
 import socketserver
-import sys
 import threading
 import time
 from collections import Counter
@@ -308,9 +305,3 @@ def call(where: tuple[str, int], cookie: str, *words: Any) -> Any:
 def stop_at_signal() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
-
-
-if __name__ == "__main__":
-    import riak_standin_release
-
-    riak_standin_release.command(Path.cwd(), sys.argv[1:])

@@ -57,7 +57,10 @@ def command(root: Path, words: list[str]) -> None:
         conf = config(root)
         address = conf["nodename"].partition("@")[2]
         where = (address, int(conf["erlang.distribution.port_range.minimum"]))
-        print(call(where, cookie(), "admin", *words[1:]))
+        said = call(where, cookie(), "admin", *words[1:])
+        print(said)
+        # As nodetool does where a function gives anything but ok.
+        sys.exit(1 if said.startswith(("Node ", "Failed")) else 0)
     else:
         sys.exit(f"Usage: riak [COMMAND]; not {' '.join(words)}")
 

@@ -81,7 +81,7 @@ class Joiner:
 
     def _join(self, first: str) -> None:
         def joined() -> tuple[bool, str]:
-            said = self._admin("cluster", "join", first)
+            said = self._said("cluster", "join", first)
             if hopeless := next((text for text in _HOPELESS if text in said), None):
                 raise EngineError(f"{self._name}: riak cannot join {first} ({hopeless}): {said}")
             return "staged join request" in said, said
@@ -92,10 +92,10 @@ class Joiner:
         """One plan with every other node in it, carried out."""
 
         def committed() -> tuple[bool, str]:
-            said = self._admin("cluster", "plan")
+            said = self._said("cluster", "plan")
             if set(_JOINED.findall(said)) != expected:
                 return False, said
-            said = self._admin("cluster", "commit")
+            said = self._said("cluster", "commit")
             return "committed" in said, said
 
         wanted = ", ".join(sorted(expected))
@@ -104,12 +104,12 @@ class Joiner:
 
     def _await_members(self, names: set[str]) -> None:
         def formed() -> tuple[bool, str]:
-            said = self._admin("member-status")
+            said = self._said("member-status")
             members = _MEMBER.findall(said)
             ready = {name for status, left, name in members if (status, left) == ("valid", "--")}
             if ready != names or len(members) != len(names):
                 return False, said
-            said = self._admin("ringready")
+            said = self._said("ringready")
             return "TRUE" in said, said
 
         self._until(formed, _FORM_SECONDS, "the partitions did not all reach their owners")
@@ -127,6 +127,14 @@ class Joiner:
                     "tells why; all nodes must reach each other on their ports"
                 )
             time.sleep(_POLL)
+
+    def _said(self, *words: str) -> str:
+        """What a command says, also where it ends with an error: a node that does not know the
+        others yet refuses what it takes a moment later."""
+        try:
+            return self._admin(*words)
+        except EngineError as error:
+            return str(error)
 
     def _admin(self, *words: str, seconds: float = _COMMAND_SECONDS) -> str:
         return self._settling.run((self._riak, "admin", *words), seconds)
