@@ -19,7 +19,7 @@ from storewise.engines.base import Client, Cluster, Endpoint, Engine, Mode, Sche
 from storewise.engines.hbase_rows import Layout, make_layouts
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.hbase_site import HAPPYBASE, THRIFT, no_async
-from storewise.engines.hbase_tables import make_table, tables_of
+from storewise.engines.hbase_tables import About, make_table, tables_of
 from storewise.engines.hbase_thrift import (
     Cells,
     HappybaseLink,
@@ -147,6 +147,13 @@ class HbaseClient(Client):
             raise EngineError("hbase has no secondary indexes: its flags say so")
         layouts = make_layouts(schema, shared.settings.layout)
         known = tables_of(self._link)
+        for kind in schema.kinds:
+            if kind in known and known[kind] != About(shared.settings.layout, schema.study_fields):
+                about = known[kind]
+                raise EngineError(
+                    f"hbase: {kind.table} was created with study_fields: "
+                    f"{str(about.study_fields).lower()} in layout {about.layout}"
+                )
         missing = [kind for kind in schema.kinds if kind not in known]
 
         def make(kind: Kind) -> None:
