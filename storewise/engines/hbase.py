@@ -5,6 +5,7 @@ Options: `hbase_settings`; processes: `hbase_site`; what clients do: `hbase_clie
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -146,6 +147,10 @@ class HbaseEngine(ServerEngine):
         number = java_version(java)
         assert number is not None
         path = class_path(found.programs["jars"], number)
+        if settings.get("rootdir"):
+            # How to reach the site's HDFS.
+            hadoop = {**os.environ, **found.environment}.get("HADOOP_CONF_DIR")
+            path = f"{hadoop}:{path}" if hadoop else path
         return Installation(
             {**found.programs, "java": java},
             f"HBase {found.version}, Java {number}",

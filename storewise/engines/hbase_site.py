@@ -73,6 +73,7 @@ appender.console.layout.pattern = %d{ISO8601} %-5p %c{2}: %.1000m%n
 #: Numbers that /jmx gives are otherwise up to 10 s old.
 _METRICS = "*.period=1\n"
 _CONF, _TMP, _ROOT, _ZK = "conf", "tmp", "root", "zookeeper"
+_LAST = "last"
 #: Heap of nodes that hold no documents, MiB.
 _SMALL_HEAP_MB = 256
 _NO_ROOT = (
@@ -118,10 +119,14 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
             f"{_CONF}/log4j.properties": _LOG4J,
             f"{_CONF}/log4j2.properties": _LOG4J2,
             f"{_CONF}/hadoop-metrics2-hbase.properties": _METRICS,
+            # Hadoop's own programs want one; that of the site, if it has one, comes before it.
+            f"{_CONF}/{_LAST}/core-site.xml": _xml({}),
         },
         directories=(_TMP, *_directories(node, settings)),
         steps=_steps(node, settings, java, site["hbase.rootdir"]),
-        environment={"CLASSPATH": f"{conf}:{node.installation.environment['CLASSPATH']}"},
+        environment={
+            "CLASSPATH": f"{conf}:{node.installation.environment['CLASSPATH']}:{conf / _LAST}"
+        },
         stop_seconds=45.0,
     )
 

@@ -157,6 +157,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(name: str) -> Non
     assert launch.environment["CLASSPATH"].split(":") == [
         f"/scratch/storewise-x-{name}/conf",
         "/opt/hbase/lib/a.jar",
+        f"/scratch/storewise-x-{name}/conf/last",
     ]
 
 
@@ -270,6 +271,19 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ENGINE.find({"home": str(tmp_path / "nowhere"), **java})
     monkeypatch.setenv("STOREWISE_HBASE_HOME", str(tmp_path / "good1"))
     assert ENGINE.find(java).version == "HBase 2.5.11, Java 17"
+
+
+def test_the_site_tells_how_to_reach_its_hdfs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    settings = {
+        "home": str(home(tmp_path / "hbase", "2.6.1")),
+        "java": str(java_of(tmp_path / "java", "17.0.1")),
+    }
+    hdfs = ENGINE.find({**settings, "rootdir": "hdfs://name/hbase"}).environment["CLASSPATH"]
+    assert hdfs.startswith("/etc/hadoop:")
+    assert "/etc/hadoop" not in ENGINE.find(settings).environment["CLASSPATH"]
 
 
 def test_javas_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
