@@ -143,7 +143,7 @@ class HbaseClient(Client):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        if schema.indexes:
+        if schema.indexes and schema.index_time != "none":
             raise EngineError("hbase has no secondary indexes: its flags say so")
         layouts = make_layouts(schema, shared.settings.layout)
         known = tables_of(self._link)
