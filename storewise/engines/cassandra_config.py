@@ -18,6 +18,7 @@ from typing import Any
 from cassandra.metadata import Murmur3Token
 
 from storewise.engines.base import Endpoint
+from storewise.engines.cassandra_cluster import DEFAULT_ROLE
 from storewise.engines.cassandra_settings import LEVELS, CassandraSettings
 from storewise.engines.java import heap_mb
 from storewise.engines.server import Launch, Node
@@ -66,23 +67,44 @@ _OPENS = (
     "jdk.management/com.sun.management.internal",
 )
 
+#: The end of the log is what people read when a server has ended: one line of what was thrown, its
+#: first cause before, and not what each table says as it is put away.
 _LOG = """\
 <configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder><pattern>%date{ISO8601} %-5level [%thread] %logger{0}: %msg%n</pattern></encoder>
+    <encoder>
+      <pattern>%date{ISO8601} %-5level [%thread] %logger{0}: %msg%n%rEx{2}</pattern>
+    </encoder>
   </appender>
   <root level="INFO"><appender-ref ref="out"/></root>
-</configuration>
 """
+_LOG += "".join(
+    f'  <logger name="org.apache.cassandra.{name}" level="WARN"/>\n'
+    for name in (
+        "db.ColumnFamilyStore",
+        "db.Keyspace",
+        "db.compaction.CompactionTask",
+        "db.lifecycle.LogTransaction",
+        "db.memtable.Flushing",
+        "hints.HintsService",
+        "io.sstable.format.big.BigFormat",
+        "net.InboundConnectionInitiator",
+        "net.MessagingService",
+        "net.OutboundConnection",
+    )
+)
+_LOG += "</configuration>\n"
 
 
 def initial_token(node: Node) -> int:
-    """The one token of a node: the ring in equal parts, from the token of the session's user.
+    """The one token of a node: the ring in equal parts, counted from the token of a role.
 
-    So data0 has the user's row while system_auth has one replica, and an id's owner does not
-    depend on the order in which nodes start. Tokens are -2**63 to 2**63 - 1 (Murmur3Partitioner).
+    While system_auth has one copy, data0 has the row of the role that it makes first (the default
+    one on loopback, else the session's user), whether it knows of the other nodes or not. Tokens
+    are -2**63 to 2**63 - 1 (Murmur3Partitioner).
     """
-    first = int(Murmur3Token.hash_fn(node.credentials.user.encode()))
+    role = DEFAULT_ROLE if is_loopback(node.address) else node.credentials.user
+    first = int(Murmur3Token.hash_fn(role.encode()))
     token = first + node.spec.index * _TOKENS // max(1, node.topology.nodes)
     return (token + _TOKENS // 2) % _TOKENS - _TOKENS // 2
 
