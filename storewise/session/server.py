@@ -27,7 +27,13 @@ from storewise.session.live import remove_tree
 
 POLL = 0.1
 #: How servers say that somebody else has their port.
-_PORT_TAKEN = ("address already in use", "address in use", "errno: 98", "already in use")
+_PORT_TAKEN = (
+    "address already in use",
+    "address in use",
+    "errno: 98",
+    "already in use",
+    "in use by another process",
+)
 _PORT_TRIES = 3
 _TAIL_LINES = 12
 #: Some servers write lines of thousands of characters; what matters comes first.
