@@ -43,6 +43,8 @@ _COMPACTIONS = {
 _PARTS = 16
 _COUNTS_AT_ONCE = 8
 _RESEND_SECONDS = 10.0
+#: Far above any build; one that fails never says so to clients.
+_INDEX_SECONDS = 4 * 3600.0
 _FIRST_TOKEN, _LAST_TOKEN = -(1 << 63), (1 << 63) - 1
 
 
@@ -121,6 +123,7 @@ class CassandraClient(CassandraLink):
         """Of a table with rows an index is built in the background, on each node."""
         wanted = {f"{kind.table}_{name}" for kind, name in schema.indexes}
         cql = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
+        until = time.monotonic() + _INDEX_SECONDS
         while True:
             lacking = 0
             for host in self._shared.driver.metadata.all_hosts():
@@ -129,6 +132,11 @@ class CassandraClient(CassandraLink):
                 lacking += len(wanted - done)
             if not lacking:
                 return
+            if time.monotonic() > until:
+                raise EngineError(
+                    f"cassandra: {lacking} indexes are still not built on all nodes after "
+                    f"{_INDEX_SECONDS / 3600:g} h; look for their errors in the nodes' logs"
+                )
             time.sleep(0.1)
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
