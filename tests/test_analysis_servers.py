@@ -24,6 +24,7 @@ from storewise.figures import hosts, scale
 from storewise.figures.rows import lowest
 from storewise.figures.style import drawing
 from storewise.report.page import make_report
+from storewise.report.servers import _open_ports
 
 ENGINES = ["sqlite", "null", "postgres", "mongodb"]
 
@@ -313,6 +314,27 @@ def test_report_has_sessions_only_where_there_are_servers(study: Path, tmp_path:
     text = make_report(tmp_path / "s").path.read_text(encoding="utf-8")
     assert 'id="sessions"' not in text
     assert "What servers and clients used" not in text
+
+
+def test_ports_that_nothing_guards_are_told_by_role_and_reach() -> None:
+    columns = ["role", "address", "open_ports"]
+    rows = [
+        ("master", "127.0.0.1", "client port: stop it; info: look"),
+        ("regionserver", "127.0.0.1", "client port: stop it; info: look"),
+        ("zookeeper", "192.0.2.7", "client port: move it"),
+        ("thrift", "192.0.2.8", ""),
+    ]
+    outside, inside = _open_ports("hbase", pd.DataFrame(rows, columns=columns))
+    assert outside.startswith("OPEN PORTS: HBase listened on 192.0.2.7, and nothing")
+    assert outside.endswith("(zookeeper: client port: move it)")
+    assert "loopback only" in inside
+    assert inside.endswith(
+        "(master and regionserver: client port: stop it; master and regionserver: info: look)"
+    )
+    # A result of an earlier version does not tell: the engine's flags do.
+    old = pd.DataFrame([("data", "192.0.2.7", None)], columns=columns)
+    assert "read and write" in _open_ports("hbase", old)[0]
+    assert _open_ports("postgres", old) == []
 
 
 def test_kept_directories_are_listed_with_their_size(tmp_path: Path) -> None:

@@ -233,29 +233,41 @@ def _facts(engine: str, nodes: pd.DataFrame, tables: Tables) -> list[str]:
         f"port of {role}, on loopback of each worker host: {guard}"
         for role, guard in sorted(beside)
     ]
-    for what, group in _unguarded(engine, nodes).items():
-        found.append(_open_ports(engine, what, sorted(set(group["address"].dropna()))))
-    return found
+    return found + _open_ports(engine, nodes)
 
 
-def _unguarded(engine: str, nodes: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Nodes with ports that nothing guards, by what whoever reaches these could do."""
+def _open_ports(engine: str, nodes: pd.DataFrame) -> list[str]:
+    """Ports that nothing guards and what whoever reaches them could do: one sentence for those off
+    loopback, one for the others."""
     unknown = "" if guarded(engine) else "client port: read and write"
-    told = nodes["open_ports"].map(lambda text: unknown if missing(text) else str(text))
-    return {str(what): group for what, group in nodes.groupby(told) if what}
-
-
-def _open_ports(engine: str, what: str, addresses: Sequence[str]) -> str:
-    outside = [address for address in addresses if not _loopback(address)]
-    if outside:
-        return (
-            f"OPEN PORTS: {title(engine)} listened on {_some(outside)}, and nothing guarded these "
-            f"ports against anybody who reached that network ({what})"
-        )
-    return (
-        f"nothing guards some ports of {title(engine)} ({what}); they listened on loopback only, "
-        "where any user of the same host could do that"
-    )
+    roles: dict[tuple[bool, str], set[str]] = {}
+    outside: set[str] = set()
+    for row in rows_of(nodes):
+        text = unknown if missing(row.open_ports) else str(row.open_ports)
+        address = "" if missing(row.address) else str(row.address)
+        off = bool(text) and bool(address) and not _loopback(address)
+        outside |= {address} if off else set()
+        for port in filter(None, text.split("; ")):
+            roles.setdefault((off, port), set()).add(str(row.role))
+    found = []
+    for off, words in (
+        (
+            True,
+            f"OPEN PORTS: {title(engine)} listened on {_some(sorted(outside))}, and nothing "
+            "guarded these ports against anybody who reached that network",
+        ),
+        (
+            False,
+            f"nothing guards these ports of {title(engine)}; they listened on loopback only, where "
+            "any user of the same host could do that",
+        ),
+    ):
+        ports = [
+            f"{all_of(sorted(own))}: {port}" for (where, port), own in roles.items() if where is off
+        ]
+        if ports:
+            found.append(f"{words} ({'; '.join(ports)})")
+    return found
 
 
 def _kept_table(nodes: pd.DataFrame) -> Table:
