@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,8 @@ _PUT_ROWS = 5000
 _LOCATIONS_SECONDS = 10.0
 _UPDATE_TRIES = 50
 _GREET_SECONDS = 10.0
+#: For a table with all its regions.
+_CREATE_SECONDS = 180.0
 #: A gateway answers within its own time for an operation; its client waits a little longer.
 _PATIENCE = 8.0
 
@@ -61,7 +64,8 @@ class Shared:
     lock: threading.Lock = field(default_factory=threading.Lock)
     layouts: dict[Kind, Layout] = field(default_factory=dict)
     locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
-    clients: list[HbaseClient] = field(default_factory=list)
+    clients: weakref.WeakSet[HbaseClient] = field(default_factory=weakref.WeakSet)
+    closed: bool = False
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def link(self) -> Link:
@@ -126,10 +130,14 @@ class HbaseClient(Client):
         self._link = shared.link()
         self._rows = shared.rows(self._link)
         self._buffers: dict[Kind, dict[bytes, Cells]] = {}
+        # Threads end with their step, and each connection holds a thread of its gateway.
+        self._end = weakref.finalize(self, _shut, self._link, self._rows.link)
         with shared.lock:
-            shared.clients.append(self)
+            shared.clients.add(self)
 
     def for_thread(self) -> HbaseClient:
+        if self._shared.closed:
+            raise EngineError("hbase: this client is closed")
         return HbaseClient(self._shared)
 
     def greet(self) -> None:
@@ -157,7 +165,7 @@ class HbaseClient(Client):
         missing = [kind for kind in schema.kinds if kind not in known]
 
         def make(kind: Kind) -> None:
-            link = shared.link()
+            link = Link(self._link.endpoint, _CREATE_SECONDS, shared.explain)
             try:
                 make_table(link, kind, schema, shared.settings, shared.level, len(shared.servers))
             finally:
@@ -250,7 +258,7 @@ class HbaseClient(Client):
             if old is None:
                 return False
             new = layout.changed(document_id, old, changes)
-            guard = layout.guard
+            guard = layout.guard(new)
             if self._rows.replace(_name(kind), document_id, guard, old[guard], new):
                 return True
         raise EngineError(
@@ -311,14 +319,21 @@ class HbaseClient(Client):
 
     def close(self) -> None:
         """Closes the connections of all threads."""
-        for client in self._shared.clients:
-            client._link.close()
-            client._rows.link.close()
+        with self._shared.lock:
+            self._shared.closed = True
+            clients = list(self._shared.clients)
+        for client in clients:
+            client._end()
 
     def _writing(self, verb: str) -> Shared:
         if self._shared.mode != "write":
             raise EngineError(f"hbase: {verb} needs a client that is connected to write")
         return self._shared
+
+
+def _shut(*links: Link) -> None:
+    for link in links:
+        link.close()
 
 
 def _name(kind: Kind) -> bytes:

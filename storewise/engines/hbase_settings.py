@@ -120,7 +120,7 @@ class HbaseSettings(JavaSettings):
         default=0.4, ge=0.1, le=0.7, description="unflushed writes at most, as a share of the heap"
     )
     session_seconds: int = Setting(
-        default=30,
+        default=90,
         ge=6,
         le=300,
         description="after so long without a sign of life a region server counts as dead",

@@ -17,6 +17,7 @@ from typing import Any
 from storewise.engines.base import Endpoint
 from storewise.engines.hbase_site import INFO, MASTER, REGION
 from storewise.engines.tabular import directory_bytes
+from storewise.errors import EngineError
 
 _SECONDS = 5.0
 #: HBase takes its metrics away for half a second whenever tables come or go, s.
@@ -98,7 +99,8 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
     """All files below the root directory, where it is a directory that this host sees.
 
     Elsewhere (HDFS, other hosts' disks) what the region servers count: one copy of the tables'
-    files, and what their memory holds, which the write-ahead logs have as well.
+    files, and what their memory holds, which the write-ahead logs have as well. EngineError where
+    none of them answers.
     """
     every = tuple(servers)
     for endpoint in every:
@@ -110,6 +112,8 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
             return directory_bytes((Path(path),))
         break
     totals = counters(every)
+    if not totals["servers"]:
+        raise EngineError(f"hbase: disk size: no region server answers{unreachable(every)}")
     return int(totals.get("storeFileSize", 0) + totals.get("memStoreSize", 0))
 
 

@@ -18,7 +18,7 @@ import thriftpy2
 from happybase.batch import Mutation
 from thriftpy2.protocol.cybin import TCyBinaryProtocol
 from thriftpy2.thrift import TClient, TException
-from thriftpy2.transport import TSocket
+from thriftpy2.transport import TSocket, TTransportException
 from thriftpy2.transport.buffered import TCyBufferedTransport
 
 from storewise.engines.base import Endpoint
@@ -94,6 +94,8 @@ _FAILURES = (TException, OSError, EOFError, ValueError, TypeError, OverflowError
 
 def _words(error: BaseException) -> str:
     """What a server or driver says, without the lines of its stack."""
+    if isinstance(error, TTransportException) and error.type == TTransportException.END_OF_FILE:
+        return "the gateway has ended the connection"
     said = getattr(error, "message", None) or str(error) or type(error).__name__
     if isinstance(said, bytes):
         said = said.decode(errors="replace")
@@ -150,12 +152,10 @@ class Link:
         try:
             yield
         except _FAILURES as error:
-            why = ""
-            if _answered(error):
-                why = self._explain()
-            else:
+            if not _answered(error):
                 # Its answer may still come: the connection cannot be used for another call.
                 self._drop()
+            why = self._explain()
             where = f"{self.endpoint.name} at {self.endpoint.address}:{self.endpoint.port}"
             raise EngineError(f"hbase: {verb}: {where}: {_words(error)}{why}") from error
 
