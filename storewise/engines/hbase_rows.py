@@ -47,10 +47,9 @@ class Layout(ABC):
     def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
         """The cells of a row that an update writes."""
 
-    @property
     @abstractmethod
-    def guard(self) -> bytes:
-        """The cell that an update expects to be unchanged."""
+    def guard(self, new: Cells) -> bytes:
+        """The cell that an update, which writes `new`, expects to be unchanged."""
 
 
 class JsonLayout(Layout):
@@ -69,8 +68,7 @@ class JsonLayout(Layout):
     def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
         return self.rows([{**self.document(row, old), **changes}])[row]
 
-    @property
-    def guard(self) -> bytes:
+    def guard(self, new: Cells) -> bytes:
         return JSON_CELL
 
 
@@ -117,9 +115,10 @@ class ColumnLayout(Layout):
             names.add(PARAMS_COLUMN.encode())
         return {name: value for name, value in new.items() if name in names}
 
-    @property
-    def guard(self) -> bytes:
-        return b"t"
+    def guard(self, new: Cells) -> bytes:
+        # What holds several fields is made from what was read; other cells are written whole.
+        params = PARAMS_COLUMN.encode()
+        return params if params in new else b"t"
 
 
 def _loaded(stored: bytes, kind: FieldType) -> Any:
