@@ -52,14 +52,16 @@ def where(endpoint: Endpoint) -> str:
 
 def words_of(error: BaseException) -> str:
     """One line: what each host said, where there are several."""
-    if isinstance(error, NoHostAvailable) and error.errors:
+    if isinstance(error, NoHostAvailable):
         found = {
             str(getattr(host, "endpoint", host)): words_of(reason)
-            for host, reason in error.errors.items()
+            for host, reason in dict(error.errors or {}).items()
             if isinstance(reason, BaseException)
         }
         if found:
             return "no server answers: " + "; ".join(f"{h}: {w}" for h, w in found.items())
+        # The driver gives up on nodes that it knows to be down without asking them.
+        return "no server answers"
     text = error.summary_msg() if isinstance(error, ErrorMessage) else str(error)
     return " ".join(text.split()) or type(error).__name__
 
@@ -160,6 +162,9 @@ def establish(
         if time.monotonic() > until:
             raise EngineError(f"cassandra: {where(first)}: no user for the session: {said}")
         time.sleep(_POLL)
+    for endpoint in endpoints:
+        # A client makes tables at any node: each must know the keyspace.
+        await_ring(endpoint, len(endpoints), (credentials.user, credentials.password), until, check)
     log.info("cassandra: %d nodes are one ring; the session's user is the only one", len(endpoints))
 
 

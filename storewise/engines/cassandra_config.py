@@ -7,6 +7,7 @@ of Java as in ``conf/jvm-server.options``, ``conf/jvm11-server.options`` and
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 import os
@@ -88,6 +89,7 @@ _LOG += "".join(
         "db.memtable.Flushing",
         "hints.HintsService",
         "io.sstable.format.big.BigFormat",
+        "locator.NetworkTopologyStrategy",
         "net.InboundConnectionInitiator",
         "net.MessagingService",
         "net.OutboundConnection",
@@ -129,7 +131,9 @@ def configuration(node: Node, settings: CassandraSettings) -> dict[str, Any]:
         )
     seeds = [_gossip(peer) for peer in rings] if node.topology.nodes > 1 else []
     values: dict[str, Any] = {
-        "cluster_name": node.session,
+        # Of two sessions with one name no node must ever talk to one of the other's, whatever
+        # ports they find again.
+        "cluster_name": f"{node.session}-{_mark(node.credentials.key)}",
         "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
         "num_tokens": 1,
         "initial_token": str(initial_token(node)),
@@ -180,6 +184,11 @@ def configuration(node: Node, settings: CassandraSettings) -> dict[str, Any]:
         **_commit_log(synced=level.synced),
     }
     return values | settings.config
+
+
+def _mark(secret: str) -> str:
+    """Tells sessions apart, and says nothing of their secrets."""
+    return hashlib.sha256(b"cluster name " + secret.encode()).hexdigest()[:12]
 
 
 def _commit_log(*, synced: bool) -> dict[str, Any]:
