@@ -12,7 +12,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from storewise.engines.installation import module_environment
 from storewise.engines.server import Installation, ServerSettings
@@ -39,6 +39,27 @@ class JavaSettings(ServerSettings):
     jvm_options: tuple[str, ...] = Field(
         default=(), description="more options for the Java of data nodes, such as `-XX:+UseZGC`"
     )
+
+    @field_validator("jvm_options")
+    @classmethod
+    def _no_ports(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for option in options:
+            if not option.startswith("-"):
+                raise ValueError(f"{option!r} is no option of Java: each begins with -")
+            if _REFUSED_OPTIONS.fullmatch(option):
+                why = (
+                    "the heap is `heap_share` of the node's memory"
+                    if option.startswith("-Xm")
+                    else "it opens a port that asks nobody who they are"
+                )
+                raise ValueError(f"{option}: {why}")
+        return options
+
+
+#: Options that open a port, or set what other settings say.
+_REFUSED_OPTIONS = re.compile(
+    r"-Xm[sx].*|-D(com\.sun\.management|cassandra)\.jmx.*|-agentlib:jdwp.*|-Xrunjdwp.*"
+)
 
 
 def heap_mb(memory_mb: int, share: float) -> int:
