@@ -111,6 +111,13 @@ def test_impossible_topologies_are_refused(shape: dict[str, int], words: str) ->
         ({"config": {"authenticator": "AllowAllAuthenticator"}}, "set by Storewise"),
         ({"config": {"auth_read_consistency_level": "ANY"}}, "set by Storewise"),
         ({"config": {"commitlog_sync": "periodic"}}, "set by Storewise"),
+        ({"config": {"commitlog_sync_period": "60s"}}, "set by Storewise"),
+        ({"config": {"commit_failure_policy": "ignore"}}, "set by Storewise"),
+        ({"jvm_options": ["-Dcassandra.jmx.remote.port=7199"]}, "opens a port"),
+        ({"jvm_options": ["-Dcom.sun.management.jmxremote.port=7199"]}, "opens a port"),
+        ({"jvm_options": ["-agentlib:jdwp=transport=dt_socket,address=*:1"]}, "opens a port"),
+        ({"jvm_options": ["-Xmx9g"]}, "heap_share"),
+        ({"jvm_options": ["garbage"]}, "no option of Java"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
@@ -150,6 +157,18 @@ def test_a_node_alone_gossips_with_nobody() -> None:
         assert values_of(ENGINE.launch(node))["listen_address"] == "127.0.0.1"
     with pytest.raises(EngineError, match="addresses of all 3 nodes"):
         ENGINE.launch(node_of(peers=()))
+
+
+def test_sessions_of_one_name_are_two_clusters() -> None:
+    """A node that finds another session's at a port that was its peer's does not join it."""
+    secrets = [Credentials.make(), Credentials.make()]
+    names = [
+        {values_of(ENGINE.launch(node_of(k, credentials=mine)))["cluster_name"] for k in range(3)}
+        for mine in secrets
+    ]
+    assert [len(found) for found in names] == [1, 1]
+    assert names[0] != names[1]
+    assert not any(secrets[0].key[:8] in name for name in names[0])
 
 
 def test_options_by_level_and_memory() -> None:

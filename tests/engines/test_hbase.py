@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_samples import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storewise.engines.base import Cluster, Endpoint
+from storewise.documents import PARAMS_COLUMN, Kind
+from storewise.engines.base import Cluster, Endpoint, Schema
 from storewise.engines.hbase import HbaseEngine
+from storewise.engines.hbase_rows import make_layouts
 from storewise.engines.hbase_settings import LEVELS
 from storewise.engines.hbase_site import class_path
 from storewise.engines.hbase_tables import split_keys
@@ -221,6 +224,17 @@ def test_happybase_has_no_asynchronous_log() -> None:
     launched("happybase0", Topology(), "relaxed", **settings)
     with pytest.raises(EngineError, match=r"'async' needs `gateway: thrift2`"):
         launched("happybase0", Topology(), "async", **settings)
+
+
+def test_an_update_of_what_another_has_changed_starts_again() -> None:
+    """Fields without a cell of their own share one, which is the one that must be unchanged."""
+    layouts = make_layouts(Schema(), "columns")
+    layout, document = layouts[Kind.TASKS], sample(1, alignments=1)[Kind.TASKS][0]
+    row = document["_id"]
+    old = layout.rows([document])[row]
+    new = layout.changed(row, old, {"mp_other": "1"})
+    assert list(new) == [layout.guard(new)] == [PARAMS_COLUMN.encode()]
+    assert layout.guard(layout.changed(row, old, {"lib": "x"})) == b"t"
 
 
 def test_every_port_is_open() -> None:

@@ -191,6 +191,24 @@ def test_updates_of_many_clients_are_all_kept(cluster: LocalCluster) -> None:
     client.close()
 
 
+def test_connections_end_with_their_threads_and_their_client(cluster: LocalCluster) -> None:
+    client = open_client(cluster.cluster)
+    own = psutil.Process()
+
+    def connections() -> int:
+        return len([c for c in own.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED])
+
+    before = connections()
+    threads = [client.for_thread() for _ in range(5)]
+    assert all(mine.count(Kind.TASKS) for mine in threads)
+    assert connections() == before + 5
+    threads.clear()
+    assert connections() == before
+    client.close()
+    with pytest.raises(EngineError, match="this client is closed"):
+        client.for_thread()
+
+
 def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
     """kill -9: until its regions have moved, an error names it; then nothing is missing."""
     client = open_client(cluster.cluster, "write")
