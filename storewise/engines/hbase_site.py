@@ -52,27 +52,29 @@ _EXPORTED = (
     "java.base/sun.net.util=ALL-UNNAMED",
     "java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 )
+#: What people read of a log is its end: these say there what they do a hundred times, or put away.
+_QUIET = ("metrics", "procedure2", "master.procedure", "util.Threads", "ChoreService", "ipc")
 _LOG4J = """\
 log4j.rootLogger=WARN,console
 log4j.logger.org.apache.hadoop.hbase=INFO
-log4j.logger.org.apache.hadoop.hbase.metrics=WARN
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.out
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %-5p %c{2}: %.1000m%n
-"""
+""" + "".join(f"log4j.logger.org.apache.hadoop.hbase.{name}=WARN\n" for name in _QUIET)
 _LOG4J2 = """\
 rootLogger = WARN,console
 logger.hbase.name = org.apache.hadoop.hbase
 logger.hbase.level = INFO
-logger.metrics.name = org.apache.hadoop.hbase.metrics
-logger.metrics.level = WARN
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_OUT
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{ISO8601} %-5p %c{2}: %.1000m%n
-"""
+""" + "".join(
+    f"logger.q{number}.name = org.apache.hadoop.hbase.{name}\nlogger.q{number}.level = WARN\n"
+    for number, name in enumerate(_QUIET)
+)
 #: Numbers that /jmx gives are otherwise up to 10 s old.
 _METRICS = "*.period=1\n"
 _CONF, _TMP, _ROOT, _ZK = "conf", "tmp", "root", "zookeeper"

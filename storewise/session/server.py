@@ -33,6 +33,7 @@ _PORT_TAKEN = (
     "address in use",
     "errno: 98",
     "already in use",
+    "at requested port",
     "in use by another process",
 )
 _PORT_TRIES = 3
