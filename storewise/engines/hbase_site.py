@@ -6,6 +6,7 @@ be opened on Java 11 and 17 are those of HBase's own ``bin/hbase``.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -129,6 +130,7 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
         },
         directories=(_TMP, *_directories(node, settings)),
         steps=_steps(node, settings, java, site["hbase.rootdir"]),
+        cleanup=_cleanup(node, settings, java, site["hbase.rootdir"]),
         environment={
             "CLASSPATH": f"{conf}:{node.installation.environment['CLASSPATH']}:{conf / _LAST}"
         },
@@ -157,15 +159,25 @@ def _steps(
     """What has to be done, or to be found, before a server starts."""
     role = node.spec.role
     if settings.rootdir is not None:
-        if role != MASTER:
-            return ()
-        # What an earlier run of the same trial has left there would be taken for this one's.
-        shell = "org.apache.hadoop.fs.FsShell"
-        small = (java, "-Xmx128m", "-XX:-UsePerfData", shell)
-        return ((*small, "-rm", "-r", "-f", "-skipTrash", root),)
+        # What is wrong with the place is said in a second, by a program that does nothing else.
+        parent = root.rpartition("/")[0]
+        return ((*_shell(java), "-mkdir", "-p", parent),) if role == MASTER else ()
     if role == REGION or (role == MASTER and is_distributed(node, settings)):
         return (("sh", "-c", _NO_ROOT, root.removeprefix("file://")),)
     return ()
+
+
+def _cleanup(
+    node: Node, settings: HbaseSettings, java: str, root: str
+) -> tuple[tuple[str, ...], ...]:
+    """Of the nodes that outlive the others: should one of them be killed, the other does it."""
+    if settings.rootdir is None or node.spec.role not in (MASTER, ZOOKEEPER):
+        return ()
+    return ((*_shell(java), "-rm", "-r", "-f", "-skipTrash", root),)
+
+
+def _shell(java: str) -> tuple[str, ...]:
+    return (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
 
 
 def _options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
@@ -215,7 +227,9 @@ def root_of(node: Node, settings: HbaseSettings) -> str:
     if settings.rootdir is not None:
         place = settings.rootdir.rstrip("/")
         place = place if "://" in place else f"file://{place}"
-        return f"{place}/storewise-{node.session}"
+        # The secret's digest: another run of the same trial must not share the place.
+        own = hashlib.sha256(node.credentials.key.encode()).hexdigest()[:8]
+        return f"{place}/storewise-{node.session}-{own}"
     name = node.spec.name
     if node.spec.role == ZOOKEEPER or not is_distributed(node, settings):
         return f"file://{node.directory / _ROOT}"

@@ -153,6 +153,10 @@ class Launch:
     steps: tuple[tuple[str, ...], ...] = ()
     """Commands to run to their end first, such as initdb; their output goes to the server log."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    """Commands that remove what the server keeps outside its directory (a place in HDFS). They run
+    in the same environment when the server has ended and its data are not kept, after the nodes
+    that it outlives; several nodes may run them."""
     remove_when_ready: tuple[str, ...] = ()
     """Files to remove as soon as the server answers (those whose secrets it has read)."""
     stop_signal: signal.Signals = signal.SIGTERM

@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from storewise.session.live import Abort, abort
 _PR_SET_CHILD_SUBREAPER = 36
 #: Time for an orderly end once nobody is left who could wait for it.
 ORPHANED_SECONDS = 5.0
+#: For each command that removes what a server keeps elsewhere.
+CLEANUP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,37 @@ class Order:
     live: str
     """The trial's live directory, to be told of that; empty where there is none."""
     node: str
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    """Commands that remove what the server keeps elsewhere; run where its job has gone."""
+
+
+def clean(
+    commands: Sequence[Sequence[str]], directory: str, environment: Mapping[str, str], log: str
+) -> str:
+    """Run a node's cleanup, its output to the server's log; what went wrong, in words, or nothing.
+
+    It must be done before the directory goes, which may hold the commands' configuration.
+    """
+    found = []
+    for command in commands:
+        with Path(log).open("ab") as output:
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=directory,
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=CLEANUP_SECONDS,
+                    check=False,
+                )
+                words = f"ended with status {done.returncode}" if done.returncode else ""
+            except (OSError, subprocess.TimeoutExpired) as error:
+                words = str(error)
+        if words:
+            found.append(f"{shlex.join(command)}: {words}")
+    return "; ".join(found)
 
 
 def end_tree() -> None:
@@ -157,6 +191,9 @@ def main() -> None:
     while not status and psutil.pid_exists(server.pid):
         selector.select(0.1)
     if orphaned:
+        if words_of_cleanup := clean(order.cleanup, order.directory, order.environment, order.log):
+            with Path(order.log).open("a") as output:
+                output.write(f"not cleaned up: {words_of_cleanup}\n")
         shutil.rmtree(order.directory, ignore_errors=True)
     _say(status=status[0] if status else -signal.SIGKILL)
     os._exit(0)

@@ -56,6 +56,8 @@ PHASE = "session"
 #: A node keeps this share of its wall time, at most so many seconds, for an orderly end.
 _RESERVE_SHARE, _RESERVE_SECONDS = 0.25, 90.0
 _CLOCK_WARNING = 0.1
+#: For nodes of an aborted trial, s; one whose job was killed never says that it has gone.
+_GONE_SECONDS = 15.0
 _SAY_EVERY = 60.0
 
 
@@ -322,6 +324,15 @@ class _Node:
                 self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
                 return
 
+    def _await_gone(self, server: Server) -> None:
+        """Let nodes that write to the same place end first, also where the trial was aborted."""
+        before = {s.name for s in node_jobs(self.trial) if s.role in self.spec.outlives}
+        until = time.monotonic() + _GONE_SECONDS
+        while self.job.live.is_dir() and before - gone_nodes(self.job.live).keys():
+            if time.monotonic() > until:
+                return
+            time.sleep(LOOK_EVERY)
+
     def _end(self, server: Server, *, keep: bool) -> GoneNode:
         directory = server.node.directory
         size = tree_bytes((directory,))
@@ -333,7 +344,11 @@ class _Node:
             kept = str(directory)
             self.log.info("kept: %s", directory)
         else:
-            server.remove()
+            if server.launch.cleanup:
+                self._await_gone(server)
+            if left := server.remove():
+                self.log.warning("not removed: %s", left)
+                self.warnings.append(f"{self.job.node} left data behind: {left}")
         self.log.info("the server has ended after %.1f s; its data had %d bytes", seconds, size)
         gone = GoneNode(self.job.node, host_name(), seconds, size, kept)
         if self.job.live.is_dir():

@@ -23,7 +23,7 @@ from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
 from storewise.session.address import free_port
-from storewise.session.guard import Order
+from storewise.session.guard import Order, clean
 from storewise.session.live import remove_tree
 
 POLL = 0.1
@@ -131,6 +131,7 @@ class Server:
             int(self.launch.stop_signal),
             str(self._live.absolute()) if self._live is not None else "",
             self.node.spec.name,
+            self.launch.cleanup,
         )
         self._status, self.pid, self._buffer = None, 0, b""
         with self.log.open("ab") as log:
@@ -341,9 +342,16 @@ class Server:
         guard.stdin.close()
         guard.stdout.close()
 
-    def remove(self) -> None:
-        """Remove the node's directory, after `stop`."""
+    def remove(self) -> str:
+        """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
+        not be removed, in words, or nothing."""
+        left = ""
+        if self.node.directory.is_dir():
+            log = str(self.log.absolute())
+            directory = str(self.node.directory)
+            left = clean(self.launch.cleanup, directory, self._environment(), log)
         remove_tree(self.node.directory)
+        return left
 
 
 def _library_environment() -> dict[str, str]:

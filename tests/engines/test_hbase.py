@@ -190,15 +190,20 @@ def test_several_nodes_share_the_first_one_s_root() -> None:
 
 def test_a_root_of_the_site() -> None:
     for given_, expected in (
-        ("hdfs://name:8020/user/me/", "hdfs://name:8020/user/me/storewise-s-1"),
-        ("/shared/me", "file:///shared/me/storewise-s-1"),
+        ("hdfs://name:8020/user/me/", "hdfs://name:8020/user/me/storewise-s-1-"),
+        ("/shared/me", "file:///shared/me/storewise-s-1-"),
     ):
         launch, site = launched("master0", Topology(nodes=2), rootdir=given_)
-        assert site["hbase.rootdir"] == expected
+        root = site["hbase.rootdir"]
+        assert root.startswith(expected) and len(root) == len(expected) + 8
         assert ("fs.file.impl" in site) == given_.startswith("/")
-        (step,) = launch.steps
-        assert step[-5:] == ("-rm", "-r", "-f", "-skipTrash", expected)
-        assert launched("regionserver0", Topology(nodes=2), rootdir=given_)[0].steps == ()
+        assert launch.steps[0][-3:] == ("-mkdir", "-p", expected.rpartition("/")[0])
+        for name in ("master0", "zookeeper0", "regionserver0"):
+            launch, site = launched(name, Topology(nodes=2), rootdir=given_)
+            cleanup = [("-rm", "-r", "-f", "-skipTrash", site["hbase.rootdir"])]
+            if name == "regionserver0":
+                cleanup = []
+            assert [step[-5:] for step in launch.cleanup] == cleanup
 
 
 def test_memory_levels_and_java() -> None:

@@ -299,8 +299,8 @@ def test_a_server_that_cannot_start_says_why(
     assert not list((tmp_path / "c").glob("*/conf"))
 
 
-def test_a_root_of_the_user_is_each_trial_s_own(tmp_path: Path) -> None:
-    """What an earlier run has left there is gone; what others have there stays."""
+def test_a_root_of_the_user_is_left_as_it_was(tmp_path: Path) -> None:
+    """A session has a directory of its own there, which goes with it; what others have stays."""
     shared = tmp_path / "shared"
     for name in ("storewise-local", "mine"):
         (shared / name).mkdir(parents=True)
@@ -313,9 +313,10 @@ def test_a_root_of_the_user_is_each_trial_s_own(tmp_path: Path) -> None:
         assert client.count(Kind.RNA) == len(FILES[0][Kind.RNA])
         assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) == "regionserver0"
         client.close()
-    kept = {path.name for path in (shared / "storewise-local").iterdir()}
-    assert {"hbase.id", "data"} <= kept and "file" not in kept
-    assert (shared / "mine" / "file").exists()
+        (own,) = shared.glob("storewise-local-*")
+        assert {"hbase.id", "data"} <= {path.name for path in own.iterdir()}
+    assert sorted(path.name for path in shared.iterdir()) == ["mine", "storewise-local"]
+    assert all((path / "file").exists() for path in shared.iterdir())
 
 
 def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:
