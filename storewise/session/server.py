@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import select
 import shlex
 import signal
@@ -25,6 +24,7 @@ from storewise.processes import dies_with_parent
 from storewise.session.address import free_port
 from storewise.session.guard import Order, clean
 from storewise.session.live import remove_tree
+from storewise.session.server_log import log_tail
 
 POLL = 0.1
 #: How servers say that somebody else has their port.
@@ -37,26 +37,8 @@ _PORT_TAKEN = (
     "in use by another process",
 )
 _PORT_TRIES = 3
-_TAIL_LINES, _TAIL_BYTES = 12, 32768
-#: Some servers write lines of thousands of characters; what matters comes first.
-_TAIL_WIDTH = 300
-_THROWN_AT = re.compile(r"\s+(at [\w.$/@<>-]+\(.*\).*|\.\.\. \d+ (more|common frames omitted))")
 #: A uid with an entry in every passwd file, for servers that refuse to run as root.
 _NOBODY = 65534
-
-
-def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
-    """The last lines of a server's log, long ones cut; of Java's exceptions what they say, and not
-    where they were thrown."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        every = file.read().decode(errors="replace").splitlines()
-    last = [line for line in every if not _THROWN_AT.fullmatch(line)][-lines:]
-    return "\n".join(
-        line if len(line) <= _TAIL_WIDTH else f"{line[:_TAIL_WIDTH]} ..." for line in last
-    )
 
 
 def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
