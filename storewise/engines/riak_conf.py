@@ -52,14 +52,14 @@ def launch(node: Node, settings: RiakSettings) -> Launch:
     home = node.installation.programs["riak"].parent.parent
     private = "private" if settings.private_cookie else "visible"
     interface = "{" + node.address.replace(".", ",") + "}"
+    cookie = cookie_of(node.credentials)
     files = {
         "etc/riak.conf": riak_conf(node, settings),
         "etc/advanced.config": ADVANCED.format(interface=interface),
         # Until the real one is made; the start script wants a name in it.
-        "etc/vm.args": f"-name {name}\n",
+        "etc/vm.args": vm_args(name, "" if settings.private_cookie else cookie),
+        ".erlang.cookie": cookie,
     }
-    if settings.private_cookie:
-        files[".erlang.cookie"] = cookie_of(node.credentials)
     return Launch(
         command=("sh", "-c", FOREGROUND, "sh"),
         files=files,
@@ -72,6 +72,14 @@ def launch(node: Node, settings: RiakSettings) -> Launch:
         environment=environment(node),
         stop_seconds=30.0,
     )
+
+
+def vm_args(name: str, cookie: str) -> str:
+    """Erlang's arguments as Riak's schema has them by default, those that matter; the cookie where
+    it is not taken from a file."""
+    lines = [f"-name {name}", *([f"-setcookie {cookie}"] if cookie else [])]
+    lines += ["+A 64", "+P 262144", "+Q 262144", "+W w", "-env ERL_MAX_PORTS 262144"]
+    return "\n".join(lines) + "\n"
 
 
 def environment(node: Node) -> dict[str, str]:

@@ -123,22 +123,22 @@ done
 """
 
 #: Makes etc/vm.args of what Cuttlefish has made of riak.conf; Riak starts with that file where it
-#: is there. $1 is as $3 above, $2 the address as an Erlang term.
+#: is there. A version whose chkconfig leaves nothing starts with the few arguments that the file
+#: has already. $1 is as $3 above, $2 the address as an Erlang term.
 VM_ARGS = r"""
 set -e
 made=$(find . -maxdepth 3 -path './*generated*' -name 'vm.*.args' | sort | tail -n 1)
 if [ -z "$made" ]; then
-    echo "riak chkconfig has made no vm.*.args of etc/riak.conf" >&2
-    exit 1
-fi
-if [ "$1" = private ]; then
+    echo "riak chkconfig has made no vm.*.args of etc/riak.conf: Storewise's own is used"
+    cp etc/vm.args etc/vm.args.new
+elif [ "$1" = private ]; then
     grep -v -e '^-setcookie' "$made" > etc/vm.args.new
 else
     cat "$made" > etc/vm.args.new
 fi
 echo "-kernel inet_dist_use_interface $2" >> etc/vm.args.new
 mv etc/vm.args.new etc/vm.args
-rm -f "$made"
+if [ -n "$made" ]; then rm -f "$made"; fi
 """
 
 #: The server in the foreground; its log goes to the output, whatever logger this version has.
