@@ -198,13 +198,18 @@ class HbaseEngine(ServerEngine):
     def guards(self, endpoint: Endpoint) -> str:
         return "none"
 
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        """A standalone server has its ZooKeeper on loopback."""
+        return {
+            name: "none, loopback only" if name == ZOOKEEPER else "none" for name in endpoint.ports
+        }
+
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
     ) -> Mapping[str, str]:
         found = dict(_OPEN[spec.role])
-        if ZOOKEEPER in spec.ports:
+        if MASTER in spec.ports:
             found[MASTER] = _OPEN[MASTER]["client port"]
-            found[ZOOKEEPER] = _OPEN[ZOOKEEPER]["client port"]
         return found
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from storewise.engines.base import Endpoint
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.java import heap_mb
 from storewise.engines.server import Launch, Node
@@ -80,6 +79,7 @@ appender.console.layout.pattern = %d{ISO8601} %-5p %c{2}: %.1000m%n
 _METRICS = "*.period=1\n"
 _CONF, _TMP, _ROOT, _ZK = "conf", "tmp", "root", "zookeeper"
 _LAST = "last"
+_LOOPBACK = "127.0.0.1"
 #: Heap of nodes that hold no documents, MiB.
 _SMALL_HEAP_MB = 256
 _NO_ROOT = (
@@ -213,13 +213,27 @@ def java_of(version: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _zookeeper(node: Node) -> Endpoint:
+def _where(node: Node, *, alone: bool) -> dict[str, str | int]:
+    """Where a server finds the others: by ZooKeeper, and a standalone one by its master."""
+    if alone:
+        # HBase looks for the ZooKeeper of a standalone server at localhost only.
+        return _quorum(_LOOPBACK, node.ports[ZOOKEEPER])
+    if node.spec.role == ZOOKEEPER:
+        return _quorum(node.address, node.port)
     for peer in node.peers:
         if peer.role == ZOOKEEPER:
-            return peer
-        if peer.role == MASTER and ZOOKEEPER in peer.ports:
-            return Endpoint(ZOOKEEPER, 0, peer.host, peer.address, peer.ports[ZOOKEEPER])
-    raise EngineError(f"{node.spec.name}: needs the endpoint of ZooKeeper")
+            return _quorum(peer.address, peer.port)
+        if peer.role == MASTER:
+            registry = "org.apache.hadoop.hbase.client.RpcConnectionRegistry"
+            return {
+                "hbase.client.registry.impl": registry,
+                "hbase.client.bootstrap.servers": f"{peer.address}:{peer.ports[MASTER]}",
+            }
+    raise EngineError(f"{node.spec.name}: needs the endpoint of ZooKeeper or of the master")
+
+
+def _quorum(address: str, port: int) -> dict[str, str | int]:
+    return {"hbase.zookeeper.quorum": address, "hbase.zookeeper.property.clientPort": port}
 
 
 def root_of(node: Node, settings: HbaseSettings) -> str:
@@ -244,18 +258,11 @@ def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
     distributed = is_distributed(node, settings)
     root = root_of(node, settings)
     alone = role == MASTER and not distributed
-    if role == ZOOKEEPER or alone:
-        quorum, client = address, node.ports[ZOOKEEPER] if alone else port
-    else:
-        found = _zookeeper(node)
-        quorum, client = found.address, found.port
     servers = node.topology.nodes
     site: dict[str, str | int | float | bool] = {
         "hbase.cluster.distributed": distributed,
         "hbase.rootdir": root,
         "hbase.tmp.dir": str(node.directory / _TMP),
-        "hbase.zookeeper.quorum": quorum,
-        "hbase.zookeeper.property.clientPort": client,
         "zookeeper.session.timeout": session * 1000,
         "hbase.client.pause": 100,
         "hbase.client.retries.number": 50,
@@ -266,6 +273,7 @@ def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
         # Idle clients (at a barrier) keep their connections.
         "hbase.thrift.server.socket.read.timeout": 0,
         "hbase.thrift.info.port": -1,
+        **_where(node, alone=alone),
     }
     if role in (THRIFT, HAPPYBASE):
         site |= {
@@ -275,7 +283,7 @@ def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
     if role == ZOOKEEPER or alone:
         site |= {
             "hbase.zookeeper.property.dataDir": str(node.directory / _ZK),
-            "hbase.zookeeper.property.clientPortAddress": address,
+            "hbase.zookeeper.property.clientPortAddress": _LOOPBACK if alone else address,
             "hbase.zookeeper.property.tickTime": 2000,
             "hbase.zookeeper.property.maxSessionTimeout": session * 1000,
             "hbase.zookeeper.property.maxClientCnxns": 0,

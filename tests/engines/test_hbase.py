@@ -32,7 +32,9 @@ INSTALLED = Installation(
     {"CLASSPATH": "/opt/hbase/lib/a.jar"},
 )
 ZOOKEEPER = Endpoint("zookeeper", 0, "h", "10.0.0.1", 3001)
-ALONE = Endpoint("master", 0, "h", "10.0.0.1", 3000, {"zookeeper": 3001, "info": 3003})
+ALONE = Endpoint(
+    "master", 0, "h", "10.0.0.1", 3000, {"zookeeper": 3001, "master": 3002, "info": 3003}
+)
 ADDRESS = "10.0.0.7"
 
 
@@ -175,6 +177,11 @@ def test_one_node_is_one_server() -> None:
     assert found == ["31000", "31001", "31002", "31003"]
     assert site["hbase.regionserver.info.port"] == "-1"
     assert launch.steps == ()
+    assert site["hbase.zookeeper.quorum"] == "127.0.0.1"
+    assert site["hbase.zookeeper.property.clientPortAddress"] == "127.0.0.1"
+    gateway = launched("thrift0", Topology())[1]
+    assert gateway["hbase.client.bootstrap.servers"] == "10.0.0.1:3002"
+    assert "hbase.zookeeper.quorum" not in gateway
 
 
 def test_several_nodes_share_the_first_one_s_root() -> None:
@@ -246,7 +253,8 @@ def test_every_port_is_open() -> None:
     for topology in (Topology(), Topology(nodes=2, routers=1)):
         for spec in ENGINE.roles(topology, {}):
             found = ENGINE.open_ports(spec, topology, {})
-            assert set(found) == {"client port", *spec.ports}
+            # A standalone server has its ZooKeeper on loopback.
+            assert set(found) == {"client port", *spec.ports} - {"zookeeper"}
 
 
 @given(regions=st.integers(1, 200))

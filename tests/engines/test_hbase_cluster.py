@@ -16,6 +16,7 @@ from typing import Any, cast
 import psutil
 import pytest
 from engine_samples import fill, sample
+from harness import unavailable
 from server_stores import available, empty_hbase
 
 from storewise.documents import Kind
@@ -25,8 +26,9 @@ from storewise.engines.hbase_thrift import idl
 from storewise.engines.registry import engine
 from storewise.engines.server import Topology
 from storewise.errors import EngineError
+from storewise.session import local
 from storewise.session import server as session_server
-from storewise.session.address import free_port
+from storewise.session.address import addresses, free_port, is_loopback
 from storewise.session.local import LocalCluster, running
 
 ALL_CELLS = os.environ.get("STOREWISE_ALL_CELLS") == "1"
@@ -115,16 +117,21 @@ def test_documents_come_back_from_all_servers(cluster: LocalCluster) -> None:
 def test_only_its_own_ports_and_not_too_much_memory(cluster: LocalCluster) -> None:
     memory = 0
     for name, server in cluster.servers.items():
-        process = psutil.Process(server.pid)
-        memory += process.memory_info().rss
-        listening = {
-            (c.laddr.ip, c.laddr.port)
-            for c in process.net_connections("inet")
-            if c.status == psutil.CONN_LISTEN
-        }
-        told = {server.node.port, *server.node.ports.values()}
-        assert listening == {("127.0.0.1", port) for port in told}, name
+        memory += psutil.Process(server.pid).memory_info().rss
+        assert _listening(server) == {("127.0.0.1", port) for port in _told(server)}, name
     assert memory < 6 << 30
+
+
+def _told(server: session_server.Server) -> set[int]:
+    return {server.node.port, *server.node.ports.values()}
+
+
+def _listening(server: session_server.Server) -> set[tuple[str, int]]:
+    return {
+        (found.laddr.ip, found.laddr.port)
+        for found in psutil.Process(server.pid).net_connections("inet")
+        if found.status == psutil.CONN_LISTEN
+    }
 
 
 def test_a_buffer_is_sent_when_it_is_full_or_flushed(cluster: LocalCluster) -> None:
@@ -279,6 +286,31 @@ def test_a_taken_port_is_left_for_another(
     log = (tmp_path / "c" / "master0.log").read_text()
     said = "Could not start ZK at requested port of" if which else "Address already in use"
     assert said in log
+
+
+@pytest.mark.parametrize("nodes", [1, *([2] if ALL_CELLS else [])])
+def test_off_loopback_it_listens_there_only(
+    nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = [address for address in addresses().values() if not is_loopback(address)]
+    if not outside:
+        unavailable("this host has no address but loopback")
+    monkeypatch.setattr(local, "address_of", lambda *given: outside[0])
+    shape = Topology(nodes=nodes, memory_mb=256)
+    with running("hbase", tmp_path / "c", shape, available("hbase")) as found:
+        fill(found.cluster, FILES[0])
+        client = open_client(found.cluster)
+        assert client.count(Kind.RNA) == len(FILES[0][Kind.RNA])
+        assert client.status()["servers"] == nodes
+        assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) in found.servers
+        client.close()
+        for name, server in found.servers.items():
+            told = {(outside[0], port) for port in _told(server)}
+            if name == "master0" and nodes == 1:
+                # HBase looks for the ZooKeeper of a standalone server at localhost only.
+                port = server.node.ports["zookeeper"]
+                told = told - {(outside[0], port)} | {("127.0.0.1", port)}
+            assert _listening(server) == told, name
 
 
 @pytest.mark.parametrize(
