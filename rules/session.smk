@@ -59,7 +59,8 @@ rule node:
         engine_environment
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
-        mem_mb=lambda wildcards: node_of(wildcards).memory_mb,
+        # The node's own, and what Storewise's process beside the server takes.
+        mem_mb=lambda wildcards: node_of(wildcards).memory_mb + 256,
         runtime=1440,
         disk_mb=10000,
         node_class="data",
