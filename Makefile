@@ -53,11 +53,14 @@ lint: test-env
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
+# Two files at a time, in the order of tests/conftest.py.
+AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+
 test: test-env system-packages lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(AT_ONCE)
 
 test-all: test-env system-packages lint
-	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(BIN)/python -m pytest $(AT_ONCE)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

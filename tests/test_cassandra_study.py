@@ -13,7 +13,7 @@ import pytest
 from harness import SAMPLE, SMALL, Workspace, unavailable, wait_until
 from jvm_binaries import Unavailable, jars
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 STUDY = """\
 inputs: {{paths: data}}

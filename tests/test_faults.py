@@ -12,7 +12,7 @@ import psutil
 import pytest
 from harness import SAMPLE, SMALL, Workspace, interrupt_group, wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: Of the contract: within 60 s of the cause; for SIGKILL of Snakemake at most lease + 60 s.
 SOON, AFTER_LEASE = 60.0, 25.0 + 60.0

@@ -18,7 +18,7 @@ from storewise.metrics.schema import read_part
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jvm_binaries
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: Within which all processes have gone after a fault, s.
 SOON = 60.0

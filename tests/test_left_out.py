@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import Workspace
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 STUDY = """\
 inputs: {paths: data}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import jvm_binaries
 import pandas as pd
 import pytest
@@ -15,9 +13,7 @@ __all__ = ["place", "slurm"]  # fixtures
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        os.environ.get("STOREWISE_ALL_CELLS") != "1", reason="one of the cells of `make test-all`"
-    ),
+    pytest.mark.all_cells,
 ]
 
 STUDY = """\

@@ -34,6 +34,8 @@ from storewise.session.address import free_port
 from storewise.session.local import LocalCluster, running
 from storewise.session.server import start_server
 
+pytestmark = pytest.mark.slow
+
 ENGINE = CassandraEngine()
 HOME = Path("/opt/cassandra")
 PROGRAMS = {

@@ -22,6 +22,8 @@ from storewise.engines.base import Client, Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
+pytestmark = pytest.mark.slow
+
 FILES = {seed: sample(seed, alignments=60) for seed in range(4)}
 EVERY = {kind: [d for f in FILES.values() for d in f[kind]] for kind in Kind}
 MISSING = make_id(digest_of(99), Kind.ALIGN, 5)

@@ -31,6 +31,8 @@ from storewise.session import server as session_server
 from storewise.session.address import addresses, free_port, is_loopback
 from storewise.session.local import LocalCluster, running
 
+pytestmark = pytest.mark.slow
+
 ALL_CELLS = os.environ.get("STOREWISE_ALL_CELLS") == "1"
 SERVERS = 3
 REGIONS = 2
@@ -373,7 +375,7 @@ def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:
         done.result()
 
 
-@pytest.mark.skipif(not ALL_CELLS, reason="one of the cells of `make test-all`")
+@pytest.mark.all_cells
 def test_what_was_not_written_ahead_is_lost(tmp_path: Path) -> None:
     """kill -9 of a standalone server: its levels differ in what comes back."""
     shape = Topology(memory_mb=256)

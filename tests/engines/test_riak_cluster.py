@@ -34,6 +34,8 @@ from storewise.engines.server import (
 from storewise.errors import EngineError
 from storewise.session.local import running
 
+pytestmark = pytest.mark.slow
+
 REAL = next(filter(None, map(os.environ.get, VARIABLES)), None)
 HOMES = ["stand-in", *(["real"] if REAL else [])]
 DOCUMENTS = sample(8, alignments=80)

@@ -27,6 +27,8 @@ from storewise.engines.shards import HashPlacement
 from storewise.errors import EngineError
 from storewise.session.local import running
 
+pytestmark = pytest.mark.slow
+
 #: One target for each engine and number of nodes, for what has nothing to do with a layout.
 SHAPES = list({(target.name, target.nodes): target for target in SERVERS}.values())
 SINGLE = [target for target in SHAPES if target.nodes == 1]
