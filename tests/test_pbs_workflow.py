@@ -58,7 +58,7 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
         assert len(listens) == 1
         assert listens <= (others or {"127.0.0.1"})
         assert job["resources"] == {
-            "select": "1:ncpus=1:mem=1024mb",
+            "select": "1:ncpus=1:mem=1280mb",
             "place": "excl",
             "walltime": "24:00:00",
         }
