@@ -41,6 +41,8 @@ if "fail" in words:
     sys.exit(3)
 if "mute" in words:
     time.sleep(600)
+if "elsewhere" in words:
+    open("../elsewhere", "w").close()
 server = socket.create_server(("127.0.0.1", port))
 print("listening", flush=True)
 while True:
@@ -48,6 +50,9 @@ while True:
     connection.sendall(b"ok")
     connection.close()
 """
+
+
+REMOVE = (sys.executable, "-c", "import os; os.remove('../elsewhere')")
 
 
 class TcpEngine(ServerEngine):
@@ -82,6 +87,7 @@ class TcpEngine(ServerEngine):
             files={"server.py": SERVER, "etc/secret": node.credentials.password},
             directories=("data",),
             steps=(step,),
+            cleanup=(REMOVE,) if "elsewhere" in words else (),
             remove_when_ready=("etc/secret",),
             stop_seconds=2.0,
         )

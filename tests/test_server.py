@@ -149,7 +149,7 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
     """A node job as a process of its own, with a server that detaches a grandchild."""
     program = Path(__file__).parent / "tcp_engine.py"
     job = subprocess.Popen(
-        [sys.executable, str(program), str(tmp_path), "detach"],
+        [sys.executable, str(program), str(tmp_path), "detach", "elsewhere"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -158,6 +158,7 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
     pids = [int(word) for word in job.stdout.readline().split()]
     processes = below(pids[0])
     assert len(processes) == 4
+    assert (tmp_path / "elsewhere").exists()
     os.kill(pids[victim], signal.SIGKILL)
     if victim != 0:
         job.communicate(timeout=10)  # the job itself ends with its input
@@ -166,6 +167,7 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
     assert gone(left, 10)
     if victim == 0:
         wait_until(lambda: not (tmp_path / "data0").exists(), 5, "removal of the directory")
+        assert not (tmp_path / "elsewhere").exists(), "the guard cleans up for its job"
     for process in processes:
         if process.is_running():  # a killed guard cannot end what the server had detached
             process.kill()

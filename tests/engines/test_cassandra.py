@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 from engine_samples import connect, fill, sample
+from harness import unavailable
 from server_stores import available
 
 from storewise.documents import Kind
@@ -504,7 +505,7 @@ def test_off_loopback_the_default_role_never_is(tmp_path: Path) -> None:
         if entry.family == socket.AF_INET and not entry.address.startswith("127.")
     ]
     if not others:
-        pytest.skip("this host has no address but loopback")
+        unavailable("this host has no address but loopback")
     node = alone(tmp_path, address=others[0])
     server = start_server(ENGINE, node, tmp_path / "log", nothing)
     try:
