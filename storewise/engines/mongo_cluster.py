@@ -248,12 +248,23 @@ class Former:
         raise AssertionError("unreachable")
 
     def _await_members(self, name: str, members: Sequence[Endpoint]) -> None:
+        """Every member serves, and has what the first one had: the user was acknowledged by
+        most of them only, and clients that ask a server for its counters log in to each."""
         with self._connected(members[0]) as connection:
+            target = None
             for wait in self._until(f"replica set {name} is not complete"):
-                status = connection.admin.command("replSetGetStatus")["members"]
-                if all(member["state"] in (_PRIMARY, _SECONDARY) for member in status):
+                found = connection.admin.command("replSetGetStatus")
+                target = target or found["optimes"]["appliedOpTime"]["ts"]
+                status = found["members"]
+                if all(
+                    member["state"] in (_PRIMARY, _SECONDARY) and member["optime"]["ts"] >= target
+                    for member in status
+                ):
                     return
-                states = (f"{member['name']} {member['stateStr']}" for member in status)
+                states = (
+                    f"{member['name']} {member['stateStr']} at {member.get('optime')}"
+                    for member in status
+                )
                 wait.said = ", ".join(states)
 
     def _make_user(self, primary: Endpoint) -> None:
