@@ -30,8 +30,10 @@ phases:
   - write: {{batch_size: {batch}}}
   - read: {{seconds: {seconds}}}
 """
-#: A load of thousands of transactions, each on disk before the next.
-LONG_WRITE = STUDY.format(settings="{bulk: insert}", batch=1, seconds=0.3)
+#: A load of thousands of transactions, each of which waits before it is on disk: on any
+#: machine it lasts longer than a lease.
+SLOW_COMMITS = "{bulk: insert, config: {commit_delay: 20000, commit_siblings: 0}}"
+LONG_WRITE = STUDY.format(settings=SLOW_COMMITS, batch=1, seconds=0.3)
 LONG_READ = STUDY.format(settings="{}", batch=1000, seconds=60)
 SHORT = STUDY.format(settings="{}", batch=1000, seconds=0.3)
 
