@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from storewise.documents import Document, Kind, make_id
+from storewise.documents import KINDS, Document, Kind, make_id
 from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
 
@@ -37,12 +37,12 @@ PER_FILE = 8000
 def make_documents(total: int) -> dict[Kind, list[Document]]:
     """About `total` documents, in files of 24,001."""
     draw = random.Random(1)
-    documents: dict[Kind, list[Document]] = {kind: [] for kind in Kind}
+    documents: dict[Kind, list[Document]] = {kind: [] for kind in KINDS}
     letters = "".join(draw.choices("ACGT-", k=100_000))
     for number in range(max(1, total // 3)):
         file, ordinal = divmod(number, PER_FILE)
         digest = hashlib.blake2b(str(file).encode(), digest_size=16).digest()
-        ids = {kind: make_id(digest, kind, ordinal) for kind in Kind}
+        ids = {kind: make_id(digest, kind, ordinal) for kind in KINDS}
         task = make_id(digest, Kind.TASKS, 0)
         if ordinal == 0:
             params = {f"pg_{n}": f"value {n}" * 4 for n in range(15)}
@@ -72,14 +72,14 @@ def measure(name: str, level: str, options: argparse.Namespace, pipe: Any) -> No
     """Write and read one store; sends the figures through `pipe`."""
     documents = make_documents(options.documents)
     total = sum(map(len, documents.values()))
-    wanted = [(kind, d["_id"]) for kind in Kind for d in documents[kind]]
+    wanted = [(kind, d["_id"]) for kind in KINDS for d in documents[kind]]
     random.Random(2).shuffle(wanted)
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         cluster = Cluster(engine=name, stores=(Path(directory) / "store",), consistency=level)
         writer = engine(name).connect(cluster, "write")
         writer.create(Schema())
         start = time.perf_counter()
-        for kind in Kind:
+        for kind in KINDS:
             for first in range(0, len(documents[kind]), options.batch):
                 writer.insert(kind, documents[kind][first : first + options.batch])
         inserted = time.perf_counter() - start

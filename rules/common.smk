@@ -100,6 +100,13 @@ def stores(trial):
     return [f"{R}/trials/{trial.id}/store.{k}" for k in range(trial.workers)]
 
 
+def shards_of(wildcards):
+    """The list of a trial's shards, where its workload reads inputs."""
+    if not workload_named(STUDY.workload).reads_inputs:
+        return []
+    return [f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet"]
+
+
 def written(trial):
     """The lists of files that a trial's write workers stored."""
     return [f"{R}/trials/{trial.id}/written.{k}.parquet" for k in range(trial.workers)]
@@ -151,10 +158,11 @@ def store_output(path):
 
 
 def before_phase(wildcards):
-    """Results of the phase before, of all workers."""
+    """Results of all phases before, of all workers."""
     trial = trial_of(wildcards)
     names = [phase.name for phase in trial.phases]
-    return phase_results(trial, names[names.index(wildcards.phase) - 1])
+    earlier = names[: names.index(wildcards.phase)]
+    return [part for name in earlier for part in phase_results(trial, name)]
 
 
 def run_local(rule_name):

@@ -20,7 +20,7 @@ for name in ("form", "close"):
 
 rule open_session:
     input:
-        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
+        shards=shards_of,
     output:
         session=temp(f"{R}/live/{{trial}}/session.json"),
     log:

@@ -10,7 +10,7 @@ rule load:
     input:
         cluster=cluster_of,
         session=f"{R}/live/{{trial}}/session.json",
-        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
+        shards=shards_of,
     output:
         result=f"{R}/trials/{{trial}}/{LOAD}.{{worker}}.parquet",
         hdr=f"{R}/trials/{{trial}}/{LOAD}.{{worker}}.hlog",
@@ -41,10 +41,10 @@ rule load:
 
 use rule load as phase with:
     input:
-        before_phase,
+        before=before_phase,
         session=f"{R}/live/{{trial}}/session.json",
         cluster=cluster_of,
-        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
+        shards=shards_of,
         written=lambda wildcards: written(trial_of(wildcards)),
         stores=lambda wildcards: stores(trial_of(wildcards)),
     output:
@@ -64,14 +64,14 @@ use rule load as phase with:
 
 rule verify:
     input:
-        lambda wildcards: [
+        before=lambda wildcards: [
             part
             for phase in trial_of(wildcards).phases
             for part in phase_results(trial_of(wildcards), phase.name)
         ],
         cluster=cluster_of,
         session=f"{R}/live/{{trial}}/session.json",
-        shards=lambda wildcards: f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet",
+        shards=shards_of,
         written=lambda wildcards: written(trial_of(wildcards)),
         stores=lambda wildcards: stores(trial_of(wildcards)),
     output:

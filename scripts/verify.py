@@ -34,7 +34,8 @@ with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitSt
     run_verify(
         VerifyJob(
             trial=trial,
-            shards=Path(snakemake.input.shards),
+            shards=next(map(Path, snakemake.input.shards), None),
+            before=tuple(map(Path, snakemake.input.before)),
             stores=tuple(map(Path, snakemake.input.stores)),
             written=tuple(map(Path, snakemake.input.written)),
             result=Path(snakemake.output.result),

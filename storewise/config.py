@@ -22,6 +22,7 @@ from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import SERVER_FACTORS, check_study
 from storewise.studyfile import StudyText, nearest, read_yaml
 from storewise.trial import Phase, Trial, trial_id, trial_seed
+from storewise.workloads.registry import WORKLOADS, workload
 
 STUDIES = Path("config/studies")
 #: Search options of the published study; -E takes one argument of two values.
@@ -74,7 +75,7 @@ class Inputs(_Section):
 
     @model_validator(mode="after")
     def _some(self) -> Inputs:
-        if bool(self.paths) == (self.search is not None):
+        if self.paths and self.search is not None:
             raise ValueError("give either paths (SSEARCH outputs) or search (FASTA files)")
         return self
 
@@ -119,7 +120,8 @@ class Study(_Section):
     name: str
     title: str = ""
     workload: str = "alignments"
-    inputs: Inputs
+    inputs: Inputs = Field(default_factory=Inputs)
+    """Empty for a workload that makes its data itself."""
     engines: Annotated[dict[str, dict[str, Any]], BeforeValidator(_engines)] = Field(min_length=1)
     factors: dict[str, Annotated[list[Any], BeforeValidator(_as_list)]] = Field(
         default_factory=dict
@@ -127,7 +129,7 @@ class Study(_Section):
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     repeats: int = Field(default=1, ge=1, le=1000)
     phases: Annotated[list[Phase], BeforeValidator(_phases)] = Field(min_length=1)
-    indexes: list[str] = ["align.e", "align.gene"]
+    indexes: list[str] = Field(default_factory=list)
     study_fields: bool = False
     on_bad_input: Literal["fail", "quarantine"] = "fail"
     if_missing: Literal["fail", "leave_out"] = "fail"
@@ -289,14 +291,31 @@ def load_study(
     for key in _RESERVED:
         if key in data:
             text.fail((key,), "is kept for a later version of Storewise, which cannot do this yet")
+    _fill(data, text)
     try:
         study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         _explain(error, text)
+    reads = study.workload in WORKLOADS and workload(study.workload).reads_inputs
+    if reads and not study.inputs.paths and study.inputs.search is None:
+        text.fail(("inputs",), "give either paths (SSEARCH outputs) or search (FASTA files)")
     check_study(study, text)
     if inputs_exist:
         _check_inputs(study.inputs, text)
     return study
+
+
+def _fill(data: dict[str, Any], text: StudyText) -> None:
+    """What depends on the workload: its indexes, and whether there must be inputs."""
+    name = data.get("workload", "alignments")
+    if name not in WORKLOADS:
+        return  # the check of the whole says so
+    found = workload(name)
+    data.setdefault("indexes", list(found.indexes))
+    if found.reads_inputs and data.get("inputs") is None:
+        text.fail(("inputs",), "is missing; config/README.md explains it")
+    if not found.reads_inputs and data.get("inputs"):
+        text.fail(("inputs",), f"workload {name} makes its data itself and reads no inputs")
 
 
 def _check_inputs(inputs: Inputs, text: StudyText) -> None:

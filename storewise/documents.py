@@ -7,10 +7,9 @@ or checks documents takes kinds, fields and ids from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 #: A document as a plain dict; ids are 12 raw bytes, ``None`` stands for a value the file lacks.
 Document = dict[str, Any]
@@ -18,7 +17,8 @@ Document = dict[str, Any]
 #: The form in which an engine wants its documents.
 Encoding = Literal["dict", "bson"]
 
-FieldType = Literal["id", "int", "float", "str"]
+#: ``id``: 12 bytes. ``key``: 1 to 64 bytes of ASCII text, an ``_id`` of its own choice.
+FieldType = Literal["id", "int", "float", "str", "key"]
 
 ID_BYTES = 12
 DIGEST_BYTES = 7
@@ -26,28 +26,6 @@ DIGEST_BYTES = 7
 FULL_DIGEST_BYTES = 16
 ORDINAL_BITS = 38
 MAX_ORDINAL = (1 << ORDINAL_BITS) - 1
-
-
-class Kind(IntEnum):
-    """A kind of document; the value is the two bits that its ids carry."""
-
-    TASKS = 0
-    RNA = 1
-    GS = 2
-    ALIGN = 3
-
-    @property
-    def table(self) -> str:
-        """Name of the table, collection or file that holds this kind."""
-        return _TABLES[self]
-
-    @property
-    def code(self) -> int:
-        """The kind code ``t`` of the published study."""
-        return 601 + self.value
-
-
-_TABLES = {Kind.TASKS: "tasks", Kind.RNA: "rna", Kind.GS: "gs", Kind.ALIGN: "align"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +38,82 @@ class Field:
     beyond_study: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of documents: a table, a collection, a bucket. Each kind exists once.
+
+    A workload has its own kinds (`Workload.kinds`); those of the published study are the class
+    variables and `KINDS`.
+    """
+
+    table: str
+    """Name of the table, collection or file that holds this kind."""
+    fields: tuple[Field, ...]
+    """In storage order, ``_id`` first."""
+    open_fields: bool = False
+    """Documents may have more fields, of any name; stores with fixed columns keep them together
+    in one JSON column named ``params``."""
+    number: int = -1
+    """The two bits that ids of the study's kinds carry."""
+    key: tuple[tuple[str, int], ...] = ()
+    """Fields that ``_id`` packs and their widths in bytes, unsigned and big-endian, so that ids
+    sort as the fields do. Stores with composite keys have these columns instead of ``_id``."""
+
+    TASKS: ClassVar[Kind]
+    RNA: ClassVar[Kind]
+    GS: ClassVar[Kind]
+    ALIGN: ClassVar[Kind]
+
+    @property
+    def code(self) -> int:
+        """The kind code ``t`` of the published study."""
+        return 601 + self.number
+
+    @property
+    def id_bytes(self) -> int | None:
+        """Length of its ids; None where it varies."""
+        return ID_BYTES if self.fields[0].type == "id" else None
+
+    def pack(self, values: Sequence[int]) -> bytes:
+        """The id of a composite key; OverflowError for a number that is too large."""
+        widths = (width for _, width in self.key)
+        return b"".join(v.to_bytes(w, "big") for v, w in zip(values, widths, strict=True))
+
+    def unpack(self, document_id: bytes) -> tuple[int, ...]:
+        """The inverse of `pack`."""
+        values, at = [], 0
+        for _, width in self.key:
+            values.append(int.from_bytes(document_id[at : at + width], "big"))
+            at += width
+        return tuple(values)
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.table}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} exists once in a process; send the name of its table")
+
+
 _ID = Field("_id", "id", "digest prefix, kind and ordinal")
 _T = Field("t", "int", "kind code 601..604")
 _TI = Field("ti", "id", "id of the search's tasks document")
 
-#: Fields of each kind in storage order. ``tasks`` also has one string field per ``pg_*`` and
-#: ``mp_*`` key of its search; their set differs between program versions, so stores with fixed
-#: columns keep them together in one JSON column named ``params``.
-FIELDS: Mapping[Kind, tuple[Field, ...]] = {
-    Kind.TASKS: (
+#: ``tasks`` also has one string field per ``pg_*`` and ``mp_*`` key of its search; their set
+#: differs between program versions.
+Kind.TASKS = Kind(
+    "tasks",
+    (
         _ID,
         _T,
         Field("q", "str", "query id, from the preamble", beyond_study=True),
         Field("lib", "str", "library, as the output names it", beyond_study=True),
     ),
-    Kind.RNA: (
+    open_fields=True,
+    number=0,
+)
+Kind.RNA = Kind(
+    "rna",
+    (
         _ID,
         _T,
         Field("b", "int", "al_start of the query"),
@@ -83,7 +122,11 @@ FIELDS: Mapping[Kind, tuple[Field, ...]] = {
         Field("s", "str", "aligned query sequence with gaps, without newlines"),
         _TI,
     ),
-    Kind.GS: (
+    number=1,
+)
+Kind.GS = Kind(
+    "gs",
+    (
         _ID,
         _T,
         Field("b", "int", "al_start of the library sequence"),
@@ -93,7 +136,11 @@ FIELDS: Mapping[Kind, tuple[Field, ...]] = {
         Field("seqid", "str", "id of the library sequence (first word of its >> line)"),
         _TI,
     ),
-    Kind.ALIGN: (
+    number=2,
+)
+Kind.ALIGN = Kind(
+    "align",
+    (
         _ID,
         _T,
         Field("b", "float", "bits"),
@@ -112,7 +159,11 @@ FIELDS: Mapping[Kind, tuple[Field, ...]] = {
         Field("gene", "str", "gene named in the hit's description", beyond_study=True),
         Field("chr", "str", "chromosome named in the hit's description", beyond_study=True),
     ),
-}
+    number=3,
+)
+
+#: The kinds of the published study, in the order of their numbers.
+KINDS: tuple[Kind, ...] = (Kind.TASKS, Kind.RNA, Kind.GS, Kind.ALIGN)
 
 #: Name of the column that holds a task's ``pg_*`` and ``mp_*`` values in tabular stores.
 PARAMS_COLUMN = "params"
@@ -120,14 +171,14 @@ PARAMS_COLUMN = "params"
 
 def fields(kind: Kind, *, study_fields: bool = False) -> tuple[Field, ...]:
     """The fields of `kind`; with `study_fields` only those of the published study."""
-    return tuple(f for f in FIELDS[kind] if not (study_fields and f.beyond_study))
+    return tuple(f for f in kind.fields if not (study_fields and f.beyond_study))
 
 
 def id_tail(kind: Kind, ordinal: int) -> bytes:
     """The last 5 bytes of an id: 2 bits of kind, 38 bits of ordinal, big-endian."""
     if not 0 <= ordinal <= MAX_ORDINAL:
         raise ValueError(f"ordinal {ordinal} does not fit into {ORDINAL_BITS} bits")
-    return ((kind << ORDINAL_BITS) | ordinal).to_bytes(5, "big")
+    return ((kind.number << ORDINAL_BITS) | ordinal).to_bytes(5, "big")
 
 
 def make_id(digest: bytes, kind: Kind, ordinal: int) -> bytes:
@@ -144,12 +195,12 @@ def split_id(document_id: bytes) -> tuple[bytes, Kind, int]:
     if len(document_id) != ID_BYTES:
         raise ValueError(f"an id has {ID_BYTES} bytes, not {len(document_id)}")
     tail = int.from_bytes(document_id[DIGEST_BYTES:], "big")
-    return document_id[:DIGEST_BYTES], Kind(tail >> ORDINAL_BITS), tail & MAX_ORDINAL
+    return document_id[:DIGEST_BYTES], KINDS[tail >> ORDINAL_BITS], tail & MAX_ORDINAL
 
 
 def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[Kind, bytes]]:
     """All ids of a file, from its manifest row alone."""
-    for kind in Kind:
+    for kind in KINDS:
         count = queries if kind is Kind.TASKS else alignments
         for ordinal in range(count):
             yield kind, make_id(digest, kind, ordinal)

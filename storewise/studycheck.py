@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from storewise.documents import FIELDS, Kind
 from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
@@ -81,13 +80,20 @@ def check_study(study: Study, text: StudyText) -> None:
 
 
 def _check_indexes(study: Study, text: StudyText) -> None:
+    load = study.phases[0].params
+    try:
+        kinds = {kind.table: kind for kind in workload(study.workload).kinds(load)}
+    except ValidationError:
+        return  # the check of the phases says so
     for i, item in enumerate(study.indexes):
         table, _, name = item.partition(".")
-        kinds = {kind.table: kind for kind in Kind}
-        if table not in kinds or name not in {f.name for f in FIELDS[kinds[table]]}:
-            text.fail(("indexes", i), f"{item!r} is not a field; write `table.field`, e.g. align.e")
+        if table not in kinds or name not in {f.name for f in kinds[table].fields}:
+            text.fail(
+                ("indexes", i),
+                f"{item!r} is not a field; write `table.field`; tables: {', '.join(kinds)}",
+            )
         if study.study_fields and any(
-            f.name == name and f.beyond_study for f in FIELDS[kinds[table]]
+            f.name == name and f.beyond_study for f in kinds[table].fields
         ):
             text.fail(("indexes", i), f"{item!r} is left out by study_fields: true")
 
@@ -198,6 +204,8 @@ def _check_phases(study: Study, text: StudyText) -> None:
             for key, levels in study.factors.items()
             if key.startswith(f"{phase.name}.")
         }
+        if spec[phase.name].loads and (phase.params.get("rate") or phase.params.get("restart")):
+            text.fail(place, "a loading phase has neither `rate` nor `restart`")
         if spec[phase.name].loads and len(phase.steps) > 1:
             text.fail((*place, "steps"), "a loading phase has one step: it makes the data")
         variants: list[tuple[str | None, dict[str, Any]]] = [(None, {})]
@@ -206,7 +214,9 @@ def _check_phases(study: Study, text: StudyText) -> None:
             override = {k: v for k, v in step.items() if k != "threads"}
             for factor, extra in variants:
                 try:
-                    spec[phase.name].params.model_validate({**phase.params, **override, **extra})
+                    params = spec[phase.name].params.model_validate(
+                        {**phase.params, **override, **extra}
+                    )
                 except ValidationError as error:
                     first = error.errors()[0]
                     key = str(first["loc"][0]) if first["loc"] else ""
@@ -219,3 +229,11 @@ def _check_phases(study: Study, text: StudyText) -> None:
                             f"known: {', '.join(known)}, steps",
                         )
                     text.fail(at, f"{first['msg'].lower()}; found {first.get('input')!r}")
+                for name in study.engines:
+                    for flag in spec[phase.name].needs(params):
+                        if not getattr(engine(name).flags, flag):
+                            text.fail(
+                                place,
+                                f"engine {name} cannot do this: it has no {flag.replace('_', ' ')};"
+                                " leave the engine or the phase out",
+                            )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from storewise.documents import Kind
 from storewise.engines.base import IndexTime, Schema
 from storewise.engines.server import Topology
+from storewise.workloads.registry import workload
 
 
 class _Plain(BaseModel):
@@ -94,10 +95,20 @@ class Trial(_Plain):
                 return phase
         raise KeyError(name)
 
+    @property
+    def load(self) -> Phase:
+        """The loading phase."""
+        return self.phases[0]
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """What its workload stores."""
+        return workload(self.workload).kinds(self.load.params)
+
     def store_schema(self) -> Schema:
         """What its clients create before the load."""
-        tables = {kind.table: kind for kind in Kind}
+        tables = {kind.table: kind for kind in self.kinds()}
         return Schema(
+            kinds=tuple(tables.values()),
             indexes=tuple((tables[table], name) for table, name in self.indexes),
             index_time=self.index_time,
             study_fields=self.study_fields,

@@ -9,7 +9,7 @@ from typing import Any
 import bson
 from bson.objectid import ObjectId
 
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 from storewise.errors import InputError
 from storewise.ssearch.reader import DocumentReader
 
@@ -33,7 +33,7 @@ def read(source: Any, **options: Any) -> tuple[DocumentReader, dict[Kind, list[A
     if isinstance(source, bytes):
         source = io.BytesIO(source)
     reader = DocumentReader(source, DIGEST, **options)
-    found: dict[Kind, list[Any]] = {kind: [] for kind in Kind}
+    found: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
     for batch in reader:
         for kind, documents in batch:
             found[kind] += documents

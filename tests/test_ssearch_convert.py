@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from ssearch_helpers import DATA, plain, read
 
-from storewise.documents import FIELDS, PARAMS_COLUMN, Kind
+from storewise.documents import PARAMS_COLUMN, Kind
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.convert import convert_file
 from storewise.ssearch.stream import content_digest
@@ -55,11 +55,11 @@ def test_parquet(tmp_path: Path) -> None:
     paths = convert_file(SOURCE, "parquet", tmp_path)
     for (kind, documents), path in zip(expected().items(), paths, strict=True):
         table = pq.read_table(path)
-        names = [field.name for field in FIELDS[kind]]
+        names = [field.name for field in kind.fields]
         assert table.column_names == names + [PARAMS_COLUMN] * (kind is Kind.TASKS)
         types = {"id": "fixed_size_binary[12]", "int": "int64", "float": "double", "str": "string"}
         assert [str(f.type) for f in table.schema][: len(names)] == [
-            types[field.type] for field in FIELDS[kind]
+            types[field.type] for field in kind.fields
         ]
         for row, document in zip(table.to_pylist(), documents, strict=True):
             params = json.loads(row.pop(PARAMS_COLUMN, "{}"))

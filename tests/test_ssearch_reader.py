@@ -14,7 +14,7 @@ import pytest
 from Bio import SearchIO
 from ssearch_helpers import DATA, DIGEST, REAL, outcome, read
 
-from storewise.documents import FIELDS, Kind, fields, ids_of_file
+from storewise.documents import KINDS, Kind, fields, ids_of_file
 from storewise.errors import InputError
 from storewise.ssearch.reader import Counts, DocumentReader
 
@@ -54,7 +54,7 @@ def test_counts_and_fields(name: str) -> None:
     assert (reader.program, reader.version, reader.counts) == COUNTS[name]
     assert reader.counts.documents == sum(map(len, found.values()))
     for kind, documents in found.items():
-        names = [field.name for field in FIELDS[kind]]
+        names = [field.name for field in kind.fields]
         for document in documents:
             assert list(document)[: len(names)] == names
             extra = list(document)[len(names) :]
@@ -70,7 +70,7 @@ def test_ids_need_only_digest_and_counts(name: str) -> None:
     ids = [(kind, document["_id"]) for kind, documents in found.items() for document in documents]
     assert ids == list(ids_of_file(DIGEST, counts.queries, counts.alignments))
     tasks = {document["_id"] for document in found[Kind.TASKS]}
-    for rna, gs, align in zip(*(found[k] for k in Kind if k is not Kind.TASKS), strict=True):
+    for rna, gs, align in zip(*(found[k] for k in KINDS if k is not Kind.TASKS), strict=True):
         assert (align["rna"], align["gs"]) == (rna["_id"], gs["_id"])
         assert rna["ti"] == gs["ti"] == align["ti"] and align["ti"] in tasks
 
@@ -199,7 +199,7 @@ def test_several_searches_in_a_file() -> None:
     contents = [(DATA / name).read_bytes() for name in names]
     for mode in ("fast", "reference"):
         reader, found = read(b"".join(contents), mode=mode)
-        for kind in Kind:
+        for kind in KINDS:
             apart = [d for content in contents for d in read(content)[1][kind]]
             texts = [
                 [{k: v for k, v in d.items() if not isinstance(v, bytes)} for d in documents]

@@ -6,7 +6,7 @@ import driving
 import pytest
 from driving import make_inputs, total, trial, verify
 
-from storewise.documents import Kind, ids_of_file
+from storewise.documents import KINDS, ids_of_file
 from storewise.engines.registry import engine
 from storewise.errors import InputError
 from storewise.metrics.schema import read_part
@@ -66,7 +66,7 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
         stored |= {i: kind for kind, i in ids_of_file(digest, queries, alignments)}
     assert all(stored[document_id] == kind for kind, document_id in first)
     # Uniform over all documents: the shares of the kinds and of the files are those stored.
-    for kind in Kind:
+    for kind in KINDS:
         share = sum(k is kind for k, _ in first) / len(first)
         true = files.total(kind) / len(stored)
         assert abs(share - true) < 4 * (true * (1 - true) / len(first)) ** 0.5 + 1e-9

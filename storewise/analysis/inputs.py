@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storewise.analysis.warning import StudyWarning
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 
 #: Equal files that a warning names.
 _NAMED = 5
@@ -114,7 +114,7 @@ def _kinds(table: pa.Table) -> dict[str, int]:
     queries, alignments = _sum(table["queries"]), _sum(table["alignments"])
     if queries is None or alignments is None:
         return {}
-    return {kind.table: queries if kind is Kind.TASKS else alignments for kind in Kind}
+    return {kind.table: queries if kind is Kind.TASKS else alignments for kind in KINDS}
 
 
 def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 from types import TracebackType
+from typing import Any
 
-from storewise.driver.job import Step, WorkerJob, must_succeed, steps_of
+from storewise.driver.job import Step, WorkerJob, load_params, must_succeed, notes_of, steps_of
 from storewise.driver.loop import closed_loop
 from storewise.driver.stores import reading_cluster, writing_cluster
 from storewise.engines.base import Client, Cluster, Engine
@@ -35,7 +36,6 @@ from storewise.workloads.base import (
     RefusedFile,
     Workload,
 )
-from storewise.workloads.files import StoredFiles
 from storewise.workloads.registry import workload as workload_named
 
 
@@ -74,6 +74,7 @@ class Done:
     disk_bytes: int | None
     loaded: list[LoadedFile] = field(default_factory=list)
     refused: list[RefusedFile] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -188,6 +189,10 @@ class _Process:
         self.workload: Workload = workload_named(trial.workload)
         self.spec: PhaseSpec = self.workload.phases[job.phase]
         self.steps = steps_of(trial, self.spec)
+        self.load = load_params(trial, self.workload.phases[trial.load.name])
+        self.before = notes_of(job.before)
+        #: An embedded store has one writing process: a phase that changes data works on its own.
+        self.own = self.engine.flags.embedded and self.spec.changes
         self.fatal = self.spec.loads and (
             self.engine.flags.embedded or must_succeed(self.engine, trial)
         )
@@ -205,21 +210,32 @@ class _Process:
             if self.job.store is None:
                 raise StorewiseError(f"phase {self.job.phase!r} loads, but has no store directory")
             return writing_cluster(self.job.trial, self.job.store, self.process)
-        files = StoredFiles.read(self.job.written)
-        return reading_cluster(self.job.trial, self.job.stores, files)
+        if self.own:
+            store = self.job.stores[self.job.worker]
+            return writing_cluster(self.job.trial, store, self.process)
+        return reading_cluster(self.job.trial, self.job.stores, self.job.written)
 
     def run(self) -> None:
-        client = self.engine.connect(self._cluster(), "write" if self.spec.loads else "read")
-        if self.spec.loads and self.engine.flags.embedded:
+        writes = self.spec.loads or self.spec.changes
+        client = self.engine.connect(self._cluster(), "write" if writes else "read")
+        if writes and self.engine.flags.embedded:
             client.create(self.job.trial.store_schema())
         for step in self.steps:
             done = self._step(client, step)
+            self.before += tuple(done.notes)
             if step is self.steps[-1]:
+                if self.own:
+                    client.finish()
                 client.close()
             self.connection.send(done)
 
     def _context(
-        self, step: Step, thread: int, loaded: list[LoadedFile], refused: list[RefusedFile]
+        self,
+        step: Step,
+        thread: int,
+        loaded: list[LoadedFile],
+        refused: list[RefusedFile],
+        notes: list[dict[str, Any]],
     ) -> ClientContext:
         job, trial = self.job, self.job.trial
         return ClientContext(
@@ -241,11 +257,17 @@ class _Process:
             loaded=loaded,
             quarantine=trial.on_bad_input == "quarantine",
             refused=refused,
+            load=self.load,
+            notes=notes,
+            before=self.before,
+            stores=trial.shards if self.engine.flags.embedded else 0,
+            own=self.own,
         )
 
     def _step(self, client: Client, step: Step) -> Done:
         loaded: list[LoadedFile] = []
         refused: list[RefusedFile] = []
+        notes: list[dict[str, Any]] = []
         gate = threading.Barrier(step.threads + 1)
         go = threading.Event()
         failed = threading.Event()
@@ -254,7 +276,7 @@ class _Process:
         def run(thread: int) -> Recorded:
             try:
                 mine = client.for_thread()
-                context = self._context(step, thread, loaded, refused)
+                context = self._context(step, thread, loaded, refused, notes)
                 operations = self.workload.operations(self.job.phase, mine, context)
                 gate.wait()
                 go.wait()
@@ -268,7 +290,7 @@ class _Process:
                     progress=lambda o, d: self.shared.report(self.process, thread, o, d),
                     fatal=self.fatal,
                 )
-                if self.spec.loads:
+                if self.spec.loads or self.spec.changes:
                     mine.flush()
                 return recorder.result(perf_counter_ns())
             except BaseException:
@@ -304,7 +326,7 @@ class _Process:
             after = client.status()
             status = {name: after[name] - before.get(name, 0.0) for name in after}
         size = client.disk_bytes() if self.reports else None
-        return Done(recorded, end, status, size, loaded, refused)
+        return Done(recorded, end, status, size, loaded, refused, notes)
 
     def _finishes(self) -> bool:
         """Whether this process ends the load: each of its own embedded store, one of a server."""

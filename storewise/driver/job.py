@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from storewise.engines.base import Cluster, Engine
 from storewise.errors import ConfigError
+from storewise.metrics.schema import read_conditions
 from storewise.trial import Trial
 from storewise.workloads.base import PhaseParams, PhaseSpec
 
@@ -22,8 +23,8 @@ class WorkerJob:
     trial: Trial
     phase: str
     worker: int
-    shards: Path
-    """The Parquet file with one row per input file and its shard."""
+    shards: Path | None
+    """The Parquet file with one row per input file and its shard, where the workload has inputs."""
     live: Path
     """A directory that all jobs of the trial share while it lives."""
     result: Path
@@ -36,6 +37,8 @@ class WorkerJob:
     """After the load: such directories of all loading workers, in worker order."""
     written: tuple[Path, ...] = ()
     """After the load: the lists of files that the loading workers stored."""
+    before: tuple[Path, ...] = ()
+    """After the load: result parts of all workers of all earlier phases."""
     files: Path | None = None
     """Where a loading worker writes its list of stored files."""
     cluster: Cluster | None = None
@@ -78,6 +81,16 @@ def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
     if spec.loads and len(found) > 1:
         raise ConfigError(f"phase {spec.name!r} loads the store and can have one step only")
     return found
+
+
+def load_params(trial: Trial, spec: PhaseSpec) -> PhaseParams:
+    """The checked parameters of the loading phase; ConfigError for what does not fit."""
+    return steps_of(trial, spec)[0].params
+
+
+def notes_of(parts: Sequence[Path]) -> tuple[dict[str, Any], ...]:
+    """What the clients of earlier phases left, in the order of their result parts."""
+    return tuple(note for part in parts for note in read_conditions(part).get("notes", ()))
 
 
 def must_succeed(engine: Engine, trial: Trial) -> bool:

@@ -9,25 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storewise.documents import DIGEST_BYTES
-from storewise.engines.base import Cluster, Placement
+from storewise.engines.base import Cluster
 from storewise.errors import StorewiseError
 from storewise.metrics.host import file_system, is_network
 from storewise.trial import Trial
-from storewise.workloads.files import StoredFiles
-
-
-class ShardPlacement(Placement):
-    """The store of an id is the shard of the file that its digest prefix names."""
-
-    def __init__(self, files: StoredFiles) -> None:
-        self._stores: dict[bytes, int] = {
-            prefix.tobytes(): shard
-            for prefix, shard in zip(files.prefixes, files.shards.tolist(), strict=True)
-        }
-
-    def store_of(self, document_id: bytes) -> int:
-        return self._stores[document_id[:DIGEST_BYTES]]
+from storewise.workloads.registry import workload
 
 
 def process_store(worker_store: Path, process: int) -> Path:
@@ -59,11 +45,14 @@ def writing_cluster(trial: Trial, store: Path, process: int) -> Cluster:
         settings=trial.settings,
         consistency=trial.consistency,
         network_file_system=is_network(file_system(mine)),
+        kinds=trial.kinds(),
     )
 
 
-def reading_cluster(trial: Trial, stores: Sequence[Path], files: StoredFiles) -> Cluster:
-    """What a reading process connects to: the stores of all workers, placed by shard."""
+def reading_cluster(trial: Trial, stores: Sequence[Path], written: Sequence[Path]) -> Cluster:
+    """What a reading process connects to: the stores of all workers, in shard order.
+
+    `written` are the lists of the files that the loading workers stored."""
     found = tuple(process_store(s, p) for s in stores for p in range(trial.processes))
     for path in found:
         if not path.is_dir():
@@ -77,5 +66,6 @@ def reading_cluster(trial: Trial, stores: Sequence[Path], files: StoredFiles) ->
         settings=trial.settings,
         consistency=trial.consistency,
         network_file_system=any(is_network(file_system(path)) for path in found),
-        placement=ShardPlacement(files),
+        placement=workload(trial.workload).placement(len(found), written),
+        kinds=trial.kinds(),
     )

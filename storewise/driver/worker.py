@@ -55,6 +55,7 @@ class _Worker:
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
         self.refused: list[RefusedFile] = []
+        self.notes: list[dict[str, Any]] = []
         self.sampled_disk: str | None = None
         self.samples_host = False
 
@@ -110,6 +111,7 @@ class _Worker:
             s._replace(warmup=s.second is not None and found.is_warmup(s.second)) for s in samples
         ]
         self.samples += step_samples(found, job.phase, job.worker, loads=self.spec.loads)
+        self.notes += [note for process in done for note in process.notes]
         self._judge(found)
         for refused in (r for d in done for r in d.refused):
             self.log.warning("left out: %s", refused.reason)
@@ -211,6 +213,7 @@ class _Worker:
             "sampled_host": self.samples_host,
             "sampled_disk": self.sampled_disk or "all",
             "quarantined": [refused._asdict() for refused in self.refused],
+            "notes": self.notes,
             "warnings": warnings,
         }
 

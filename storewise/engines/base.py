@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from storewise.documents import Document, Encoding, Kind
+from storewise.documents import KINDS, Document, Encoding, Kind
 from storewise.errors import EngineError
 
 #: When secondary indexes are built: never, before the load, or after it.
@@ -52,6 +52,10 @@ class Flags:
     """How the number of documents of a kind is known."""
     owner: bool = False
     """The client can tell which node (or store) holds an id."""
+    finds: bool = False
+    """Conditions on fields are answered by the store: `find`, `count_where`, `histogram`."""
+    explains: bool = False
+    """The store tells how it would answer: `explain`."""
 
 
 class EngineSettings(BaseModel):
@@ -61,10 +65,23 @@ class EngineSettings(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Where:
+    """One condition on a field; a null field fulfils none. Several are joined by AND."""
+
+    field: str
+    op: Literal["=", "<", "<=", ">", ">="]
+    value: float | str | bytes
+
+
+#: The reading verbs that `Client.explain` knows.
+Verb = Literal["get", "scan", "range", "aggregate", "find", "count_where", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
 class Schema:
     """What a client creates before the load."""
 
-    kinds: tuple[Kind, ...] = tuple(Kind)
+    kinds: tuple[Kind, ...] = KINDS
     indexes: tuple[tuple[Kind, str], ...] = ()
     """Secondary indexes as (kind, field)."""
     index_time: IndexTime = "none"
@@ -116,6 +133,8 @@ class Cluster:
     shared memory there."""
     credentials: Path | None = None
     placement: Placement | None = None
+    kinds: tuple[Kind, ...] = KINDS
+    """What the workload stores: a client that finds tables knows by these what they are."""
 
 
 class Client(ABC):
@@ -132,7 +151,8 @@ class Client(ABC):
 
     @abstractmethod
     def create(self, schema: Schema) -> None:
-        """Create tables or collections (and indexes, where `schema.index_time` is "before").
+        """Create tables or collections (and indexes, where `schema.index_time` is "before");
+        what is there already stays as it is.
 
         Embedded engines: called in each writing process. Servers: called once in a trial, before
         any client connects to load; a client that connects later finds what is there.
@@ -194,6 +214,37 @@ class Client(ABC):
         """The `limit` most frequent values of a field with their numbers of documents,
         most frequent first, ties by value; null values are left out."""
         raise self._cannot("aggregate")
+
+    def find(
+        self,
+        kind: Kind,
+        where: Sequence[Where] = (),
+        order_by: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Document]:
+        """The documents that fulfil all conditions, found by the store (`flags.finds`).
+
+        With `order_by` the first `limit` in the order of that field, ties by id, nulls left out;
+        without it any `limit` of them.
+        """
+        raise self._cannot("find")
+
+    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
+        """How many documents fulfil all conditions, counted by the store."""
+        raise self._cannot("count_where")
+
+    def histogram(
+        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
+    ) -> dict[int, int]:
+        """Documents per class of a number, by the store: class n is n * width <= x < (n + 1) *
+        width; null values are left out."""
+        raise self._cannot("histogram")
+
+    def explain(self, verb: Verb, kind: Kind, *arguments: Any, **named: Any) -> str:
+        """How the store would answer a verb with these arguments, in its own words
+        (`flags.explains`); of several nodes the first."""
+        raise self._cannot("explain")
 
     def count(self, kind: Kind) -> int:
         """Number of stored documents of a kind, where `flags.count` is not "none"."""

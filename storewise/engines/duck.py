@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import duckdb
 
-from storewise.documents import FieldType, Kind
+from storewise.documents import KINDS, FieldType, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.duckreads import (
     FAILURES,
@@ -237,7 +237,7 @@ def _attach(client: DuckdbClient, shared: _Shared) -> dict[Kind, Table]:
         )
         for table_name, column_name in rows:
             columns.setdefault(table_name, []).append(column_name)
-        for kind in Kind:
+        for kind in KINDS:
             if kind.table in columns:
                 table = table_from_names(kind, columns[kind.table], path)
                 if tables.setdefault(kind, table) != table:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from storewise.documents import ID_BYTES, Document, Kind
+from storewise.documents import ID_BYTES, KINDS, Document, Kind
 from storewise.engines import hbase_status
 from storewise.engines.base import Client, Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.hbase_rows import Layout, make_layouts
@@ -171,7 +171,7 @@ class HbaseClient(Client):
             finally:
                 link.close()
 
-        with ThreadPoolExecutor(len(Kind)) as pool:
+        with ThreadPoolExecutor(len(KINDS)) as pool:
             list(pool.map(make, missing))
         with shared.lock:
             shared.layouts = layouts

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.base import Schema
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.hbase_thrift import FAMILY, Link, idl
@@ -36,7 +36,7 @@ def split_keys(regions: int) -> list[bytes]:
 def tables_of(link: Link) -> dict[Kind, About]:
     """The tables that there are, but those that somebody else has made."""
     found = link.call("tables", lambda c: c.getTableDescriptorsByNamespace(_NAMESPACE))
-    kinds = {kind.table.encode(): kind for kind in Kind}
+    kinds = {kind.table.encode(): kind for kind in KINDS}
     known: dict[Kind, About] = {}
     for table in found:
         note = (table.attributes or {}).get(_ABOUT)

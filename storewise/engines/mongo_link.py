@@ -24,7 +24,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from storewise.documents import Document, Kind
+from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.mongo_cluster import (
     DATABASE,
@@ -170,9 +170,9 @@ class MongoLink(Client):
             read_concern=ReadConcern(settings.read_concern),
         )
         self._collections: dict[Kind, MongoCollection] = {
-            kind: database[kind.table] for kind in Kind
+            kind: database[kind.table] for kind in KINDS
         }
-        self._keys = {kind: key_field(kind, settings) for kind in Kind}
+        self._keys = {kind: key_field(kind, settings) for kind in KINDS}
 
     def greet(self) -> None:
         """Log in; EngineError where nobody answers or the password is refused."""
@@ -197,7 +197,7 @@ class MongoLink(Client):
             record = self._schemas().find_one({"_id": SCHEMA})
         if record is None:
             return
-        kinds = {kind.table: kind for kind in Kind}
+        kinds = {kind.table: kind for kind in KINDS}
         schema = Schema(
             tuple(kinds[name] for name in record["kinds"]),
             tuple((kinds[table], name) for table, name in record["indexes"]),

@@ -8,7 +8,7 @@ from typing import Any
 from bson.objectid import ObjectId
 from pymongo.errors import OperationFailure
 
-from storewise.documents import FIELDS, Kind
+from storewise.documents import Kind
 from storewise.engines.base import Endpoint
 from storewise.engines.mongo_cluster import DATABASE, Connection, host_port, node_name
 from storewise.engines.mongo_routing import RoutingTable, split_ids
@@ -23,12 +23,12 @@ _LOOK_EVERY = 0.2
 
 def key_field(kind: Kind, settings: MongoSettings) -> str:
     """The shard key of a collection: the study's field where its documents have it."""
-    names = {field.name for field in FIELDS[kind]}
+    names = {field.name for field in kind.fields}
     return settings.shard_key_field if settings.shard_key_field in names else "_id"
 
 
 def _is_id(kind: Kind, name: str) -> bool:
-    return any(field.name == name and field.type == "id" for field in FIELDS[kind])
+    return any(field.name == name and field.type == "id" for field in kind.fields)
 
 
 def needs_balancer(kinds: tuple[Kind, ...], settings: MongoSettings) -> bool:

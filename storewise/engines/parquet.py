@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import duckdb
 from pydantic import Field as Setting
 
-from storewise.documents import Document, Kind
+from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.duckreads import DuckReads, DuckSettings, open_duckdb, sql_string
 from storewise.engines.tabular import (
@@ -328,7 +328,7 @@ def _find_tables(client: ParquetClient) -> dict[Kind, Table]:
     tables: dict[Kind, Table] = {}
     for store, directory in enumerate(client._stores):
         found = 0
-        for kind in Kind:
+        for kind in KINDS:
             files = _part_files(directory, kind)
             if _final(directory, kind).is_file():
                 files.append(_final(directory, kind))

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from storewise.documents import ID_BYTES, Document, Kind
+from storewise.documents import ID_BYTES, KINDS, Document, Kind
 from storewise.engines import riak_pb as pb
 from storewise.engines.base import Client, Cluster, Engine, Mode, Schema
 from storewise.engines.jsontable import JsonTable, make_json_tables
@@ -98,7 +98,7 @@ class RiakClient(Client):
         found = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
         if found is not None:
             record = orjson.loads(found.values[0])
-            kinds = {kind.table: kind for kind in Kind}
+            kinds = {kind.table: kind for kind in KINDS}
             self._keep(
                 Schema(
                     tuple(kinds[name] for name in record["kinds"]),

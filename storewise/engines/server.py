@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from storewise.documents import KINDS, Kind
 from storewise.engines.base import Cluster, Endpoint, Engine, EngineSettings, Schema
 
 #: A node that outlives others waits so long for their end, s.
@@ -306,6 +307,7 @@ def cluster_of(
     credentials: Path,
     settings: Mapping[str, Any],
     consistency: str,
+    kinds: tuple[Kind, ...] = KINDS,
 ) -> Cluster:
     """The cluster that clients of a server engine connect to."""
     return Cluster(
@@ -314,4 +316,5 @@ def cluster_of(
         settings=settings,
         consistency=consistency,
         credentials=credentials,
+        kinds=kinds,
     )

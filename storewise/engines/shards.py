@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pydantic import Field as Setting
 
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.base import Cluster, Mode, Placement, Schema
 from storewise.engines.server import Credentials, NodeSpec, ServerSettings, Topology
 from storewise.engines.tabular import Router, Table
@@ -146,7 +146,7 @@ def describe(schema: Schema, layout: str) -> str:
 def described(text: str) -> tuple[Schema, str]:
     """The inverse of `describe`: (schema, layout)."""
     content = json.loads(text)
-    kinds = {kind.table: kind for kind in Kind}
+    kinds = {kind.table: kind for kind in KINDS}
     schema = Schema(
         kinds=tuple(kinds[name] for name in content["kinds"]),
         indexes=tuple((kinds[table], name) for table, name in content["indexes"]),

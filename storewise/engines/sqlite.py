@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 from pydantic import Field as Setting
 
-from storewise.documents import FieldType, Kind
+from storewise.documents import KINDS, FieldType, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.sqlreads import SqlReads
 from storewise.engines.tabular import (
@@ -328,7 +328,7 @@ def _read_tables(client: SqliteClient, shared: _Shared) -> dict[Kind, Table]:
     for store, path in enumerate(shared.paths):
         if not path.is_file():
             raise EngineError(f"sqlite: {path} does not exist: nothing was loaded there")
-        for kind in Kind:
+        for kind in KINDS:
             rows = client._rows(store, f"PRAGMA table_info({quoted(kind.table)})")
             if not rows:
                 continue

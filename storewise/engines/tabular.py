@@ -162,7 +162,7 @@ def quoted(name: str) -> str:
 def make_table(kind: Kind, *, study_fields: bool) -> Table:
     """The table of a kind, with the JSON column where the kind has open fields."""
     columns = fields(kind, study_fields=study_fields)
-    return Table(kind, (*columns, _PARAMS_FIELD) if kind is Kind.TASKS else columns)
+    return Table(kind, (*columns, _PARAMS_FIELD) if kind.open_fields else columns)
 
 
 def make_tables(schema: Schema) -> dict[Kind, Table]:

@@ -176,6 +176,18 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def read_conditions(path: Path) -> dict[str, Any]:
+    """A part's conditions alone, without its rows; ResultError where it is none."""
+    try:
+        raw = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    except (OSError, pa.ArrowException) as error:
+        raise ResultError(f"{path}: not a readable result part: {error}") from error
+    if raw is None:
+        raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
+    meta: dict[str, Any] = json.loads(raw)
+    return meta
+
+
 def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """A part's table and its conditions; raises ResultError where it does not fit the schema."""
     try:

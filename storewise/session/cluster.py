@@ -193,6 +193,7 @@ def client_cluster(
         live / CREDENTIALS,
         trial.settings,
         trial.consistency,
+        trial.kinds(),
     )
 
 

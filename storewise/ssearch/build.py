@@ -197,7 +197,7 @@ def _ids(digest: bytes, kind: Kind, start: int, count: int) -> np.ndarray[Any, A
     """The ids of `count` consecutive ordinals; `documents.make_id` without a call for each."""
     ids = np.empty((count, ID_BYTES), np.uint8)
     ids[:, :DIGEST_BYTES] = np.frombuffer(digest, np.uint8, DIGEST_BYTES)
-    first = (kind << ORDINAL_BITS) + start
+    first = (kind.number << ORDINAL_BITS) + start
     tails = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
     ids[:, DIGEST_BYTES:] = tails[:, 8 - (ID_BYTES - DIGEST_BYTES) :]
     return ids.view(_ID).ravel()

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from storewise.documents import (
     FULL_DIGEST_BYTES,
     ID_BYTES,
+    KINDS,
     PARAMS_COLUMN,
     Document,
     Encoding,
@@ -182,7 +183,7 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> list
     make, encoding = _WRITERS[to]
     readable = _rewindable(source, directory, stack)
     digest = content_digest(readable)
-    files = {kind: stack.enter_context(_aside(directory)) for kind in Kind}
+    files = {kind: stack.enter_context(_aside(directory)) for kind in KINDS}
     writers = {kind: make(file, kind) for kind, file in files.items()}
     for writer in writers.values():
         stack.callback(writer.close)  # before its file, after an error too

@@ -12,27 +12,30 @@ from typing import Any, BinaryIO, ClassVar, cast
 import numpy as np
 from pydantic import Field, model_validator
 
-from storewise.documents import FULL_DIGEST_BYTES, Document, Kind, make_id
-from storewise.engines.base import Client
+from storewise.documents import FULL_DIGEST_BYTES, KINDS, Document, Kind, make_id
+from storewise.engines.base import Client, Placement
 from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.reader import DocumentReader
 from storewise.ssearch.shards import load_shard
 from storewise.ssearch.stream import ByteReader, open_input
 from storewise.ssearch.table import InputFile
 from storewise.workloads.base import (
+    Checked,
     ClientContext,
     LoadedFile,
+    Look,
     Operation,
     PhaseParams,
     PhaseSpec,
     RefusedFile,
     Workload,
 )
-from storewise.workloads.files import IdDraw, StoredFiles
+from storewise.workloads.check import check_documents, not_stored
+from storewise.workloads.files import IdDraw, ShardPlacement, StoredFiles
 
 #: Ids drawn at a time: little enough that drawing never stalls a client for a millisecond.
 _DRAW = 1024
-_KINDS = tuple(Kind)
+_KINDS = tuple(KINDS)
 
 
 class WriteParams(PhaseParams):
@@ -68,6 +71,7 @@ class AlignmentsWorkload(Workload):
     """``write``: parse and insert a shard. ``read``: get documents by random id."""
 
     name: ClassVar[str] = "alignments"
+    indexes: ClassVar[tuple[str, ...]] = ("align.e", "align.gene")
     phases: ClassVar[Mapping[str, PhaseSpec]] = {
         "write": PhaseSpec("write", WriteParams, ("insert", "finish"), loads=True),
         "read": PhaseSpec("read", ReadParams, ("get",), loads=False),
@@ -81,8 +85,19 @@ class AlignmentsWorkload(Workload):
             return _read(client, context)
         raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
 
+    def placement(self, stores: int, written: Sequence[Path]) -> Placement:
+        return ShardPlacement(StoredFiles.read(written))
+
+    def left_out(self, shards: Path | None, written: Sequence[Path]) -> list[str]:
+        return not_stored(shards, StoredFiles.read(written)) if shards is not None else []
+
+    def verify(self, look: Look) -> list[Checked]:
+        return check_documents(look, StoredFiles.read(look.written))
+
 
 def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
+    if context.shards is None:
+        raise EngineError("a load of alignments needs the list of its input files")
     files = deal(load_shard(context.shards, context.shard), context.thread, context.threads)
     return (op for file in files for op in _store_file(client, context, file))
 
@@ -275,7 +290,7 @@ def _gets(
         ids = {
             kind: iter(draw.ids(kind, wanted * batch))
             for kind in _KINDS
-            if (wanted := int(np.count_nonzero(kinds == kind)))
+            if (wanted := int(np.count_nonzero(kinds == kind.number)))
         }
         for number in kinds.tolist():
             kind = _KINDS[number]

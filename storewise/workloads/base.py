@@ -8,14 +8,15 @@ operations (parsing, drawing ids) is recorded by the driver as the operation's *
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from storewise.engines.base import Client, Engine, Schema
+from storewise.documents import KINDS, Kind
+from storewise.engines.base import Client, Engine, Placement, Schema
 
 
 class Operation(NamedTuple):
@@ -71,6 +72,17 @@ class PhaseParams(BaseModel):
     warmup: float = Field(
         default=0.0, ge=0, description="seconds at the start that are marked as warm-up"
     )
+    rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="open loop: operations per second that begin, over all clients",
+    )
+    arrivals: Literal["constant", "poisson"] = Field(
+        default="constant", description="when the operations of an open loop are meant to begin"
+    )
+    restart: bool = Field(
+        default=False, description="all servers are stopped and started again before"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +93,9 @@ class ClientContext:
     schema: Schema
     params: Any
     """The phase's parameters, already merged with the step's overrides."""
-    shards: Path
-    """The Parquet file with one row per input file and its shard (``ssearch.shards``)."""
+    shards: Path | None
+    """The Parquet file with one row per input file and its shard (``ssearch.shards``), for a
+    workload that reads inputs."""
     worker: int
     workers: int
     process: int
@@ -102,6 +115,16 @@ class ClientContext:
     """Go on without a bad input file instead of failing."""
     refused: list[RefusedFile] = field(default_factory=list)
     """A loading client appends each bad file that it went on without."""
+    load: Any = None
+    """The parameters of the loading phase."""
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """What later phases and the verification must know of this one: plain values that JSON has."""
+    before: tuple[dict[str, Any], ...] = ()
+    """The notes of all clients of earlier phases (and of earlier steps of this process)."""
+    stores: int = 0
+    """Store directories of an embedded engine, one for each process; 0 for servers."""
+    own: bool = False
+    """This client sees the store of its process only (`shard`), whose ids alone it may use."""
 
     @property
     def client(self) -> int:
@@ -128,6 +151,46 @@ class PhaseSpec:
     """Names of the operations that it may yield; the first is its main one."""
     loads: bool
     """True where the phase makes the store's data, so that clients connect to write."""
+    changes: bool = False
+    """True where a later phase changes data: clients connect to write, too."""
+    needs: Callable[[Any], tuple[str, ...]] = lambda params: ()
+    """Names of engine flags without which the phase, with these parameters, cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a verification looks at, and with what."""
+
+    engine: Engine
+    client: Client
+    load: Any
+    """The parameters of the loading phase."""
+    kinds: tuple[Kind, ...]
+    seed: int
+    sample: int
+    """Documents of each kind to read back, at most."""
+    written: tuple[Path, ...]
+    notes: tuple[dict[str, Any], ...]
+    """Of all clients of all phases, the loading phase's first."""
+    check: Callable[[], None]
+    """To be called about twice a second: raises when the trial is to end."""
+    study_fields: bool = False
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a verification found of one kind, and the first difference in words."""
+
+    name: str
+    expected: int
+    counted: int
+    checked: int = 0
+    lost: int = 0
+    wrong: int = 0
+    first: str | None = None
+
+    def differs(self) -> bool:
+        return bool(self.lost or self.wrong or self.counted != self.expected)
 
 
 class Workload(ABC):
@@ -135,6 +198,26 @@ class Workload(ABC):
 
     name: ClassVar[str]
     phases: ClassVar[Mapping[str, PhaseSpec]]
+    reads_inputs: ClassVar[bool] = True
+    """It loads SSEARCH outputs; others make their data themselves."""
+    indexes: ClassVar[tuple[str, ...]] = ()
+    """Secondary indexes (``table.field``) where a study names none."""
+
+    def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
+        """What it stores, given the loading phase's parameters; the same objects each time."""
+        return KINDS
+
+    @abstractmethod
+    def placement(self, stores: int, written: Sequence[Path]) -> Placement:
+        """Which of an embedded engine's stores holds an id."""
+
+    def left_out(self, shards: Path | None, written: Sequence[Path]) -> list[str]:
+        """Input files that no loading worker stored."""
+        return []
+
+    @abstractmethod
+    def verify(self, look: Look) -> list[Checked]:
+        """Compare the store with what was acknowledged, and with what it should be."""
 
     @abstractmethod
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, ORDINAL_BITS, Kind
+from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, KINDS, ORDINAL_BITS, Kind
+from storewise.engines.base import Placement
 from storewise.errors import ResultError
 from storewise.workloads.base import LoadedFile
 
@@ -112,20 +113,33 @@ class StoredFiles:
         return int(self.counts(kind).sum())
 
 
+class ShardPlacement(Placement):
+    """The store of an id is the shard of the file that its digest prefix names."""
+
+    def __init__(self, files: StoredFiles) -> None:
+        self._stores: dict[bytes, int] = {
+            prefix.tobytes(): shard
+            for prefix, shard in zip(files.prefixes, files.shards.tolist(), strict=True)
+        }
+
+    def store_of(self, document_id: bytes) -> int:
+        return self._stores[document_id[:DIGEST_BYTES]]
+
+
 class IdDraw:
     """Draws ids of stored documents, each with the same chance, from a seeded generator."""
 
     def __init__(self, files: StoredFiles, generator: np.random.Generator) -> None:
         self._files = files
         self._generator = generator
-        self._ends = {kind: np.cumsum(files.counts(kind)) for kind in Kind}
-        totals = np.array([files.total(kind) for kind in Kind], dtype=np.float64)
+        self._ends = {kind: np.cumsum(files.counts(kind)) for kind in KINDS}
+        totals = np.array([files.total(kind) for kind in KINDS], dtype=np.float64)
         self.documents = int(totals.sum())
         self._shares = totals / totals.sum() if self.documents else totals
 
     def kinds(self, count: int) -> NDArray[np.int64]:
         """Kinds for `count` operations, each in proportion to its documents."""
-        return self._generator.choice(len(Kind), size=count, p=self._shares)
+        return self._generator.choice(len(KINDS), size=count, p=self._shares)
 
     def ids(self, kind: Kind, count: int) -> list[bytes]:
         """`count` ids of a kind, drawn with replacement."""
@@ -138,6 +152,6 @@ class IdDraw:
 
 def make_ids(prefixes: NDArray[np.uint8], kind: Kind, ordinals: NDArray[np.int64]) -> list[bytes]:
     """Ids as `documents.make_id` makes them, for arrays of (n, 7) prefixes and n ordinals."""
-    tails = ((int(kind) << ORDINAL_BITS) | ordinals).astype(">u8").view(np.uint8).reshape(-1, 8)
+    tails = ((kind.number << ORDINAL_BITS) | ordinals).astype(">u8").view(np.uint8).reshape(-1, 8)
     raw = np.concatenate((prefixes, tails[:, 8 - (ID_BYTES - DIGEST_BYTES) :]), axis=1).tobytes()
     return [raw[i : i + ID_BYTES] for i in range(0, len(raw), ID_BYTES)]

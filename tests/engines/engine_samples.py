@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from storewise.documents import Document, Kind, fields, make_id
+from storewise.documents import KINDS, Document, Kind, fields, make_id
 from storewise.engines.base import Client, Cluster, Mode, Placement, Schema
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
@@ -28,7 +28,7 @@ def sample(
     """All documents of one made-up file, by kind."""
     digest = digest_of(seed)
     draw = random.Random(seed)
-    documents: dict[Kind, list[Document]] = {kind: [] for kind in Kind}
+    documents: dict[Kind, list[Document]] = {kind: [] for kind in KINDS}
     for ordinal in range(queries):
         documents[Kind.TASKS].append(
             {
@@ -42,7 +42,7 @@ def sample(
             }
         )
     for ordinal in range(alignments):
-        ids = {kind: make_id(digest, kind, ordinal) for kind in Kind}
+        ids = {kind: make_id(digest, kind, ordinal) for kind in KINDS}
         task = make_id(digest, Kind.TASKS, ordinal % queries)
         start = draw.randrange(1, 5000)
         length = draw.randrange(10, 60)
@@ -74,7 +74,7 @@ def sample(
             }
         )
     if study_fields:
-        for kind in Kind:
+        for kind in KINDS:
             beyond = {f.name for f in fields(kind) if f.beyond_study}
             for document in documents[kind]:
                 for name in beyond:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine_samples import sample
 
-from storewise.documents import Kind
+from storewise.documents import KINDS
 from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
 
@@ -19,6 +19,6 @@ client = engine(name).connect(
 client.create(Schema())
 for seed in count():
     documents = sample(seed, alignments=20)
-    for kind in Kind:
+    for kind in KINDS:
         client.insert(kind, documents[kind])
     print(seed, flush=True)

@@ -13,7 +13,7 @@ from typing import Any
 from engine_samples import EMBEDDED, STORING, fill
 from harness import unavailable
 
-from storewise.documents import Document, Kind
+from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Cluster
 from storewise.engines.registry import engine
 from storewise.engines.server import Credentials, ServerEngine, Topology
@@ -153,7 +153,7 @@ def empty_riak(cluster: Cluster) -> None:
     from storewise.engines.riak_client import SCHEMA
 
     connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
-    for bucket in (SCHEMA[0], *(kind.table.encode() for kind in Kind)):
+    for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):
         for key in list(pb.list_keys(connection, bucket)):
             found = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
             if found is not None:

@@ -22,7 +22,7 @@ from engine_samples import connect, fill, sample
 from harness import unavailable
 from server_stores import available
 
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.cassandra_client import CassandraClient, _bounds
 from storewise.engines.cassandra_cluster import FAILURES, query, words_of
@@ -405,7 +405,7 @@ def test_ranges_of_indexed_and_other_columns_agree(ring: LocalCluster) -> None:
 def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
     """kill -9 of a node while four threads read at QUORUM. The last test of the ring."""
     client = connect(ring.cluster, "read")
-    documents = [(kind, d) for kind in Kind for d in DOCUMENTS[kind]]
+    documents = [(kind, d) for kind in KINDS for d in DOCUMENTS[kind]]
     ended, reads, lock = threading.Event(), Counter[str](), threading.Lock()
     killed = threading.Event()
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from server_stores import ALL, KEEPING, SERVED, Clusters, Target
 
-from storewise.documents import Document, Field, Kind, fields, make_id
+from storewise.documents import KINDS, Document, Field, Kind, fields, make_id
 from storewise.engines.base import Client, Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -25,7 +25,7 @@ from storewise.errors import EngineError
 pytestmark = pytest.mark.slow
 
 FILES = {seed: sample(seed, alignments=60) for seed in range(4)}
-EVERY = {kind: [d for f in FILES.values() for d in f[kind]] for kind in Kind}
+EVERY = {kind: [d for f in FILES.values() for d in f[kind]] for kind in KINDS}
 MISSING = make_id(digest_of(99), Kind.ALIGN, 5)
 
 
@@ -42,7 +42,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Clu
         for number, seeds in enumerate([(0,), (1,), (2, 3)]):
             # A quote and a space: paths are part of SQL texts.
             stores.append(base / f"it's store {number}")
-            documents = {kind: [d for s in seeds for d in FILES[s][kind]] for kind in Kind}
+            documents = {kind: [d for s in seeds for d in FILES[s][kind]] for kind in KINDS}
             load(name, stores[-1], documents)
         placement = ByDigest({digest_of(seed)[:7]: min(seed, 2) for seed in FILES})
         return Cluster(engine=name, stores=tuple(stores), placement=placement)
@@ -117,7 +117,7 @@ def writer(fresh: Cluster) -> Iterator[Client]:
 
 
 def test_every_document_comes_back(reader: Client) -> None:
-    for kind in Kind:
+    for kind in KINDS:
         assert holds(reader, kind, len(EVERY[kind]))
         ids = [d["_id"] for d in EVERY[kind]]
         assert reader.get_many(kind, ids) == EVERY[kind]
@@ -231,7 +231,7 @@ def test_a_reader_does_not_write(reader: Client) -> None:
 
 
 def test_a_writer_reads_what_it_wrote(target: Target, writer: Client) -> None:
-    for kind in Kind:
+    for kind in KINDS:
         writer.insert(kind, FILES[0][kind])
         writer.insert(kind, [])
         assert holds(writer, kind, len(FILES[0][kind]))
@@ -288,7 +288,7 @@ def test_update_and_delete_where_the_flags_allow(fresh: Cluster) -> None:
     flags = engine(name).flags
     client = connect(fresh, "write")
     client.create(Schema(indexes=_indexes(name), index_time="before" if _indexes(name) else "none"))
-    for kind in Kind:
+    for kind in KINDS:
         client.insert(kind, FILES[0][kind])
     document, task = FILES[0][Kind.ALIGN][3], FILES[0][Kind.TASKS][0]
     if not flags.updates:
@@ -404,7 +404,7 @@ def test_threads_write_and_read_side_by_side(fresh: Cluster) -> None:
     def write(seed: int) -> None:
         mine = client.for_thread()
         for start in range(0, 60, 10):
-            for kind in Kind:
+            for kind in KINDS:
                 mine.insert(kind, FILES[seed][kind][start : start + 10])
 
     with ThreadPoolExecutor(4) as pool:
@@ -415,11 +415,11 @@ def test_threads_write_and_read_side_by_side(fresh: Cluster) -> None:
 
     def read(seed: int) -> bool:
         mine = reader.for_thread()
-        return all(mine.get(k, d["_id"]) == d for k in Kind for d in FILES[seed][k][:20])
+        return all(mine.get(k, d["_id"]) == d for k in KINDS for d in FILES[seed][k][:20])
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, FILES))
-    assert all(holds(reader, kind, len(EVERY[kind])) for kind in Kind)
+    assert all(holds(reader, kind, len(EVERY[kind])) for kind in KINDS)
     reader.close()
 
 
@@ -428,7 +428,7 @@ def test_only_the_fields_of_the_study(fresh: Cluster) -> None:
     cluster = fresh
     fill(cluster, documents, Schema(study_fields=True))
     reader = connect(cluster, "read")
-    for kind in Kind:
+    for kind in KINDS:
         assert reader.get_many(kind, [d["_id"] for d in documents[kind]]) == documents[kind]
     if engine(cluster.engine).flags.ranges:
         with pytest.raises(EngineError, match="no column 'gene'"):
@@ -525,7 +525,7 @@ def _documents(target: Target, kind: Kind) -> st.SearchStrategy[list[Document]]:
 def test_any_document_comes_back_as_it_was(
     target: Target, writer: Client, data: st.DataObject
 ) -> None:
-    kind = data.draw(st.sampled_from(list(Kind)))
+    kind = data.draw(st.sampled_from(list(KINDS)))
     documents = data.draw(_documents(target, kind))
     writer.insert(kind, documents)
     assert writer.get_many(kind, [d["_id"] for d in documents]) == documents

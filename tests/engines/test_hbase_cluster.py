@@ -19,7 +19,7 @@ from engine_samples import fill, sample
 from harness import unavailable
 from server_stores import available, empty_hbase
 
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.base import Cluster, Schema
 from storewise.engines.hbase_client import HbaseClient
 from storewise.engines.hbase_thrift import idl
@@ -38,7 +38,7 @@ SERVERS = 3
 REGIONS = 2
 #: Files, each with its own digest: their ids are spread over the regions.
 FILES = [sample(seed, alignments=20) for seed in range(40)]
-DOCUMENTS = {kind: [d for file in FILES for d in file[kind]] for kind in Kind}
+DOCUMENTS = {kind: [d for file in FILES for d in file[kind]] for kind in KINDS}
 #: A region server is dead after its session; then its log is split and its regions move.
 RECOVERY_SECONDS = 120.0
 SETTINGS = {"session_seconds": 8, "operation_seconds": 20, "regions_per_server": REGIONS}
@@ -70,7 +70,7 @@ def _command(process: psutil.Process) -> list[str]:
 def test_tables_are_split_over_all_servers(cluster: LocalCluster) -> None:
     client = open_client(cluster.cluster)
     names = {name for name in cluster.servers if name.startswith("regionserver")}
-    for kind in Kind:
+    for kind in KINDS:
         _, starts, owners = client._locations(kind)
         assert len(starts) == SERVERS * REGIONS and starts[0] == b""
         assert Counter(owners) == dict.fromkeys(names, REGIONS)
@@ -104,7 +104,7 @@ def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
 
 def test_documents_come_back_from_all_servers(cluster: LocalCluster) -> None:
     client = open_client(cluster.cluster)
-    for kind in Kind:
+    for kind in KINDS:
         every = sorted(DOCUMENTS[kind], key=lambda d: d["_id"])
         assert client.count(kind) == len(every)
         assert client.scan(kind, b"", len(every) + 1) == every

@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymongo.errors import OperationFailure
 
-from storewise.documents import Document, Kind
+from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.mongo import MongoEngine
 from storewise.engines.mongo_cluster import as_system, as_user
@@ -371,7 +371,7 @@ def free() -> int:
 def test_acknowledged_documents_outlive_the_server(tmp_path: Path) -> None:
     with running("mongodb", tmp_path, Topology(memory_mb=512), {"home": home()}) as found:
         client = ENGINE.connect(found.cluster, "write")
-        for kind in Kind:
+        for kind in KINDS:
             insert(client, kind, FILES[2][kind])
         os.kill(found.servers["data0"].pid, signal.SIGKILL)
         with pytest.raises(EngineError, match="mongodb: insert"):
@@ -383,7 +383,7 @@ def test_acknowledged_documents_outlive_the_server(tmp_path: Path) -> None:
         end = time.monotonic() + 60
         while not ENGINE.answers(found.cluster.endpoints[0], secrets):
             assert time.monotonic() < end
-        for kind in Kind:
+        for kind in KINDS:
             stored = client.get_many(kind, [d["_id"] for d in FILES[2][kind]])
             assert stored == FILES[2][kind]
         client.close()
@@ -432,7 +432,7 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
     settings = {"home": home("emulated")}
     shape = Topology(nodes=2, routers=1, memory_mb=512)
     files = {seed: sample(seed, 40) for seed in range(12)}
-    every = {kind: [d for file in files.values() for d in file[kind]] for kind in Kind}
+    every = {kind: [d for file in files.values() for d in file[kind]] for kind in KINDS}
     schema = Schema(indexes=((Kind.ALIGN, "e"),), index_time="after")
     with running("mongodb", tmp_path, shape, settings) as found:
         for key in ({}, {"shard_key": "ranged"}, {"shard_key_field": "ti"}):
@@ -441,12 +441,12 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
             _empty(cluster)
             writer.create(schema)
             writer.create(schema)
-            for kind in Kind:
+            for kind in KINDS:
                 insert(writer, kind, every[kind])
                 insert(writer, kind, every[kind][:50])
             writer.finish()
             client = ENGINE.connect(cluster, "read")
-            for kind in Kind:
+            for kind in KINDS:
                 assert client.count(kind) == len(every[kind])
                 ids = [d["_id"] for d in every[kind]]
                 assert client.get_many(kind, ids) == every[kind]

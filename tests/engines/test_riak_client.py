@@ -12,7 +12,7 @@ import pytest
 from engine_samples import sample
 from riak_standin import Standin
 
-from storewise.documents import Document, Kind
+from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.registry import engine
 from storewise.engines.riak_client import RiakClient
@@ -48,7 +48,7 @@ def writer(cluster: Cluster, schema: Schema | None = None) -> Client:
 @pytest.mark.parametrize("connections", [1, 4, 64])
 def test_batches_come_back_in_order(node: Standin, connections: int) -> None:
     client = writer(cluster_of(node, connections=connections))
-    for kind in Kind:
+    for kind in KINDS:
         client.insert(kind, DOCUMENTS[kind])
         ids = [d["_id"] for d in DOCUMENTS[kind]]
         expected: list[Document | None] = [*DOCUMENTS[kind], None, DOCUMENTS[kind][0]]

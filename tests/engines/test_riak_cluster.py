@@ -21,7 +21,7 @@ from engine_samples import sample
 from harness import SMALL, Workspace, wait_until
 from riak_standin_release import make_release
 
-from storewise.documents import Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines import riak_pb as pb
 from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
@@ -77,12 +77,12 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
             assert mode & 0o077 == 0
         client = engine("riak").connect(cluster, "write")
         client.create(Schema())
-        for kind in Kind:
+        for kind in KINDS:
             client.insert(kind, DOCUMENTS[kind])
         client.close()
         reader = engine("riak").connect(cluster, "read")
         owners = set()
-        for kind in Kind:
+        for kind in KINDS:
             ids = [d["_id"] for d in DOCUMENTS[kind]]
             assert reader.get_many(kind, ids) == DOCUMENTS[kind]
             owners |= {reader.owner(kind, document_id) for document_id in ids}

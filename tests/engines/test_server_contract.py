@@ -18,7 +18,7 @@ import pytest
 from engine_samples import connect, fill, holds, sample
 from server_stores import SERVED, SERVERS, Clusters, Target, available
 
-from storewise.documents import Kind, make_id
+from storewise.documents import KINDS, Kind, make_id
 from storewise.engines.base import Cluster, Endpoint, Schema
 from storewise.engines.registry import engine
 from storewise.engines.server import Credentials, ServerEngine, Topology
@@ -133,7 +133,7 @@ def test_acknowledged_documents_survive_the_death_of_the_server(
         acknowledged = []
         for seed in range(12):
             documents = sample(seed, alignments=20)
-            for kind in Kind:
+            for kind in KINDS:
                 client.insert(kind, documents[kind])
             acknowledged.append(documents)
         os.kill(server.pid, signal.SIGKILL)
@@ -147,7 +147,7 @@ def test_acknowledged_documents_survive_the_death_of_the_server(
         server.restart()
         server.wait_ready(lambda: None)
         for documents in acknowledged:
-            for kind in Kind:
+            for kind in KINDS:
                 ids = [d["_id"] for d in documents[kind]]
                 assert client.get_many(kind, ids) == documents[kind]
         client.insert(Kind.RNA, sample(99, alignments=20)[Kind.RNA])
@@ -164,7 +164,7 @@ def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
         for endpoint in sharded.endpoints
     }
     owners: Counter[str] = Counter()
-    for kind in Kind:
+    for kind in KINDS:
         for document in random.Random(2).sample(DOCUMENTS[kind], min(30, len(DOCUMENTS[kind]))):
             owner = client.owner(kind, document["_id"])
             assert owner is not None
@@ -270,7 +270,7 @@ def test_shapes_that_shards_cannot_have_are_refused(name: str) -> None:
 def test_the_hash_spreads_consecutive_ids_evenly(servers: int) -> None:
     placement = HashPlacement(servers)
     number = 16_000
-    for kind in Kind:
+    for kind in KINDS:
         found = Counter(
             placement.store_of(make_id(b"\x01\x5a\xff\x33\x00\x80\x07", kind, n))
             for n in range(number)
