@@ -166,7 +166,19 @@ def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
                 f"known: {', '.join(known) or 'none'}",
             )
         text.fail(place, f"{first['msg'].lower()}; found {first.get('input')!r}")
+    _check_kinds(trial, store, text)
     _check_topology(trial, store, text)
+
+
+def _check_kinds(trial: Trial, store: Engine, text: StudyText) -> None:
+    try:
+        kinds = trial.kinds()
+    except ValidationError:
+        return  # the check of the phases says so
+    try:
+        store.check_kinds(trial.settings, kinds)
+    except EngineError as error:
+        text.fail(("engines", trial.engine), str(error))
 
 
 def _check_topology(trial: Trial, store: Engine, text: StudyText) -> None:

@@ -291,6 +291,9 @@ class Engine(ABC):
         """Versions of the client library, and of the engine where it is embedded (the version of
         a server is its installation's)."""
 
+    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:  # noqa: B027
+        """EngineError for settings that do not fit what the workload stores."""
+
     @abstractmethod
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """Open one process's connection; raises EngineError with the store's own words."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from storewise.documents import ID_BYTES, KINDS, Document, Kind
+from storewise.documents import Document, Kind
 from storewise.engines import hbase_status
 from storewise.engines.base import Client, Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.hbase_rows import Layout, make_layouts
@@ -61,6 +61,7 @@ class Shared:
     """Of Thrift 1, for happybase."""
     servers: tuple[Endpoint, ...]
     """Those that hold documents."""
+    kinds: tuple[Kind, ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
     layouts: dict[Kind, Layout] = field(default_factory=dict)
     locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
@@ -112,7 +113,7 @@ def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> HbaseClient:
         missing = "happybase" if gateways else "thrift"
         raise EngineError(f"hbase: the cluster has no endpoints of role {missing}")
     servers = hbase_status.holding(cluster.endpoints)
-    shared = Shared(mode, settings, level, gateways, others, servers)
+    shared = Shared(mode, settings, level, gateways, others, servers, cluster.kinds)
     client = HbaseClient(shared)
     try:
         client.greet()
@@ -154,7 +155,7 @@ class HbaseClient(Client):
         if schema.indexes and schema.index_time != "none":
             raise EngineError("hbase has no secondary indexes: its flags say so")
         layouts = make_layouts(schema, shared.settings.layout)
-        known = tables_of(self._link)
+        known = tables_of(self._link, shared.kinds)
         for kind in schema.kinds:
             if kind in known and known[kind] != About(shared.settings.layout, schema.study_fields):
                 about = known[kind]
@@ -171,14 +172,14 @@ class HbaseClient(Client):
             finally:
                 link.close()
 
-        with ThreadPoolExecutor(len(KINDS)) as pool:
+        with ThreadPoolExecutor(len(schema.kinds)) as pool:
             list(pool.map(make, missing))
         with shared.lock:
             shared.layouts = layouts
 
     def _learn(self) -> None:
         """Take the schema of the tables that there are."""
-        found = tables_of(self._link)
+        found = tables_of(self._link, self._shared.kinds)
         layouts = {
             kind: make_layouts(Schema((kind,), study_fields=about.study_fields), about.layout)[kind]
             for kind, about in found.items()
@@ -296,7 +297,7 @@ class HbaseClient(Client):
         if known is None or time.monotonic() - known[0] > _LOCATIONS_SECONDS:
             known = self._shared.locations[kind] = self._locations(kind)
         _, starts, names = known
-        return names[bisect_right(starts, document_id[:ID_BYTES]) - 1] or None
+        return names[bisect_right(starts, document_id) - 1] or None
 
     def _locations(self, kind: Kind) -> tuple[float, list[bytes], list[str]]:
         """Now, the first keys of all regions, and the nodes that hold them."""

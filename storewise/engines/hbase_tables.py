@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from storewise.documents import KINDS, Kind
+from storewise.documents import Kind
 from storewise.engines.base import Schema
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.hbase_thrift import FAMILY, Link, idl
@@ -33,18 +34,18 @@ def split_keys(regions: int) -> list[bytes]:
     return [(number * whole // regions).to_bytes(4, "big") for number in range(1, regions)]
 
 
-def tables_of(link: Link) -> dict[Kind, About]:
-    """The tables that there are, but those that somebody else has made."""
+def tables_of(link: Link, kinds: Sequence[Kind]) -> dict[Kind, About]:
+    """The tables of these kinds that there are, but those that somebody else has made."""
+    by_name = {kind.table.encode(): kind for kind in kinds}
+    found = _own(link)
+    return {by_name[name]: about for name, about in found.items() if name in by_name}
+
+
+def _own(link: Link) -> dict[bytes, About]:
+    """All tables that Storewise has made, by name."""
     found = link.call("tables", lambda c: c.getTableDescriptorsByNamespace(_NAMESPACE))
-    kinds = {kind.table.encode(): kind for kind in KINDS}
-    known: dict[Kind, About] = {}
-    for table in found:
-        note = (table.attributes or {}).get(_ABOUT)
-        kind = kinds.get(table.tableName.qualifier)
-        if kind is None or note is None:
-            continue
-        known[kind] = About(**json.loads(note))
-    return known
+    notes = {table.tableName.qualifier: (table.attributes or {}).get(_ABOUT) for table in found}
+    return {name: About(**json.loads(note)) for name, note in notes.items() if note is not None}
 
 
 def make_table(
@@ -72,11 +73,11 @@ def drop_tables(link: Link) -> None:
     """Remove all tables that Storewise has made."""
 
     def drop(client: Any) -> None:
-        for kind in known:
-            name = idl.TTableName(qualifier=kind.table.encode())
+        for table in known:
+            name = idl.TTableName(qualifier=table)
             if not client.isTableDisabled(name):
                 client.disableTable(name)
             client.deleteTable(name)
 
-    known = tables_of(link)
+    known = _own(link)
     link.call("drop", drop)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-from storewise.documents import Encoding
+from storewise.documents import Encoding, Kind
 from storewise.engines import mongo_cluster
 from storewise.engines.base import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
 from storewise.engines.installation import find_installation
@@ -28,6 +28,7 @@ from storewise.engines.mongo_cluster import (
     shard_name,
 )
 from storewise.engines.mongo_settings import CONSISTENCIES, MongoSettings, flattened, nested
+from storewise.engines.mongo_sharding import check_key_field
 from storewise.engines.server import (
     Credentials,
     Forming,
@@ -212,6 +213,9 @@ class MongoEngine(ServerEngine):
 
     def guards(self, endpoint: Endpoint) -> str:
         return "password (SCRAM-SHA-256); among servers a key file"
+
+    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
+        check_key_field(self._settings(settings), kinds)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         return open_client(self, cluster, mode)

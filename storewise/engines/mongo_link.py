@@ -24,7 +24,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import Document, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.mongo_cluster import (
     DATABASE,
@@ -36,10 +36,16 @@ from storewise.engines.mongo_cluster import (
 )
 from storewise.engines.mongo_routing import RoutingTable
 from storewise.engines.mongo_settings import WRITE_CONCERNS, MongoSettings
-from storewise.engines.mongo_sharding import key_field
+from storewise.engines.mongo_sharding import check_key_field, key_field
 from storewise.engines.mongo_status import Counters
 from storewise.engines.server import Credentials
-from storewise.engines.tabular import Table, consistency_of, make_tables, parse_settings
+from storewise.engines.tabular import (
+    Table,
+    consistency_of,
+    make_tables,
+    named_kinds,
+    parse_settings,
+)
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -75,6 +81,7 @@ class Shared:
     sharded: bool
     connect: Callable[..., Connection]
     counters: Counters
+    kinds: tuple[Kind, ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
@@ -86,6 +93,7 @@ class Shared:
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     """What the clients of a process share; nothing is connected yet."""
     settings = parse_settings(MongoSettings, engine, cluster)
+    check_key_field(settings, cluster.kinds)
     concern = WRITE_CONCERNS[consistency_of(engine, cluster)]
     if cluster.credentials is None:
         raise EngineError("mongodb: the cluster names no file with credentials")
@@ -128,7 +136,9 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         return connect(seeds, **options)
 
     counters = Counters(data, connect)
-    return Shared(mode, settings, concern, data, seeds, sharded, connect_cluster, counters)
+    return Shared(
+        mode, settings, concern, data, seeds, sharded, connect_cluster, counters, cluster.kinds
+    )
 
 
 def _own_host_first(routers: Sequence[Endpoint]) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -170,9 +180,9 @@ class MongoLink(Client):
             read_concern=ReadConcern(settings.read_concern),
         )
         self._collections: dict[Kind, MongoCollection] = {
-            kind: database[kind.table] for kind in KINDS
+            kind: database[kind.table] for kind in shared.kinds
         }
-        self._keys = {kind: key_field(kind, settings) for kind in KINDS}
+        self._keys = {kind: key_field(kind, settings) for kind in shared.kinds}
 
     def greet(self) -> None:
         """Log in; EngineError where nobody answers or the password is refused."""
@@ -197,10 +207,11 @@ class MongoLink(Client):
             record = self._schemas().find_one({"_id": SCHEMA})
         if record is None:
             return
-        kinds = {kind.table: kind for kind in KINDS}
+        kinds = named_kinds(record["kinds"], self._shared.kinds)
+        by_name = {kind.table: kind for kind in kinds}
         schema = Schema(
-            tuple(kinds[name] for name in record["kinds"]),
-            tuple((kinds[table], name) for table, name in record["indexes"]),
+            kinds,
+            tuple((by_name[table], name) for table, name in record["indexes"]),
             record["index_time"],
             record["study_fields"],
         )

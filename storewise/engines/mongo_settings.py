@@ -9,7 +9,6 @@ from pydantic import Field as Setting
 from pydantic import field_validator, model_validator
 from pymongo.write_concern import WriteConcern
 
-from storewise.documents import KINDS
 from storewise.engines.server import ServerSettings
 
 #: After that an acknowledgement that is still missing is an error, milliseconds.
@@ -88,14 +87,6 @@ class MongoSettings(ServerSettings):
         default_factory=dict,
         description="more options of mongod, such as `replication.oplogSizeMB: 990`",
     )
-
-    @field_validator("shard_key_field")
-    @classmethod
-    def _a_field(cls, name: str) -> str:
-        known = sorted({field.name for kind in KINDS for field in kind.fields})
-        if name not in known:
-            raise ValueError(f"no document has a field {name!r}; fields: {', '.join(known)}")
-        return name
 
     @field_validator("config")
     @classmethod

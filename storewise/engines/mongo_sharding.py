@@ -27,6 +27,16 @@ def key_field(kind: Kind, settings: MongoSettings) -> str:
     return settings.shard_key_field if settings.shard_key_field in names else "_id"
 
 
+def check_key_field(settings: MongoSettings, kinds: tuple[Kind, ...]) -> None:
+    """EngineError where no document of these kinds has the shard key."""
+    known = sorted({field.name for kind in kinds for field in kind.fields})
+    if settings.shard_key_field not in known:
+        raise EngineError(
+            f"setting shard_key_field: no document has a field {settings.shard_key_field!r}; "
+            f"fields: {', '.join(known)}"
+        )
+
+
 def _is_id(kind: Kind, name: str) -> bool:
     return any(field.name == name and field.type == "id" for field in kind.fields)
 

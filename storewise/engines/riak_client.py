@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from storewise.documents import ID_BYTES, KINDS, Document, Kind
+from storewise.documents import ID_BYTES, Document, Kind
 from storewise.engines import riak_pb as pb
 from storewise.engines.base import Client, Cluster, Engine, Mode, Schema
 from storewise.engines.jsontable import JsonTable, make_json_tables
@@ -24,7 +24,7 @@ from storewise.engines.riak_settings import (
     ring_size_of,
 )
 from storewise.engines.riak_stats import read_stats
-from storewise.engines.tabular import consistency_of
+from storewise.engines.tabular import consistency_of, named_kinds
 from storewise.errors import EngineError
 
 #: Where the schema is kept, for clients that connect later.
@@ -44,6 +44,7 @@ def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> RiakClient:
         quorums=quorums_of(settings, level),
         endpoints=cluster.endpoints,
         ring_size=ring_size_of(settings, len(cluster.endpoints)),
+        kinds=cluster.kinds,
     )
     client = RiakClient(shared, shared.link())
     try:
@@ -98,13 +99,8 @@ class RiakClient(Client):
         found = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
         if found is not None:
             record = orjson.loads(found.values[0])
-            kinds = {kind.table: kind for kind in KINDS}
-            self._keep(
-                Schema(
-                    tuple(kinds[name] for name in record["kinds"]),
-                    study_fields=record["study_fields"],
-                )
-            )
+            kinds = named_kinds(record["kinds"], self._shared.kinds)
+            self._keep(Schema(kinds, study_fields=record["study_fields"]))
 
     def _table(self, kind: Kind) -> JsonTable:
         if self._shared.closed:

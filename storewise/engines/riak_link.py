@@ -31,6 +31,7 @@ class Shared:
     quorums: Quorums
     endpoints: tuple[Endpoint, ...]
     ring_size: int
+    kinds: tuple[Kind, ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
     tables: dict[Kind, JsonTable] = field(default_factory=dict)
     schema: Schema | None = None

@@ -175,6 +175,18 @@ def make_tables(schema: Schema) -> dict[Kind, Table]:
     return tables
 
 
+def named_kinds(names: Iterable[str], kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+    """Those of `kinds` that a store names; EngineError for tables of another workload."""
+    known = {kind.table: kind for kind in kinds}
+    names = tuple(names)
+    if foreign := [name for name in names if name not in known]:
+        raise EngineError(
+            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
+            f"{', '.join(known)}: load into an empty store"
+        )
+    return tuple(known[name] for name in names)
+
+
 def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
     """The table that a store's own column names describe, as a reader finds it."""
     for study_fields in (False, True):

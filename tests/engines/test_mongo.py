@@ -27,11 +27,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymongo.errors import OperationFailure
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import KINDS, Document, Field, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.mongo import MongoEngine
 from storewise.engines.mongo_cluster import as_system, as_user
 from storewise.engines.mongo_routing import RoutingTable, hashed_id, split_ids
+from storewise.engines.mongo_sharding import key_field
 from storewise.engines.mongo_status import counters_of
 from storewise.engines.server import Credentials, Installation, Node, Topology
 from storewise.errors import EngineError
@@ -89,7 +90,6 @@ def test_impossible_topologies_are_refused(shape: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"shard_key_field": "colour"}, "no document has a field 'colour'"),
         ({"shard_key": "ranged", "initial_chunks": 8}, "hashed"),
         ({"config": {"security.authorization": "disabled"}}, "security.authorization is set by"),
         ({"config": {"net": {"bindIp": "0.0.0.0"}}}, "net.bindIp is set by"),
@@ -100,6 +100,16 @@ def test_impossible_topologies_are_refused(shape: dict[str, int]) -> None:
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(EngineError, match=words):
         names(Topology(), **settings)
+
+
+def test_a_shard_key_is_a_field_of_the_workload() -> None:
+    other = Kind("usertable", (Field("_id", "key", "a key"), Field("field0", "str", "text")))
+    settings = {"shard_key_field": "field0"}
+    ENGINE.check_kinds(settings, (other,))
+    with pytest.raises(EngineError, match=r"no document has a field 'field0'; fields: _id, b"):
+        ENGINE.check_kinds(settings, KINDS)
+    assert key_field(other, ENGINE.Settings.model_validate(settings)) == "field0"
+    assert key_field(Kind.RNA, ENGINE.Settings.model_validate(settings)) == "_id"
 
 
 def launched(
