@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.base import Client, Engine, Placement, Schema
+from storewise.workloads.conditions import Crash, Slow
 
 
 class Operation(NamedTuple):
@@ -60,6 +61,30 @@ class RefusedFile(NamedTuple):
     offset: int | None
 
 
+class SearchParams(BaseModel):
+    """A search for the highest rate at which a percentile stays under a limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    percentile: float = Field(
+        default=99.0, gt=0, le=100, description="the percentile that must stay under the limit"
+    )
+    limit_ms: float = Field(gt=0, description="the limit, in ms")
+    low: float = Field(gt=0, description="the lowest rate that may be tried, in operations/s")
+    high: float = Field(gt=0, description="the highest rate that may be tried, in operations/s")
+    steps: int = Field(default=8, ge=2, le=64, description="steps of the search, at most")
+    seconds: float = Field(default=5.0, gt=0, description="length of each step")
+    time: Literal["response", "service"] = Field(
+        default="response", description="whose percentile: response or service time"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SearchParams:
+        if self.high <= self.low:
+            raise ValueError("`high` must be above `low`")
+        return self
+
+
 class PhaseParams(BaseModel):
     """Parameters of a phase that every workload knows; each phase adds its own."""
 
@@ -83,6 +108,31 @@ class PhaseParams(BaseModel):
     restart: bool = Field(
         default=False, description="all servers are stopped and started again before"
     )
+    slow: Slow | None = Field(default=None, description="nodes that are slowed down meanwhile")
+    crash: Crash | None = Field(default=None, description="a server that is killed meanwhile")
+    limit_ms: float = Field(
+        default=5.0, gt=0, description="per-node figures tell the share of operations beyond this"
+    )
+    search: SearchParams | None = Field(
+        default=None,
+        description="open loop whose rate is searched for: the highest at which a percentile "
+        "stays under a limit",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _searched(cls, data: Any) -> Any:
+        """A search sets the rate and the time of each of its steps."""
+        search = data.get("search") if isinstance(data, dict) else None
+        if search is None:
+            return data
+        found = SearchParams.model_validate(search)
+        if data.get("operations") is not None:
+            raise ValueError("a search ends by its own `seconds`: leave `operations` out")
+        for key, own in (("rate", None), ("seconds", found.seconds)):
+            if data.get(key) not in (None, own):
+                raise ValueError(f"a search sets `{key}` itself: leave it out")
+        return {**data, "search": found, "rate": found.low, "seconds": found.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +175,31 @@ class ClientContext:
     """Store directories of an embedded engine, one for each process; 0 for servers."""
     own: bool = False
     """This client sees the store of its process only (`shard`), whose ids alone it may use."""
+    first: int | None = None
+    """Where a step names its number of clients, processes may have different numbers of threads:
+    the number of this process's first client; and `total`, of all clients."""
+    total: int | None = None
 
     @property
     def client(self) -> int:
         """This client's number, from 0, over all workers, processes and threads."""
+        if self.first is not None:
+            return self.first + self.thread
         return (self.worker * self.processes + self.process) * self.threads + self.thread
 
     @property
     def clients(self) -> int:
+        if self.total is not None:
+            return self.total
         return self.workers * self.processes * self.threads
+
+    @property
+    def share(self) -> int | None:
+        """How many of the step's `operations` are this client's; None where they have no end."""
+        if self.params.operations is None:
+            return None
+        share, rest = divmod(self.params.operations, self.clients)
+        return int(share + (self.client < rest))
 
     @property
     def shard(self) -> int:

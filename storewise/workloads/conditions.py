@@ -1,0 +1,124 @@
+"""What is done to the servers while a step runs: some nodes slowed down, or one killed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+#: Fields of `Slow` that only one way of slowing knows.
+_OWN = {
+    "file_mb": "disk",
+    "processes": "cpu",
+    "delay_ms": "network",
+    "rate_mbit": "network",
+    "memory_mb": "memory",
+}
+
+
+class _Condition(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Slow(_Condition):
+    """Nodes slowed on purpose for a step; started, checked and stopped by their own jobs."""
+
+    how: Literal["disk", "cpu", "network", "memory"]
+    nodes: int = Field(default=1, ge=0, description="the first so many data nodes; 0: none")
+    names: tuple[str, ...] = Field(default=(), description="these nodes instead, such as data2")
+    file_mb: int = Field(
+        default=2048,
+        ge=1,
+        description="disk: MiB of the file that a writer on the node's data disk writes again and "
+        "again, with fsync",
+    )
+    processes: int | None = Field(
+        default=None, ge=1, description="cpu: busy processes; as many as the host has processors"
+    )
+    delay_ms: float | None = Field(
+        default=None, gt=0, description="network: milliseconds that each packet sent waits"
+    )
+    rate_mbit: float | None = Field(
+        default=None, gt=0, description="network: megabits per second that are sent, at most"
+    )
+    memory_mb: int | None = Field(
+        default=None, ge=1, description="memory: MiB that are allocated and kept in use"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Slow:
+        for name in sorted(self.model_fields_set & _OWN.keys()):
+            if _OWN[name] != self.how and getattr(self, name) is not None:
+                raise ValueError(f"{name} belongs to `how: {_OWN[name]}`, not to {self.how}")
+        if {"nodes", "names"} <= self.model_fields_set and self.names:
+            raise ValueError("give either nodes (how many) or names (which)")
+        if self.how == "network" and self.delay_ms is None and self.rate_mbit is None:
+            raise ValueError("`how: network` needs delay_ms, rate_mbit or both")
+        if self.how == "memory" and self.memory_mb is None:
+            raise ValueError("`how: memory` needs memory_mb")
+        return self
+
+    def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """The nodes to slow, of the `known` ones in order; ValueError where one is not known."""
+        data = tuple(name for name in known if name.rstrip("0123456789") == "data") or known
+        if not self.names:
+            if self.nodes > len(data):
+                raise ValueError(
+                    f"slow: nodes is {self.nodes}, and the trial has {len(data)}: {', '.join(data)}"
+                )
+            return data[: self.nodes]
+        if missing := [name for name in self.names if name not in known]:
+            raise ValueError(
+                f"slow: the trial has no node {', '.join(missing)}; it has {', '.join(known)}"
+            )
+        return self.names
+
+    def words(self) -> str:
+        """In a few words, for logs: ``disk, a file of 2048 MiB``."""
+        if self.how == "disk":
+            return f"disk, a file of {self.file_mb} MiB"
+        if self.how == "cpu":
+            return f"cpu, {self.processes or 'as many as processors'} processes"
+        if self.how == "memory":
+            return f"memory, {self.memory_mb} MiB"
+        parts = [f"{self.delay_ms:g} ms" if self.delay_ms else ""]
+        parts += [f"{self.rate_mbit:g} Mbit/s" if self.rate_mbit else ""]
+        return "network, " + ", ".join(filter(None, parts))
+
+
+class Crash(_Condition):
+    """One server killed (SIGKILL to all its processes) at a moment of a step."""
+
+    node: str = Field(default="data0", description="its name, or `random` for a seeded one")
+    after: float | tuple[float, float] = Field(
+        description="seconds from the start of the step, or a range from which the trial's seed "
+        "draws them"
+    )
+    restart: bool = Field(
+        default=True,
+        description="start it again at once; else only when the step has ended",
+    )
+
+    @field_validator("after")
+    @classmethod
+    def _ordered(cls, after: float | tuple[float, float]) -> float | tuple[float, float]:
+        low, high = after if isinstance(after, tuple) else (after, after)
+        if low < 0 or high < low:
+            raise ValueError("after must be 0 or more seconds, or a range [from, to] that rises")
+        return after
+
+    def drawn(self, known: tuple[str, ...], seed: int, step: int) -> tuple[str, float]:
+        """The node and the moment (s), the same for the same seed and step; ValueError where
+        there is no such node."""
+        generator = np.random.default_rng(np.random.SeedSequence([seed, 0x6B696C6C, step]))
+        low, high = self.after if isinstance(self.after, tuple) else (self.after, self.after)
+        moment = float(generator.uniform(low, high)) if high > low else low
+        if self.node != "random":
+            if self.node not in known:
+                raise ValueError(
+                    f"crash: the trial has no node {self.node!r}; it has {', '.join(known)}"
+                )
+            return self.node, moment
+        data = [name for name in known if name.rstrip("0123456789") == "data"] or list(known)
+        return data[int(generator.integers(len(data)))], moment
