@@ -21,6 +21,8 @@ Encoding = Literal["dict", "bson"]
 FieldType = Literal["id", "int", "float", "str", "key"]
 
 ID_BYTES = 12
+#: The longest `_id` of type ``key``.
+KEY_BYTES = 64
 DIGEST_BYTES = 7
 #: Bytes of the file digest kept in a manifest row (BLAKE2b of the decompressed content).
 FULL_DIGEST_BYTES = 16

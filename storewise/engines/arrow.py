@@ -15,6 +15,7 @@ from storewise.errors import EngineError
 
 _TYPES: Mapping[FieldType, Any] = {
     "id": pa.binary(),
+    "key": pa.binary(),
     "int": pa.int64(),
     "float": pa.float64(),
     "str": pa.string(),

@@ -80,6 +80,8 @@ class Shared:
     endpoints: tuple[Endpoint, ...]
     driver: Any
     session: Any
+    kinds: tuple[Kind, ...]
+    """What the workload stores (`Cluster.kinds`)."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
@@ -130,7 +132,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         hosts = ", ".join(map(where, endpoints))
         raise EngineError(f"cassandra: connect to {hosts}: {words_of(error)}") from error
     session.default_fetch_size = settings.page_rows
-    return Shared(mode, settings, level, endpoints, driver, session)
+    return Shared(mode, settings, level, endpoints, driver, session, cluster.kinds)
 
 
 class CassandraLink(Client):
@@ -153,7 +155,7 @@ class CassandraLink(Client):
             ConsistencyLevel.ONE,
         )
         if found:
-            schema, _ = described(found[0][0])
+            schema, _ = described(found[0][0], self._shared.kinds)
             with self._shared.lock:
                 self._shared.schema, self._shared.tables = schema, make_tables(schema)
 

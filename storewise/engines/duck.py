@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import duckdb
 
-from storewise.documents import KINDS, FieldType, Kind
+from storewise.documents import FieldType, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.duckreads import (
     FAILURES,
@@ -43,6 +43,7 @@ FILE_NAME = "documents.duckdb"
 
 _TYPES: Mapping[FieldType, str] = {
     "id": "BLOB",
+    "key": "BLOB",
     "int": "BIGINT",
     "float": "DOUBLE",
     "str": "VARCHAR",
@@ -57,6 +58,8 @@ class _Shared:
     mode: Mode
     stores: tuple[Path, ...]
     router: Router
+    kinds: tuple[Kind, ...]
+    """What the workload stores (`Cluster.kinds`)."""
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
     # Loads of new ids run side by side; what may meet a row that exists goes one at a time,
@@ -237,7 +240,7 @@ def _attach(client: DuckdbClient, shared: _Shared) -> dict[Kind, Table]:
         )
         for table_name, column_name in rows:
             columns.setdefault(table_name, []).append(column_name)
-        for kind in KINDS:
+        for kind in shared.kinds:
             if kind.table in columns:
                 table = table_from_names(kind, columns[kind.table], path)
                 if tables.setdefault(kind, table) != table:
@@ -278,7 +281,7 @@ class DuckdbEngine(Engine):
         settings = parse_settings(DuckSettings, self, cluster)
         level = consistency_of(self, cluster)
         stores = store_directories(self, cluster, mode)
-        shared = _Shared(mode, stores, Router(len(stores), cluster.placement))
+        shared = _Shared(mode, stores, Router(len(stores), cluster.placement), cluster.kinds)
         if mode == "write":
             # Imported now, so that the first batch does not wait for it; readers need no Arrow.
             import_module("storewise.engines.arrow")

@@ -31,7 +31,7 @@ class JsonTable(Table):
     @property
     def has_params(self) -> bool:
         """Whether documents may have more fields than `columns`."""
-        return self.kind is Kind.TASKS
+        return self.kind.open_fields
 
     @property
     def select(self) -> str:
@@ -48,6 +48,7 @@ class JsonTable(Table):
 
     def rows(self, documents: Sequence[Document]) -> list[Row]:
         """The documents as (id, JSON text)."""
+        self.check_ids(documents)
         names = frozenset(self.names)
         for document in documents:
             if document.keys() != names:

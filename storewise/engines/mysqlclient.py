@@ -12,7 +12,7 @@ import pymysql
 from pydantic import Field as Setting
 from pydantic import field_validator
 
-from storewise.documents import Field, FieldType, Kind
+from storewise.documents import KEY_BYTES, Field, FieldType, Kind
 from storewise.engines.jsontable import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.mysqllink import FAILURES, Link, again, sign_in
 from storewise.engines.mysqlrows import check_value, load_text, value_lists
@@ -100,12 +100,12 @@ class MysqlClient(ShardedClient[Link]):
     failures: ClassVar[tuple[type[Exception], ...]] = FAILURES
     types: ClassVar[Mapping[FieldType, str]] = {
         "id": "BINARY(12)",
+        "key": f"VARBINARY({KEY_BYTES})",
         "int": "BIGINT",
         "float": "DOUBLE",
         # Texts have no longest length here; InnoDB keeps short ones in the row as it does VARCHAR.
         "str": "LONGTEXT",
     }
-    id_type: ClassVar[str] = "BINARY(12) NOT NULL"
     json_type: ClassVar[str] = "JSON"
 
     def _open(self, shard: Shard) -> Link:
@@ -271,7 +271,7 @@ class MysqlClient(ShardedClient[Link]):
 def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
     places, values = [], []
     for number, column in enumerate(columns):
-        if column.type == "id":
+        if column.type in ("id", "key"):
             places.append(f"@v{number}")
             values.append(f"{quoted(column.name)} = UNHEX(@v{number})")
         else:
@@ -285,10 +285,10 @@ def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
 
 def _stored(table: Table) -> Sequence[Field]:
     """The columns that a row of `Table.rows` fills."""
-    return _JSON_COLUMNS if isinstance(table, JsonTable) else table.columns
+    return (table.columns[0], _JSON_COLUMN) if isinstance(table, JsonTable) else table.columns
 
 
-_JSON_COLUMNS = (Field("_id", "id", ""), Field(DOCUMENT_COLUMN, "str", ""))
+_JSON_COLUMN = Field(DOCUMENT_COLUMN, "str", "")
 #: Ids are hexadecimal digits in JSON.
 _VIRTUAL_TYPES: Mapping[FieldType, str] = {**MysqlClient.types, "id": "LONGTEXT"}
 

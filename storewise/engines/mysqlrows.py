@@ -22,6 +22,7 @@ _NONE = type(None)
 #: id without a word.
 _TAKES: Mapping[FieldType, frozenset[type]] = {
     "id": frozenset({bytes, _NONE}),
+    "key": frozenset({bytes}),
     "int": frozenset({int, _NONE}),
     "float": frozenset({float, int, _NONE}),
     "str": frozenset({str, _NONE}),
@@ -89,6 +90,8 @@ def _texts(
         if has_null and field.name == "_id":
             raise _cannot_hold(name, field, None)
         convert: Callable[[Any], str] = of_id
+    elif field.type == "key":
+        convert = of_id
     elif field.type == "str":
         convert = of_text
     elif field.type == "int":

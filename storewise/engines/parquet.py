@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import duckdb
 from pydantic import Field as Setting
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.duckreads import DuckReads, DuckSettings, open_duckdb, sql_string
 from storewise.engines.tabular import (
@@ -67,6 +67,8 @@ class _Shared:
     settings: ParquetSettings
     durable: bool
     router: Router
+    kinds: tuple[Kind, ...]
+    """What the workload stores (`Cluster.kinds`)."""
     tables: dict[Kind, Table] = field(default_factory=dict)
     next_part: dict[Kind, int] = field(default_factory=dict)
     buffers: dict[Kind, list[Any]] = field(default_factory=dict)
@@ -328,7 +330,7 @@ def _find_tables(client: ParquetClient) -> dict[Kind, Table]:
     tables: dict[Kind, Table] = {}
     for store, directory in enumerate(client._stores):
         found = 0
-        for kind in KINDS:
+        for kind in client._shared.kinds:
             files = _part_files(directory, kind)
             if _final(directory, kind).is_file():
                 files.append(_final(directory, kind))
@@ -374,7 +376,12 @@ class ParquetEngine(Engine):
         level = consistency_of(self, cluster)
         stores = store_directories(self, cluster, mode)
         shared = _Shared(
-            mode, stores, settings, level == "durable", Router(len(stores), cluster.placement)
+            mode,
+            stores,
+            settings,
+            level == "durable",
+            Router(len(stores), cluster.placement),
+            cluster.kinds,
         )
         # Readers come after `finish`, which alone replaces files: DuckDB may keep their footers.
         extra = {"parquet_metadata_cache": mode == "read"}

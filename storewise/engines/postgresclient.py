@@ -30,12 +30,14 @@ _SILENCE_MS = 30_000
 
 _TYPES: Mapping[FieldType, str] = {
     "id": "bytea",
+    "key": "bytea",
     "int": "bigint",
     "float": "double precision",
     "str": "text",
 }
 _COPY_TYPES: Mapping[FieldType, str] = {
     "id": "bytea",
+    "key": "bytea",
     "int": "int8",
     "float": "float8",
     "str": "text",
@@ -96,7 +98,6 @@ class PostgresClient(ShardedClient[Session]):
     # The others: Python's integers and strings that no type of the server can hold.
     failures = (psycopg.Error, OverflowError, UnicodeError)
     types = _TYPES
-    id_type = "bytea"
     json_type = "jsonb"
 
     def _open(self, shard: Shard) -> Session:

@@ -40,8 +40,6 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
     """What the driver raises, for values that it cannot bind as well."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
-    id_type: ClassVar[str]
-    """SQL type of the primary key."""
     json_type: ClassVar[str]
 
     def __init__(self, shared: Shared) -> None:
@@ -109,7 +107,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
             others = [f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"]
         else:
             others = [f"{quoted(c.name)} {self.types[c.type]}" for c in table.columns[1:]]
-        columns = [f'"_id" {self.id_type} PRIMARY KEY', *others]
+        columns = [f'"_id" {self.types[table.columns[0].type]} NOT NULL PRIMARY KEY', *others]
         return f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({', '.join(columns)})"
 
     # Creating and finding tables.
@@ -169,7 +167,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
                     f" {self._stores[0]} {found[0] or 'none'}: every server needs the same"
                 )
         if found[0]:
-            schema, layout = described(found[0])
+            schema, layout = described(found[0], self._shared.kinds)
             with self._shared.lock:
                 self._shared.tables = self._tables_of(schema, layout)
                 self._shared.schema = schema

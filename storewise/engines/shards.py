@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 from pydantic import Field as Setting
 
-from storewise.documents import KINDS, Kind
+from storewise.documents import Kind
 from storewise.engines.base import Cluster, Mode, Placement, Schema
 from storewise.engines.server import Credentials, NodeSpec, ServerSettings, Topology
 from storewise.engines.tabular import Router, Table
@@ -107,6 +108,8 @@ class Shared:
     """The engine's own settings, a `ShardedSettings`."""
     credentials: Credentials
     router: Router
+    kinds: tuple[Kind, ...]
+    """What the workload stores (`Cluster.kinds`)."""
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -127,7 +130,7 @@ class Shared:
             ) from error
         placement = cluster.placement or HashPlacement(len(shards))
         router = Router(len(shards), placement)
-        return cls(mode, shards, settings, credentials, router)
+        return cls(mode, shards, settings, credentials, router, cluster.kinds)
 
 
 def describe(schema: Schema, layout: str) -> str:
@@ -143,13 +146,20 @@ def describe(schema: Schema, layout: str) -> str:
     )
 
 
-def described(text: str) -> tuple[Schema, str]:
-    """The inverse of `describe`: (schema, layout)."""
+def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
+    """The inverse of `describe`, of a workload that has these `kinds`: (schema, layout).
+
+    EngineError for tables of another workload."""
     content = json.loads(text)
-    kinds = {kind.table: kind for kind in KINDS}
+    known = {kind.table: kind for kind in kinds}
+    if foreign := [name for name in content["kinds"] if name not in known]:
+        raise EngineError(
+            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
+            f"{', '.join(known)}: load into an empty store"
+        )
     schema = Schema(
-        kinds=tuple(kinds[name] for name in content["kinds"]),
-        indexes=tuple((kinds[table], name) for table, name in content["indexes"]),
+        kinds=tuple(known[name] for name in content["kinds"]),
+        indexes=tuple((known[table], name) for table, name in content["indexes"]),
         index_time=content["index_time"],
         study_fields=content["study_fields"],
     )

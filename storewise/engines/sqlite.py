@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 from pydantic import Field as Setting
 
-from storewise.documents import KINDS, FieldType, Kind
+from storewise.documents import FieldType, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.sqlreads import SqlReads
 from storewise.engines.tabular import (
@@ -37,7 +37,13 @@ FILE_NAME = "documents.sqlite"
 #: Seconds that a connection waits for another one's lock.
 BUSY_SECONDS = 60.0
 
-_TYPES: Mapping[FieldType, str] = {"id": "BLOB", "int": "INTEGER", "float": "REAL", "str": "TEXT"}
+_TYPES: Mapping[FieldType, str] = {
+    "id": "BLOB",
+    "key": "BLOB",
+    "int": "INTEGER",
+    "float": "REAL",
+    "str": "TEXT",
+}
 #: What the driver raises: its own errors, and Python's for values that SQLite cannot hold (an
 #: integer above 64 bits, a lone surrogate in a string).
 _FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
@@ -68,6 +74,8 @@ class _Shared:
     durable: bool
     wal: bool
     router: Router
+    kinds: tuple[Kind, ...]
+    """What the workload stores (`Cluster.kinds`)."""
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
     # SQLite lets one connection write at a time and makes the others poll; a lock of our own
@@ -328,7 +336,7 @@ def _read_tables(client: SqliteClient, shared: _Shared) -> dict[Kind, Table]:
     for store, path in enumerate(shared.paths):
         if not path.is_file():
             raise EngineError(f"sqlite: {path} does not exist: nothing was loaded there")
-        for kind in KINDS:
+        for kind in shared.kinds:
             rows = client._rows(store, f"PRAGMA table_info({quoted(kind.table)})")
             if not rows:
                 continue
@@ -378,6 +386,7 @@ class SqliteEngine(Engine):
             settings=settings,
             wal=not cluster.network_file_system,
             router=Router(len(cluster.stores), cluster.placement),
+            kinds=cluster.kinds,
         )
         client = SqliteClient(shared)
         try:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from storewise.documents import PARAMS_COLUMN, Document, Field, FieldType, Kind, fields
+from storewise.documents import KEY_BYTES, PARAMS_COLUMN, Document, Field, FieldType, Kind, fields
 from storewise.engines.base import Cluster, Engine, EngineSettings, Mode, Placement, Schema
 from storewise.errors import EngineError
 
@@ -31,6 +31,7 @@ IN_LIST = 500
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
 _PYTHON_TYPES: Mapping[FieldType, tuple[type, ...]] = {
     "id": (bytes,),
+    "key": (bytes,),
     "int": (int, float),
     "float": (int, float),
     "str": (str,),
@@ -75,6 +76,7 @@ class Table:
         A document that lacks a column or has a field more is an EngineError: a value that the
         table cannot hold would otherwise be lost without a word.
         """
+        self.check_ids(documents)
         if self.has_params:
             return [self._params_row(document) for document in documents]
         try:
@@ -86,6 +88,19 @@ class Table:
             extra = sorted({key for document in documents for key in document} - known)
             raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
         return rows
+
+    def check_ids(self, documents: Sequence[Document]) -> None:
+        """Raise EngineError for ids that no document of this kind can have; only those that the
+        stores themselves would take."""
+        if self.kind.fields[0].type != "key":
+            return
+        for document in documents:
+            key = document.get("_id")
+            if not (isinstance(key, bytes) and 0 < len(key) <= KEY_BYTES and key.isascii()):
+                raise EngineError(
+                    f"a document of {self.name} has the id {key!r}; expected 1 to {KEY_BYTES} "
+                    "bytes of ASCII text"
+                )
 
     def _params_row(self, document: Document) -> Row:
         own = self.names[:-1]
