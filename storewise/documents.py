@@ -7,7 +7,7 @@ or checks documents takes kinds, fields and ids from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn
 
@@ -60,6 +60,9 @@ class Kind:
     key: tuple[tuple[str, int], ...] = ()
     """Fields that ``_id`` packs and their widths in bytes, unsigned and big-endian, so that ids
     sort as the fields do. Stores with composite keys have these columns instead of ``_id``."""
+    splits: Callable[[int], Sequence[bytes]] | None = None
+    """The n - 1 ids that cut what will be stored into n ranges of about equal numbers, for stores
+    that are split before the load; None: as `storewise.engines.splits` has it."""
 
     TASKS: ClassVar[Kind]
     RNA: ClassVar[Kind]
