@@ -97,7 +97,7 @@ class _Verifier:
                         result.lost += 1  # the count did not show it
                     difference: str | None = "is missing"
                 else:
-                    difference = _difference(expected, stored)
+                    difference = difference_of(expected, stored)
                     result.wrong += difference is not None
                 if difference is not None and result.first is None:
                     result.first = f"document {document_id.hex()} {difference}"
@@ -105,7 +105,7 @@ class _Verifier:
     def _choose(self) -> dict[int, dict[Kind, frozenset[int]]]:
         """Ordinals to check by file and kind: a few files, drawn in proportion to their
         documents, and `trial.verify` documents of each kind in them."""
-        documents = self._files.queries + 3 * self._files.alignments
+        documents = sum(self._files.counts(kind) for kind in KINDS)
         number = min(_FILES, int(np.count_nonzero(documents)))
         if not number or not self._look.sample:
             return {}
@@ -164,7 +164,7 @@ class _Verifier:
         )
 
 
-def _difference(expected: Document, stored: Document) -> str | None:
+def difference_of(expected: Document, stored: Document) -> str | None:
     """How a stored document differs from the parsed one, None where it does not."""
     for name in [*expected, *(name for name in stored if name not in expected)]:
         if name not in stored:

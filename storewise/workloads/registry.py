@@ -10,6 +10,7 @@ from storewise.workloads.base import Workload
 #: Workload name -> "module:class".
 WORKLOADS: dict[str, str] = {
     "alignments": "storewise.workloads.alignments:AlignmentsWorkload",
+    "measures": "storewise.workloads.measures:MeasuresWorkload",
 }
 
 
