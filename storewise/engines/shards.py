@@ -14,7 +14,7 @@ from pydantic import Field as Setting
 from storewise.documents import Kind
 from storewise.engines.base import Cluster, Mode, Placement, Schema
 from storewise.engines.server import Credentials, NodeSpec, ServerSettings, Topology
-from storewise.engines.tabular import Router, Table
+from storewise.engines.tabular import Router, Table, named_kinds
 from storewise.errors import EngineError
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Shared:
     router: Router
     kinds: tuple[Kind, ...]
     """What the workload stores (`Cluster.kinds`)."""
+    consistency: str = ""
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -130,7 +131,9 @@ class Shared:
             ) from error
         placement = cluster.placement or HashPlacement(len(shards))
         router = Router(len(shards), placement)
-        return cls(mode, shards, settings, credentials, router, cluster.kinds)
+        return cls(
+            mode, shards, settings, credentials, router, cluster.kinds, cluster.consistency
+        )
 
 
 def describe(schema: Schema, layout: str) -> str:
@@ -151,14 +154,10 @@ def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
 
     EngineError for tables of another workload."""
     content = json.loads(text)
-    known = {kind.table: kind for kind in kinds}
-    if foreign := [name for name in content["kinds"] if name not in known]:
-        raise EngineError(
-            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
-            f"{', '.join(known)}: load into an empty store"
-        )
+    stored = named_kinds(content["kinds"], kinds)
+    known = {kind.table: kind for kind in stored}
     schema = Schema(
-        kinds=tuple(known[name] for name in content["kinds"]),
+        kinds=stored,
         indexes=tuple((known[table], name) for table, name in content["indexes"]),
         index_time=content["index_time"],
         study_fields=content["study_fields"],

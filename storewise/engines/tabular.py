@@ -10,16 +10,20 @@ from __future__ import annotations
 import heapq
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from storewise.documents import KEY_BYTES, PARAMS_COLUMN, Document, Field, FieldType, Kind, fields
-from storewise.engines.base import Cluster, Engine, EngineSettings, Mode, Placement, Schema
+from storewise.documents import KEY_BYTES, PARAMS_COLUMN, Document, Field, Kind, fields
+from storewise.engines.base import Cluster, Engine, EngineSettings, Mode, Placement, Schema, Where
+from storewise.engines.conditions import NEVER, conditions
+from storewise.engines.keys import CompositeKey
+from storewise.engines.keys import quoted as quoted
 from storewise.errors import EngineError
 
 Row = tuple[Any, ...]
@@ -29,21 +33,18 @@ _Settings = TypeVar("_Settings", bound=EngineSettings)
 IN_LIST = 500
 
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
-_PYTHON_TYPES: Mapping[FieldType, tuple[type, ...]] = {
-    "id": (bytes,),
-    "key": (bytes,),
-    "int": (int, float),
-    "float": (int, float),
-    "str": (str,),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table of one kind: its columns in storage order, ``_id`` first."""
+    """The table of one kind: its columns in storage order, ``_id`` first.
+
+    With `composite` there is no column ``_id``: the fields that it packs are the primary key.
+    """
 
     kind: Kind
     columns: tuple[Field, ...]
+    composite: CompositeKey | None = dataclass_field(default=None, compare=False, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -61,6 +62,44 @@ class Table:
     def select(self) -> str:
         """The columns as a SQL select list."""
         return ", ".join(quoted(name) for name in self.names)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the primary key."""
+        return self.composite.names if self.composite else ("_id",)
+
+    @property
+    def key_list(self) -> str:
+        """The primary key as SQL, for PRIMARY KEY and ORDER BY."""
+        return ", ".join(quoted(name) for name in self.key)
+
+    def key_clause(self, mark: str = "?") -> str:
+        """WHERE clause of one row; its parameters are `key_values`."""
+        return " AND ".join(f"{quoted(name)} = {mark}" for name in self.key)
+
+    def key_values(self, document_id: bytes) -> tuple[Any, ...] | None:
+        """The primary key of an id; None for an id that no row can have."""
+        return self.composite.values(document_id) if self.composite else (document_id,)
+
+    def key_compared(
+        self, operator: str, document_id: bytes, mark: str = "?"
+    ) -> tuple[str, list[Any]]:
+        """WHERE clause and parameters of a comparison of the id."""
+        if self.composite is None:
+            return f"{quoted('_id')} {operator} {mark}", [document_id]
+        compared = self.composite.compared(operator, document_id)
+        return self.composite.sql(*compared, mark) if compared else (NEVER, [])
+
+    def key_of_row(self) -> Callable[[Row], Any]:
+        """A function that gives the primary key of a row, which sorts as ids do."""
+        return self.composite.positions(self.names) if self.composite else itemgetter(0)
+
+    def id_of_row(self) -> Callable[[Row], bytes]:
+        """A function that gives the id of a row."""
+        if self.composite is None:
+            return itemgetter(0)
+        key, pack = self.composite.positions(self.names), self.composite.pack
+        return lambda row: pack(*key(row))
 
     def column(self, name: str) -> Field:
         """The column called `name`; EngineError with the known ones where there is none."""
@@ -83,8 +122,9 @@ class Table:
             rows = list(map(itemgetter(*self.names), documents))
         except KeyError as error:
             raise EngineError(f"a document of {self.name} lacks the field {error}") from error
-        if sum(map(len, documents)) != len(rows) * len(self.columns):
-            known = set(self.names)
+        fields_each = len(self.columns) + (self.composite is not None)
+        if sum(map(len, documents)) != len(rows) * fields_each:
+            known = {"_id", *self.names}
             extra = sorted({key for document in documents for key in document} - known)
             raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
         return rows
@@ -92,6 +132,8 @@ class Table:
     def check_ids(self, documents: Sequence[Document]) -> None:
         """Raise EngineError for ids that no document of this kind can have; only those that the
         stores themselves would take."""
+        if self.kind.key:
+            (self.composite or CompositeKey(self.kind, row_values=True)).check(documents)
         if self.kind.fields[0].type != "key":
             return
         for document in documents:
@@ -105,6 +147,8 @@ class Table:
     def _params_row(self, document: Document) -> Row:
         own = self.names[:-1]
         rest = dict(document)
+        if self.composite:
+            del rest["_id"]
         try:
             values = [rest.pop(name) for name in own]
             params = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
@@ -117,6 +161,8 @@ class Table:
     def document(self, row: Row) -> Document:
         """The document of a row, as it was inserted."""
         document: Document = dict(zip(self.names, row, strict=True))
+        if self.composite:
+            document = {"_id": self.id_of_row()(row), **document}
         if self.has_params:
             document.update(json.loads(document.pop(PARAMS_COLUMN)))
         return document
@@ -126,6 +172,9 @@ class Table:
         if self.has_params:
             return self.document
         names = self.names
+        if self.composite:
+            every, id_of = ("_id", *names), self.id_of_row()
+            return lambda row: dict(zip(every, (id_of(row), *row)))  # noqa: B905
         return lambda row: dict(zip(names, row))  # noqa: B905 - a row of our own select
 
     def check_changes(self, changes: Mapping[str, Any]) -> None:
@@ -134,6 +183,8 @@ class Table:
             raise EngineError(f"update of {self.name}: no field is named")
         if "_id" in changes:
             raise EngineError(f"update of {self.name}: an id cannot be changed")
+        if part := [name for name, _ in self.kind.key if name in changes]:
+            raise EngineError(f"update of {self.name}: {part[0]} is part of the id")
         if not self.has_params:
             for name in changes:
                 self.column(name)
@@ -154,35 +205,35 @@ class Table:
         self, field_name: str, low: Any, high: Any, mark: str = "?"
     ) -> tuple[str, list[Any]]:
         """WHERE clause and parameters of low <= field <= high; None is an open end."""
-        column = self.column(field_name)
-        name = self.expression(column)
-        clauses, values = [f"{name} IS NOT NULL"], []
-        for bound, operator in ((low, ">="), (high, "<=")):
-            if bound is None:
-                continue
-            if not isinstance(bound, _PYTHON_TYPES[column.type]):
-                raise EngineError(
-                    f"{self.name}.{field_name} is of type {column.type}; {bound!r} cannot bound it"
-                )
-            clauses.append(f"{name} {operator} {mark}")
-            values.append(self.bound(column, bound))
-        return " AND ".join(clauses), values
+        name = self.expression(self.column(field_name))
+        ends = [Where(field_name, ">=", low)] if low is not None else []
+        bounds = [*ends, Where(field_name, "<=", high)] if high is not None else ends
+        clauses, values = conditions(self, bounds, mark)
+        return " AND ".join([f"{name} IS NOT NULL", *clauses]), values
 
 
-def quoted(name: str) -> str:
-    """A SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+#: How a store's tables hold composite keys: ``id``: the column ``_id``, as for any other kind;
+#: ``row``: the key's columns, which its planner finds by row values; ``columns``: the key's
+#: columns, compared one by one.
+Keys = Literal["id", "row", "columns"]
 
 
-def make_table(kind: Kind, *, study_fields: bool) -> Table:
+def make_table(kind: Kind, *, study_fields: bool, keys: Keys = "id") -> Table:
     """The table of a kind, with the JSON column where the kind has open fields."""
     columns = fields(kind, study_fields=study_fields)
-    return Table(kind, (*columns, _PARAMS_FIELD) if kind.open_fields else columns)
+    if kind.open_fields:
+        columns = (*columns, _PARAMS_FIELD)
+    if keys == "id" or not kind.key:
+        return Table(kind, columns)
+    composite = CompositeKey(kind, row_values=keys == "row")
+    return Table(kind, columns[1:], composite=composite)
 
 
-def make_tables(schema: Schema) -> dict[Kind, Table]:
+def make_tables(schema: Schema, keys: Keys = "id") -> dict[Kind, Table]:
     """The tables of a schema; EngineError where an index names no column."""
-    tables = {kind: make_table(kind, study_fields=schema.study_fields) for kind in schema.kinds}
+    tables = {
+        kind: make_table(kind, study_fields=schema.study_fields, keys=keys) for kind in schema.kinds
+    }
     for kind, field_name in schema.indexes:
         if kind not in tables:
             raise EngineError(f"index on {kind.table}.{field_name}: no such table is created")
@@ -202,15 +253,15 @@ def named_kinds(names: Iterable[str], kinds: Iterable[Kind]) -> tuple[Kind, ...]
     return tuple(known[name] for name in names)
 
 
-def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
+def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys = "id") -> Table:
     """The table that a store's own column names describe, as a reader finds it."""
     for study_fields in (False, True):
-        table = make_table(kind, study_fields=study_fields)
+        table = make_table(kind, study_fields=study_fields, keys=keys)
         if table.names == tuple(names):
             return table
+    expected = make_table(kind, study_fields=False, keys=keys).names
     raise EngineError(
-        f"{where}: {kind.table} has the columns {', '.join(names)}; "
-        f"expected {', '.join(make_table(kind, study_fields=False).names)}"
+        f"{where}: {kind.table} has the columns {', '.join(names)}; expected {', '.join(expected)}"
     )
 
 
