@@ -18,9 +18,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
+from storewise.references import find_reference, load_reference
 from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import SERVER_FACTORS, check_study
 from storewise.studyfile import StudyText, nearest, read_yaml
+from storewise.sweeps import expand_sweep
 from storewise.trial import Phase, Trial, trial_id, trial_seed
 from storewise.workloads.registry import WORKLOADS, workload
 
@@ -106,6 +108,13 @@ def _phases(value: Any) -> Any:
                 raise ValueError(f"parameters of phase {name!r} must be a mapping")
             params = dict(params or {})
             steps = params.pop("steps", [])
+            if "sweep" in params:
+                if steps:
+                    raise ValueError(f"phase {name!r} has either steps or a sweep")
+                try:
+                    steps = expand_sweep(params.pop("sweep"))
+                except ValueError as error:
+                    raise ValueError(f"phase {name!r}: {error}") from error
             found.append({"name": name, "params": params, "steps": steps})
         elif isinstance(item, dict) and "name" in item:
             found.append(item)  # the resolved form of a stored study
@@ -139,6 +148,8 @@ class Study(_Section):
     live_sessions: int = Field(default=1, ge=1)
     keep_data: bool = False
     allow_open_ports: bool = False
+    references: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    """Published studies (``storewise.references``) whose figures the report shows beside ours."""
     scale: str = ""
     seed: int = 1
 
@@ -203,7 +214,8 @@ class Study(_Section):
             workers=factors["workers"],
             processes=factors["processes"],
             threads=factors["threads"],
-            consistency=factors["consistency"],
+            # The factor keeps the study's word, the trial has the level that it means.
+            consistency=engine(name).level(factors["consistency"]),
             index_time=factors["index"],
             indexes=[(i.split(".")[0], i.split(".")[1]) for i in self.indexes],
             settings=settings,
@@ -236,7 +248,7 @@ _WORDS = (
     (r"a valid string", "text"),
 )
 #: Keys that the design names and this version cannot serve yet: refused, never ignored.
-_RESERVED = ("publish", "prices", "weights", "references")
+_RESERVED = ("publish", "prices", "weights")
 
 
 def find_study(name: str | Path, root: Path = Path()) -> Path:
@@ -300,6 +312,7 @@ def load_study(
     if reads and not study.inputs.paths and study.inputs.search is None:
         text.fail(("inputs",), "give either paths (SSEARCH outputs) or search (FASTA files)")
     check_study(study, text)
+    _check_references(study, text, root)
     if inputs_exist:
         _check_inputs(study.inputs, text)
     return study
@@ -316,6 +329,17 @@ def _fill(data: dict[str, Any], text: StudyText) -> None:
         text.fail(("inputs",), "is missing; config/README.md explains it")
     if not found.reads_inputs and data.get("inputs"):
         text.fail(("inputs",), f"workload {name} makes its data itself and reads no inputs")
+
+
+def _check_references(study: Study, text: StudyText, root: Path) -> None:
+    names: list[str] = []
+    for i, name in enumerate(study.references):
+        try:
+            names.append(load_reference(find_reference(name, root, text.path.parent)).name)
+        except ConfigError as error:
+            text.fail(("references", i), str(error))
+        if names.count(names[-1]) > 1:
+            text.fail(("references", i), f"two references are called {names[-1]!r}")
 
 
 def _check_inputs(inputs: Inputs, text: StudyText) -> None:

@@ -15,6 +15,7 @@ from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
 from storewise.studyfile import StudyText, nearest
+from storewise.sweeps import take_clients
 from storewise.trial import Trial
 from storewise.workloads.registry import WORKLOADS, workload
 
@@ -142,7 +143,7 @@ def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
             ("factors", "consistency"),
             f"engine {trial.engine} has no level {trial.consistency!r}"
             f"{nearest(str(trial.consistency), list(store.consistencies))}; "
-            f"it has: {', '.join(store.consistencies)}",
+            f"it has: {', '.join(store.consistencies)}, and the words strong and weak",
         )
     if trial.index_time != "none" and not store.flags.secondary_indexes:
         text.fail(
@@ -216,19 +217,24 @@ def _check_phases(study: Study, text: StudyText) -> None:
             for key, levels in study.factors.items()
             if key.startswith(f"{phase.name}.")
         }
-        if spec[phase.name].loads and (phase.params.get("rate") or phase.params.get("restart")):
-            text.fail(place, "a loading phase has neither `rate` nor `restart`")
+        if spec[phase.name].loads and any(
+            phase.params.get(key) for key in ("rate", "restart", "search")
+        ):
+            text.fail(place, "a loading phase has no `rate`, no `restart` and no `search`")
         if spec[phase.name].loads and len(phase.steps) > 1:
             text.fail((*place, "steps"), "a loading phase has one step: it makes the data")
         variants: list[tuple[str | None, dict[str, Any]]] = [(None, {})]
         variants += [(k, {k: v}) for k, levels in dotted.items() for v in levels]
         for step in phase.step_overrides():
-            override = {k: v for k, v in step.items() if k != "threads"}
             for factor, extra in variants:
                 try:
-                    params = spec[phase.name].params.model_validate(
-                        {**phase.params, **override, **extra}
-                    )
+                    values, clients = take_clients({**phase.params, **extra}, step, 1)
+                except ValueError as error:
+                    text.fail(place, str(error))
+                if spec[phase.name].loads and clients.total is not None:
+                    text.fail(place, "a loading phase has `threads`, not `clients`")
+                try:
+                    params = spec[phase.name].params.model_validate(values)
                 except ValidationError as error:
                     first = error.errors()[0]
                     key = str(first["loc"][0]) if first["loc"] else ""
@@ -238,7 +244,7 @@ def _check_phases(study: Study, text: StudyText) -> None:
                         text.fail(
                             at,
                             f"is not a parameter of phase {phase.name}{nearest(key, known)}; "
-                            f"known: {', '.join(known)}, steps",
+                            f"known: {', '.join(known)}, clients, steps, sweep",
                         )
                     text.fail(at, f"{first['msg'].lower()}; found {first.get('input')!r}")
                 for name in study.engines:

@@ -1,8 +1,9 @@
 """Client processes and their threads: the side that works.
 
 A worker job forks its client processes; each connects once, and in each step runs its client
-threads. Parent and child talk over a pipe: the child says `Ready`, waits for `Go`, says `Done`,
-step after step; or says `Failure` once and ends.
+threads. Parent and child talk over a pipe: for each step the child is told to `Prepare`, says
+`Ready`, waits for `Go` and says `Done`; it may be told to `Disconnect` in between, and at last to
+`End`. Or it says `Failure` once and ends.
 """
 
 from __future__ import annotations
@@ -14,76 +15,42 @@ import pickle
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
-from storewise.driver.job import Step, WorkerJob, load_params, must_succeed, notes_of, steps_of
-from storewise.driver.loop import closed_loop
+from storewise.driver.job import Step, WorkerJob, load_params, must_succeed, notes_of
+from storewise.driver.loop import closed_loop, open_loop
+from storewise.driver.messages import (
+    Disconnected,
+    Done,
+    End,
+    Ended,
+    Failure,
+    Finish,
+    Loaded,
+    Prepare,
+    Ready,
+)
+from storewise.driver.pace import Paced, arrivals
 from storewise.driver.stores import reading_cluster, writing_cluster
 from storewise.engines.base import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
-from storewise.errors import StorewiseError
+from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.recorder import NS, Recorded, Recorder
 from storewise.workloads.base import (
     ClientContext,
     LoadedFile,
+    Operation,
+    PhaseParams,
     PhaseSpec,
     RefusedFile,
     Workload,
 )
 from storewise.workloads.registry import workload as workload_named
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """All clients of a process are prepared for a step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Go:
-    """Begin; `zero` is the step's start in perf_counter_ns, which processes of a host share."""
-
-    zero: int
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """All clients of a process have loaded their part into a server."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """All clients of all workers have; the process with this number ends the load."""
-
-    by: int | None
-
-
-@dataclass(slots=True)
-class Done:
-    """What a process did in a step; times in perf_counter_ns."""
-
-    recorded: Recorded
-    end: int
-    status: dict[str, float]
-    """Differences of the engine's own counters over the step."""
-    disk_bytes: int | None
-    loaded: list[LoadedFile] = field(default_factory=list)
-    refused: list[RefusedFile] = field(default_factory=list)
-    notes: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Failure:
-    """Why a process ended. `error` is the exception where it is one of ours."""
-
-    error: StorewiseError | None
-    text: str
-    trace: str
 
 
 class Shared:
@@ -188,7 +155,6 @@ class _Process:
         self.engine: Engine = engine_named(trial.engine)
         self.workload: Workload = workload_named(trial.workload)
         self.spec: PhaseSpec = self.workload.phases[job.phase]
-        self.steps = steps_of(trial, self.spec)
         self.load = load_params(trial, self.workload.phases[trial.load.name])
         self.before = notes_of(job.before)
         #: An embedded store has one writing process: a phase that changes data works on its own.
@@ -216,28 +182,43 @@ class _Process:
         return reading_cluster(self.job.trial, self.job.stores, self.job.written)
 
     def run(self) -> None:
+        client: Client | None = None
+        while True:
+            order = self.connection.recv()
+            if isinstance(order, Prepare):
+                client = client or self._connect()
+                done = self._step(client, order.step)
+                self.before += tuple(done.notes)
+                self.connection.send(done)
+                continue
+            if client is not None:
+                if self.own:
+                    client.finish()
+                client.close()
+                client = None
+            if isinstance(order, End):
+                self.connection.send(Ended())
+                return
+            self.connection.send(Disconnected())
+
+    def _connect(self) -> Client:
         writes = self.spec.loads or self.spec.changes
         client = self.engine.connect(self._cluster(), "write" if writes else "read")
         if writes and self.engine.flags.embedded:
             client.create(self.job.trial.store_schema())
-        for step in self.steps:
-            done = self._step(client, step)
-            self.before += tuple(done.notes)
-            if step is self.steps[-1]:
-                if self.own:
-                    client.finish()
-                client.close()
-            self.connection.send(done)
+        return client
 
     def _context(
         self,
         step: Step,
         thread: int,
+        threads: int,
         loaded: list[LoadedFile],
         refused: list[RefusedFile],
         notes: list[dict[str, Any]],
     ) -> ClientContext:
         job, trial = self.job, self.job.trial
+        first, _ = self._here(step)
         return ClientContext(
             engine=self.engine,
             schema=trial.store_schema(),
@@ -248,7 +229,7 @@ class _Process:
             process=self.process,
             processes=trial.processes,
             thread=thread,
-            threads=step.threads,
+            threads=threads,
             seed=trial.seed,
             step=step.number,
             study_fields=trial.study_fields,
@@ -262,13 +243,22 @@ class _Process:
             before=self.before,
             stores=trial.shards if self.engine.flags.embedded else 0,
             own=self.own,
+            first=first,
+            total=step.clients.all(trial.workers, trial.processes),
         )
+
+    def _here(self, step: Step) -> tuple[int, int]:
+        """The number of this process's first client in a step, and how many it has."""
+        trial = self.job.trial
+        return step.clients.here(self.job.worker, trial.workers, self.process, trial.processes)
 
     def _step(self, client: Client, step: Step) -> Done:
         loaded: list[LoadedFile] = []
         refused: list[RefusedFile] = []
         notes: list[dict[str, Any]] = []
-        gate = threading.Barrier(step.threads + 1)
+        paced: list[Paced] = []
+        _, threads = self._here(step)
+        gate = threading.Barrier(threads + 1)
         go = threading.Event()
         failed = threading.Event()
         zero = 0
@@ -276,30 +266,25 @@ class _Process:
         def run(thread: int) -> Recorded:
             try:
                 mine = client.for_thread()
-                context = self._context(step, thread, loaded, refused, notes)
+                context = self._context(step, thread, threads, loaded, refused, notes)
                 operations = self.workload.operations(self.job.phase, mine, context)
                 gate.wait()
                 go.wait()
                 recorder = Recorder(zero)
-                seconds = step.params.seconds
-                closed_loop(
-                    operations,
-                    recorder,
-                    deadline=None if seconds is None else zero + int(seconds * NS),
-                    stopped=lambda: self.shared.stopped() or failed.is_set(),
-                    progress=lambda o, d: self.shared.report(self.process, thread, o, d),
-                    fatal=self.fatal,
-                )
+                found = self._loop(step, thread, context, operations, recorder, failed)
+                if found is not None:
+                    paced.append(found)
                 if self.spec.loads or self.spec.changes:
-                    mine.flush()
+                    self._flush(mine, step, recorder)
                 return recorder.result(perf_counter_ns())
             except BaseException:
                 failed.set()
                 gate.abort()
                 raise
 
-        with ThreadPoolExecutor(step.threads, thread_name_prefix="client") as pool:
-            futures = [pool.submit(run, thread) for thread in range(step.threads)]
+        # A step may have fewer clients than there are processes: those without keep step.
+        with ThreadPoolExecutor(max(1, threads), thread_name_prefix="client") as pool:
+            futures = [pool.submit(run, thread) for thread in range(threads)]
             try:
                 gate.wait()
             except threading.BrokenBarrierError:
@@ -307,7 +292,9 @@ class _Process:
                 raise next(
                     e for e in errors if e and not isinstance(e, threading.BrokenBarrierError)
                 ) from None
-            before = client.status() if self.reports else {}
+            # A server that is killed in this step has counters of two lives, or cannot tell them.
+            reports = self.reports and step.params.crash is None
+            before = client.status() if reports else {}
             # What is alive now stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
@@ -317,16 +304,61 @@ class _Process:
         recorded = Recorded()
         for future in futures:
             recorded.merge(future.result())
+        recorded.compact()
         end = perf_counter_ns()
         if self.spec.loads and not self.shared.stopped() and self._finishes():
             recorded.merge(self._finish(client, zero))
             end = perf_counter_ns()
         status = {}
-        if self.reports:
+        if reports:
             after = client.status()
             status = {name: after[name] - before.get(name, 0.0) for name in after}
-        size = client.disk_bytes() if self.reports else None
-        return Done(recorded, end, status, size, loaded, refused, notes)
+        size = client.disk_bytes() if reports else None
+        whole = None
+        if step.params.rate is not None:
+            whole = Paced()
+            for one in paced:
+                whole.merge(one)
+        return Done(recorded, end, status, size, loaded, refused, notes, whole)
+
+    def _loop(
+        self,
+        step: Step,
+        thread: int,
+        context: ClientContext,
+        operations: Iterator[Operation],
+        recorder: Recorder,
+        failed: threading.Event,
+    ) -> Paced | None:
+        """Run one client's operations; what it says of its pace where it has one."""
+        params: PhaseParams = step.params
+        common: dict[str, Any] = {
+            "deadline": None
+            if params.seconds is None
+            else recorder.zero + int(params.seconds * NS),
+            "stopped": lambda: self.shared.stopped() or failed.is_set(),
+            "progress": lambda o, d: self.shared.report(self.process, thread, o, d),
+            "fatal": self.fatal,
+        }
+        if params.rate is None:
+            closed_loop(operations, recorder, **common)
+            return None
+        intended = arrivals(
+            params.arrivals, params.rate, context.client, context.clients, context.seed, step.number
+        )
+        return open_loop(operations, recorder, intended, share=context.share, **common)
+
+    def _flush(self, client: Client, step: Step, recorder: Recorder) -> None:
+        """Send what a client has gathered; a server that was killed on purpose may not take it."""
+        start = perf_counter_ns()
+        try:
+            client.flush()
+        except StorewiseError as error:
+            if step.params.crash is None or isinstance(error, Aborted):
+                raise
+            recorder.error(f"flush: {error}")
+            code = recorder.code(self.spec.operations[0])
+            recorder.record(code, start, start, perf_counter_ns(), 0, 0, error=True)
 
     def _finishes(self) -> bool:
         """Whether this process ends the load: each of its own embedded store, one of a server."""

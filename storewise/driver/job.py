@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from storewise.engines.base import Cluster, Engine
 from storewise.errors import ConfigError
 from storewise.metrics.schema import read_conditions
+from storewise.sweeps import Clients, take_clients
 from storewise.trial import Trial
 from storewise.workloads.base import PhaseParams, PhaseSpec
 
@@ -53,11 +54,19 @@ class WorkerJob:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a phase: its number, its checked parameters and its threads per process."""
+    """One step of a phase: its number, its checked parameters and its clients."""
 
     number: int
     params: PhaseParams
-    threads: int
+    clients: Clients
+
+    def described(self, trial: Trial) -> dict[str, Any]:
+        """What its part's conditions say of it: parameters, and threads of all processes."""
+        return {
+            **self.params.model_dump(mode="json"),
+            "threads": self.clients.most(trial.workers, trial.processes),
+            "clients": self.clients.all(trial.workers, trial.processes),
+        }
 
 
 def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
@@ -65,13 +74,13 @@ def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
     phase = trial.phase(spec.name)
     found = []
     for number, override in enumerate(phase.step_overrides()):
-        values = {**phase.params, **override}
-        threads = values.pop("threads", trial.threads)
         where = f"phase {spec.name!r}" + (f", step {number}" if phase.steps else "")
-        if not isinstance(threads, int) or threads < 1:
-            raise ConfigError(f"{where}: threads is {threads!r}, expected a number from 1 on")
         try:
-            found.append(Step(number, spec.params.model_validate(values), threads))
+            values, clients = take_clients(phase.params, override, trial.threads)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from error
+        try:
+            found.append(Step(number, spec.params.model_validate(values), clients))
         except ValidationError as error:
             text = "; ".join(
                 ".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"]
@@ -80,6 +89,11 @@ def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
             raise ConfigError(f"{where}: {text}") from error
     if spec.loads and len(found) > 1:
         raise ConfigError(f"phase {spec.name!r} loads the store and can have one step only")
+    if spec.loads and found[0].clients.total is not None:
+        raise ConfigError(
+            f"phase {spec.name!r} loads the store: each process has its part of the data, so give "
+            "`threads` instead of `clients`"
+        )
     return found
 
 

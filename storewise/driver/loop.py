@@ -1,13 +1,24 @@
-"""The closed loop of one client thread: the next operation begins when the last one has ended."""
+"""The loops of one client thread.
+
+Closed: the next operation begins when the last one has ended. Open: operations begin at times that
+do not depend on how long others take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 
+from storewise.driver.pace import Paced
 from storewise.errors import Aborted, StorewiseError
-from storewise.metrics.recorder import ROOM, Recorder
+from storewise.metrics.recorder import NS, ROOM, Recorder
 from storewise.workloads.base import Operation
+
+_NEVER = 1 << 62
+#: A sleep of the kernel ends up to its slack (50 µs) late: the rest is waited for by the clock.
+_CLOSE = 40_000
+#: The longest sleep in ns, so that a stop is seen.
+_NAP = NS // 4
 
 
 def closed_loop(
@@ -32,7 +43,7 @@ def closed_loop(
     extend = rows.extend
     code_of = recorder.code
     codes: dict[str, int] = {}
-    end_at = deadline if deadline is not None else 1 << 62
+    end_at = deadline if deadline is not None else _NEVER
     wake = min(recorder.wake, end_at)
     for name, call, documents, nbytes, owner, size in operations:
         start = clock()
@@ -59,3 +70,86 @@ def closed_loop(
             if end >= end_at or stopped():
                 return
             wake = min(recorder.wake, end_at)
+
+
+def open_loop(
+    operations: Iterator[Operation],
+    recorder: Recorder,
+    intended: Iterator[int],
+    *,
+    share: int | None = None,
+    deadline: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda operations, documents: None,
+    fatal: bool = False,
+) -> Paced:
+    """Begin operations at their intended times, until they end or the deadline passes.
+
+    `intended` gives ns from the recorder's zero. An operation is made before it is due; one that
+    is due while an earlier one still runs begins as soon as that has ended, and its response time
+    counts from when it was due all the same (no coordinated omission). What is due by the
+    `deadline` (perf_counter_ns) and has not begun by then is counted as unserved; `share` is the
+    number of operations of which the iterator will not yield more. Otherwise as `closed_loop`.
+    """
+    clock = perf_counter_ns
+    rows = recorder.rows
+    code_of = recorder.code
+    zero = recorder.zero
+    end_at = deadline if deadline is not None else _NEVER
+    begun = first = due = start = 0
+
+    def work_up() -> None:
+        recorder.flush()
+        progress(recorder.operations, recorder.documents)
+
+    def paced(unserved: int) -> Paced:
+        if not begun:
+            return Paced(unserved, unserved)
+        interval = (due - first) // (begun - 1) if begun > 1 else NS
+        return Paced(begun + unserved, unserved, due - zero, max(0, start - due - interval))
+
+    for name, call, documents, nbytes, owner, size in operations:
+        next_due = zero + next(intended)
+        if next_due >= end_at:
+            return paced(0)
+        while (left := next_due - clock()) > 0:
+            if len(rows) and left > 2 * _CLOSE and clock() >= recorder.wake:
+                work_up()  # there is time for it now
+            elif left > _CLOSE:
+                sleep(min(left - _CLOSE, _NAP) / NS)
+            if left > _NAP and stopped():
+                return paced(0)
+        if clock() >= end_at:
+            return paced(_due(intended, end_at - zero, begun, share))
+        due = next_due
+        first = first or due
+        begun += 1
+        start = clock()
+        try:
+            documents = call()
+        except StorewiseError as error:
+            end = clock()
+            if fatal or isinstance(error, Aborted):
+                raise
+            recorder.error(f"{name}: {error}")
+            rows.extend((code_of(name, owner) << 1 | 1, due, start, end, 0, 0))
+        else:
+            end = clock()
+            code = code_of(name, owner) << 1
+            rows.extend((code, due, start, end, documents, nbytes if size is None else size()))
+        if end >= recorder.wake or len(rows) >= ROOM:
+            work_up()
+            if stopped():
+                return paced(0)
+    return paced(0)
+
+
+def _due(intended: Iterator[int], end: int, begun: int, share: int | None) -> int:
+    """Operations due before `end` that have not begun: the one at hand and what follows."""
+    most = _NEVER if share is None else share - begun
+    found = 1
+    for at in intended:
+        if at >= end or found >= most:
+            break
+        found += 1
+    return found

@@ -13,8 +13,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from storewise.driver.clients import Failure, Shared, client_process
+from storewise.driver.clients import Shared, client_process
 from storewise.driver.job import WorkerJob
+from storewise.driver.messages import Failure
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storewise.driver.clients import Done
 from storewise.driver.job import Step
+from storewise.driver.messages import Done
+from storewise.driver.pace import Paced
 from storewise.metrics.hdr import COUNTERS, Integers, Interval, Tag, histogram_of
 from storewise.metrics.recorder import NS, Counter
 from storewise.metrics.schema import Sample
@@ -29,18 +30,46 @@ class StepDone:
         """Seconds until the last process had nothing more to do."""
         return (max(done.end for done in self.done) - self.zero) / NS
 
+    @property
+    def paced(self) -> Paced | None:
+        """How this worker's clients kept their pace in an open loop; None in a closed one."""
+        if self.step.params.rate is None:
+            return None
+        whole = Paced()
+        for done in self.done:
+            if done.paced is not None:
+                whole.merge(done.paced)
+        return whole
+
+    def target(self, worker: int, workers: int) -> float | None:
+        """This worker's part of the target rate, operations/s."""
+        if self.step.params.rate is None:
+            return None
+        processes, clients = len(self.done), self.step.clients
+        mine = sum(clients.here(worker, workers, p, processes)[1] for p in range(processes))
+        return self.step.params.rate * mine / clients.all(workers, processes)
+
     def is_warmup(self, second: int) -> bool:
         """Whether a second lies, wholly or in part, within the warm-up."""
         return second < self.step.params.warmup
 
 
-def step_samples(found: StepDone, phase: str, worker: int, *, loads: bool) -> list[Sample]:
+def step_samples(
+    found: StepDone, phase: str, worker: int, workers: int, *, loads: bool
+) -> list[Sample]:
     """Rows of one step of one worker: per process and second, totals, and the step's figures."""
     step = found.step.number
     samples = [
         Sample(phase, "started_at", found.started_at, "s", step=step, worker=worker),
         Sample(phase, "duration", found.duration, "s", step=step, worker=worker),
     ]
+    paced, target = found.paced, found.target(worker, workers)
+    if paced is not None and target is not None:
+        samples += [
+            Sample(phase, "target_rate", target, "1/s", step=step, worker=worker),
+            Sample(phase, "intended_operations", paced.intended, "1", step=step, worker=worker),
+            Sample(phase, "unserved_operations", paced.unserved, "1", step=step, worker=worker),
+        ]
     owners: dict[tuple[str, str], Counter] = {}
     acknowledged = 0
     for process, done in enumerate(found.done):

@@ -6,6 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,31 @@ from typing import Any
 import psutil
 
 from storewise.driver.barrier import Barrier
-from storewise.driver.clients import Done, Finish, Go, Loaded, Ready
+from storewise.driver.events import Events
 from storewise.driver.job import Step, WorkerJob, steps_of
+from storewise.driver.messages import (
+    Disconnect,
+    Disconnected,
+    Done,
+    End,
+    Ended,
+    Finish,
+    Go,
+    Loaded,
+    Prepare,
+    Ready,
+)
 from storewise.driver.pool import Guard, Pool
 from storewise.driver.rows import StepDone, step_intervals, step_samples
+from storewise.driver.search import (
+    Tried,
+    answer,
+    judge,
+    leave,
+    next_rate,
+    summaries,
+    summary_of,
+)
 from storewise.driver.stores import make_stores
 from storewise.engines.base import Engine
 from storewise.engines.registry import engine as engine_named
@@ -33,6 +55,8 @@ from storewise.workloads.registry import workload as workload_named
 __all__ = ["WorkerJob", "run_worker"]
 
 _SAY_EVERY = 10.0
+#: A warning says so where more than this share of a target rate was missed.
+MISSED = 0.05
 
 
 def run_worker(job: WorkerJob, check: Callable[[], None], log: logging.Logger) -> None:
@@ -56,6 +80,8 @@ class _Worker:
         self.warnings: list[str] = []
         self.refused: list[RefusedFile] = []
         self.notes: list[dict[str, Any]] = []
+        self.searches: list[dict[str, Any]] = []
+        self.found: list[StepDone] = []
         self.sampled_disk: str | None = None
         self.samples_host = False
 
@@ -70,7 +96,7 @@ class _Worker:
         if job.phase == trial.phases[0].name and elect(job.live, "canary"):
             self.samples += run_canary(job.store or job.live, phase=job.phase)
         self.samples_host = elect(job.live, f"sampler-{job.phase}")
-        threads = max(step.threads for step in self.steps)
+        threads = max(s.clients.most(trial.workers, trial.processes) for s in self.steps)
         self.log.info(
             "%s: worker %d of %d, %d processes with %d threads, engine %s",
             job.phase,
@@ -81,22 +107,83 @@ class _Worker:
             trial.engine,
         )
         with Pool(job, threads, self.log) as pool:
-            found = [self._step(pool, step) for step in self.steps]
+            guard = Guard(self.check, pool)
+            events = Events(
+                job, self.engine.flags.embedded, lambda n: self._meet(n, guard), self.log
+            )
+            for step in self.steps:
+                if step.params.search is None:
+                    self._step(pool, step, guard, events)
+                else:
+                    self._search(pool, step, guard, events)
+            pool.tell(End())
+            pool.gather(Ended, guard)
             pool.finish()
-        self._write(found)
+        self._write(self.found)
 
-    def _step(self, pool: Pool, step: Step) -> StepDone:
+    def _search(self, pool: Pool, planned: Step, guard: Guard, events: Events) -> None:
+        """One planned step whose rate is searched for: as many steps as the search takes."""
+        search, job = planned.params.search, self.job
+        assert search is not None
+        first = len(self.found)
+        tried: list[Tried] = []
+        while (rate := next_rate(search, tried)) is not None:
+            step = replace(planned, params=planned.params.model_copy(update={"rate": rate}))
+            found = self._step(pool, step, guard, events)
+            name = f"{job.phase}-{found.step.number}"
+            leave(job.live, name, job.worker, summary_of(found, search))
+            self._meet(f"{name}-summary", guard)
+            tried.append(judge(search, rate, summaries(job.live, name, job.trial.workers)))
+            self.log.info("step %d: %s", found.step.number, tried[-1])
+        result = answer(tried)
+        self.searches.append(
+            {
+                **search.model_dump(mode="json"),
+                "first_step": first,
+                "tried": [asdict(one) for one in tried],
+                **asdict(result),
+            }
+        )
+        where = f"{job.phase}, steps {first} to {len(self.found) - 1}"
+        limit = f"percentile {search.percentile:g} of {search.limit_ms:g} ms"
+        if result.rate is None:
+            self.warnings.append(
+                f"{where}: no rate that was tried stays within {limit}; search from a lower `low`"
+            )
+            return
+        if not result.bounded:
+            self.warnings.append(
+                f"{where}: every rate that was tried stays within {limit}; the highest may lie "
+                f"above `high` ({search.high:g}/s)"
+            )
+        if not result.verified:
+            self.warnings.append(
+                f"{where}: the highest rate was met once only; give the search more steps"
+            )
+        if job.worker == 0:
+            number = first + max(n for n, one in enumerate(tried) if one.rate == result.rate)
+            self.samples.append(Sample(job.phase, "highest_rate", result.rate, "1/s", number))
+
+    def _step(self, pool: Pool, planned: Step, guard: Guard, events: Events) -> StepDone:
+        """One step; its number is its place among all steps, those of searches included."""
         job = self.job
-        guard = Guard(self.check, pool)
-        pool.gather(Ready, guard)
+        step = replace(planned, number=len(self.found))
+        if step.params.restart:
+            pool.tell(Disconnect())
+            pool.gather(Disconnected, guard)
+            events.restart(step, guard)
         pool.shared.clear()
+        pool.tell(Prepare(step))
+        pool.gather(Ready, guard)
         self.log.info("step %d: ready, waiting for the other workers", step.number)
+        events.begin(step, guard)
         self._meet(f"{job.phase}-{step.number}", guard)
         sampler = Sampler(self._watched(pool), phase=job.phase, worker=job.worker, step=step.number)
         self.sampled_disk = sampler.disk
         started_at, zero = time.time(), time.perf_counter_ns()
         pool.tell(Go(zero))
         sampler.start(zero)
+        events.started(step, started_at, guard)
         progress = _Progress(self.log, pool, step.number)
         try:
             if self.spec.loads and not self.engine.flags.embedded:
@@ -107,10 +194,14 @@ class _Worker:
         finally:
             samples = sampler.stop()
         found = StepDone(step, zero, started_at, done)
+        self.found.append(found)
+        self.samples += events.end(step, guard)
         self.samples += [
             s._replace(warmup=s.second is not None and found.is_warmup(s.second)) for s in samples
         ]
-        self.samples += step_samples(found, job.phase, job.worker, loads=self.spec.loads)
+        self.samples += step_samples(
+            found, job.phase, job.worker, job.trial.workers, loads=self.spec.loads
+        )
         self.notes += [note for process in done for note in process.notes]
         self._judge(found)
         for refused in (r for d in done for r in d.refused):
@@ -158,8 +249,17 @@ class _Worker:
         if errors:
             first = next(d.recorded.first_error for d in found.done if d.recorded.first_error)
             text = f"{errors} of {operations + errors} operations failed, the first with: {first}"
-            if not operations:
+            if not operations and found.step.params.crash is None:
                 raise StorewiseError(f"{self.job.phase}, step {found.step.number}: {text}")
+            self.log.warning("step %d: %s", found.step.number, text)
+            self.warnings.append(f"{self.job.phase}, step {found.step.number}: {text}")
+        paced = found.paced
+        if paced is not None and paced.missed > MISSED and found.step.params.search is None:
+            text = (
+                f"the target rate of {found.step.params.rate:g} operations/s was missed by "
+                f"{100 * paced.missed:.0f} %: {paced.unserved} of {paced.intended} operations had "
+                "not begun when the step ended"
+            )
             self.log.warning("step %d: %s", found.step.number, text)
             self.warnings.append(f"{self.job.phase}, step {found.step.number}: {text}")
 
@@ -197,10 +297,8 @@ class _Worker:
             "trial": trial.model_dump(mode="json"),
             "phase": job.phase,
             "worker": job.worker,
-            "steps": [
-                {**step.params.model_dump(mode="json"), "threads": step.threads}
-                for step in self.steps
-            ],
+            "steps": [found.step.described(trial) for found in self.found],
+            "searches": self.searches,
             "seed": trial.seed,
             "engine": {
                 "title": self.engine.title,

@@ -85,6 +85,22 @@ class Recorded:
         if self.first_error is None:
             self.first_error = other.first_error
 
+    def compact(self) -> None:
+        """Add up the histograms of several clients: one is left of each kind and second."""
+        groups: dict[tuple[Series, bool, Time, int], list[Counts]] = {}
+        for one in self.histograms:
+            groups.setdefault((one.series, one.failed, one.time, one.second), []).append(one)
+        self.histograms = []
+        for key, parts in groups.items():
+            if len(parts) > 1:
+                values = np.concatenate([part.indexes for part in parts])
+                indexes, places = np.unique(values, return_inverse=True)
+                weights = np.concatenate([part.counts for part in parts])
+                # Sums of fewer than 2**53 counts are exact in doubles.
+                counts = np.bincount(places, weights=weights).astype(np.uint32)
+                parts = [Counts(*key, indexes, counts)]
+            self.histograms += parts
+
 
 class _Open:
     """The dense counters of one series in the second that is running."""

@@ -79,6 +79,12 @@ METRICS: Mapping[str, str] = {
     "duration": "s",
     "started_at": "s",  # Unix time
     "acknowledged": "1",
+    # per step of an open loop, per worker
+    "target_rate": "1/s",  # the worker's part
+    "intended_operations": "1",  # that were meant to begin within the step
+    "unserved_operations": "1",  # those of them that had not begun when its time was over
+    # of a search, at the step that measured it last
+    "highest_rate": "1/s",
     # of the worker's own processes, per second
     "client_cpu": "s",
     "client_rss": "B",

@@ -1,0 +1,90 @@
+"""What happens to the servers around a step: a restart before it, nodes slowed or killed in it.
+
+Worker 0 gives the orders, which the nodes' own jobs carry out (`storewise.session.orders`); the
+others wait for it at barriers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from storewise.driver.job import Step, WorkerJob
+from storewise.metrics.schema import METRICS, Sample
+
+if TYPE_CHECKING:
+    from storewise.session.orders import Answer, Asked, Orders
+
+
+class Events:
+    """The orders around the steps of one worker; `meet` waits at a barrier of all workers."""
+
+    def __init__(
+        self, job: WorkerJob, embedded: bool, meet: Callable[[str], None], log: logging.Logger
+    ) -> None:
+        self._job, self._embedded, self._meet, self._log = job, embedded, meet, log
+        self._asked: Asked | None = None
+        self._slowed: tuple[str, ...] = ()
+
+    def restart(self, step: Step, check: Callable[[], None]) -> None:
+        """Restart all servers; to be called when this worker's clients are closed.
+
+        The stores of an embedded engine are closed by that, and nothing else is to be done.
+        """
+        if self._embedded:
+            return
+        name = f"{self._job.phase}-{step.number}"
+        self._meet(f"{name}-closed")
+        if self._job.worker == 0:
+            self._log.info("step %d: restarting all servers", step.number)
+            self._orders(check).restart()
+        self._meet(f"{name}-restarted")
+
+    def begin(self, step: Step, check: Callable[[], None]) -> None:
+        """Before a step's barrier: slow nodes down."""
+        slow = step.params.slow
+        if slow is not None and self._job.worker == 0:
+            self._log.info("step %d: slowing nodes: %s", step.number, slow.words())
+            self._slowed = tuple(self._orders(check).slow(slow))
+
+    def started(self, step: Step, at: float, check: Callable[[], None]) -> None:
+        """After a step has started, at Unix time `at`: have a node killed at its moment."""
+        crash = step.params.crash
+        if crash is None or self._job.worker != 0:
+            return
+        orders = self._orders(check)
+        node, moment = crash.drawn(orders.nodes(), self._job.trial.seed, step.number)
+        self._log.info("step %d: %s is to be killed after %.3f s", step.number, node, moment)
+        self._asked = orders.ask("kill", [node], at=at + moment, again=crash.restart)
+
+    def end(self, step: Step, check: Callable[[], None]) -> list[Sample]:
+        """After a step: undo what was done, and say what the nodes measured meanwhile."""
+        samples: list[Sample] = []
+        if step.params.slow is None and step.params.crash is None:
+            return samples
+        if self._job.worker == 0:
+            orders = self._orders(check)
+            if self._asked is not None:
+                answers = orders.await_done(self._asked)
+                samples += self._samples(step, answers)
+                if not self._asked.order.again:
+                    orders.await_done(orders.ask("start", list(answers)))
+            if self._slowed:
+                samples += self._samples(step, orders.stop_slow(self._slowed))
+            self._asked, self._slowed = None, ()
+        self._meet(f"{self._job.phase}-{step.number}-ended")
+        return samples
+
+    def _orders(self, check: Callable[[], None]) -> Orders:
+        from storewise.session.orders import Orders
+
+        return Orders(self._job.live, check, engine=self._job.trial.engine)
+
+    def _samples(self, step: Step, answers: Mapping[str, Answer]) -> list[Sample]:
+        return [
+            Sample(self._job.phase, name, value, METRICS[name], step.number, node=node)
+            for node, answer in answers.items()
+            for name, value in answer.figures.items()
+            if name in METRICS
+        ]

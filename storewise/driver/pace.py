@@ -1,0 +1,83 @@
+"""When the operations of an open loop are meant to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from storewise.metrics.recorder import NS
+
+#: Gaps drawn at once.
+_CHUNK = 1024
+#: Keeps the gaps of a client apart from all other random streams of its trial.
+_STREAM = 0x6172
+
+
+def arrivals(
+    kind: Literal["constant", "poisson"],
+    rate: float,
+    client: int,
+    clients: int,
+    seed: int,
+    step: int,
+) -> Iterator[int]:
+    """Intended starts of one client's operations, in ns from the step's start, rising, no end.
+
+    All clients together begin `rate` operations a second. `constant`: each client begins one every
+    clients / rate seconds, and the clients take turns evenly. `poisson`: gaps of each client are
+    exponential with that mean (independent Poisson processes add up to one of the sum of their
+    rates), from a stream that belongs to seed, step and client.
+    """
+    interval = clients / rate * NS
+    if kind == "constant":
+        return _constant(interval, client / clients)
+    entropy = np.random.SeedSequence([seed, _STREAM, step], spawn_key=(client,))
+    return _poisson(interval, np.random.default_rng(entropy))
+
+
+def _constant(interval: float, offset: float) -> Iterator[int]:
+    number = 0
+    while True:
+        # Multiplied, not added up: a rounding error of an interval must not grow.
+        yield int((number + offset) * interval)
+        number += 1
+
+
+def _poisson(interval: float, generator: np.random.Generator) -> Iterator[int]:
+    at = 0.0
+    while True:
+        times = at + np.cumsum(generator.exponential(interval, _CHUNK))
+        at = float(times[-1])
+        yield from times.astype(np.int64).tolist()
+
+
+@dataclass(slots=True)
+class Paced:
+    """How an open loop kept its pace; of several clients: sums, and the largest of times."""
+
+    intended: int = 0
+    """Operations that were meant to begin within the step."""
+    unserved: int = 0
+    """Those of them that had not begun when the step's time was over."""
+    span: int = 0
+    """ns from the step's start to the last intended start."""
+    late: int = 0
+    """ns by which the last operation began late, less one interval of its client."""
+
+    def merge(self, other: Paced) -> None:
+        self.intended += other.intended
+        self.unserved += other.unserved
+        self.span = max(self.span, other.span)
+        self.late = max(self.late, other.late)
+
+    @property
+    def missed(self) -> float:
+        """Share of the target rate that was not reached: operations that did not begin in the
+        step's time, or the time that the last one was late, whichever is more."""
+        if not self.intended:
+            return 0.0
+        late = self.late / (self.span + self.late) if self.late > 0 else 0.0
+        return max(self.unserved / self.intended, late)
