@@ -132,7 +132,8 @@ class PhaseParams(BaseModel):
         for key, own in (("rate", None), ("seconds", found.seconds)):
             if data.get(key) not in (None, own):
                 raise ValueError(f"a search sets `{key}` itself: leave it out")
-        return {**data, "search": found, "rate": found.low, "seconds": found.seconds}
+        fixed = {"operations": None, "rate": found.low, "seconds": found.seconds}
+        return {**data, "search": found, **fixed}
 
 
 @dataclass(frozen=True, slots=True)
