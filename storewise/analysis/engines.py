@@ -49,7 +49,11 @@ def one_writer(name: str) -> bool:
 def consistency(name: str, level: str) -> str:
     """What a consistency level means for this engine, empty where it is not known."""
     found = _find(name)
-    return "" if found is None else found.consistencies.get(level, "")
+    if found is None:
+        return ""
+    own = found.level(level)
+    meaning = found.consistencies.get(own, "")
+    return meaning if own == level or not meaning else f"{own}: {meaning}"
 
 
 def guarded(name: str) -> bool:

@@ -56,6 +56,9 @@ class Flags:
     """Conditions on fields are answered by the store: `find`, `count_where`, `histogram`."""
     explains: bool = False
     """The store tells how it would answer: `explain`."""
+    rereads: bool = False
+    """Keeps nothing and answers from the input files (`Cluster.sources`): the baseline without a
+    database."""
 
 
 class EngineSettings(BaseModel):
@@ -115,6 +118,21 @@ class Placement(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFile:
+    """An input file as an engine sees it that answers from the files themselves."""
+
+    path: str
+    size: int
+    """Bytes, as it lies on disk."""
+    digest: bytes
+    """All 16 bytes; ids begin with the first 7."""
+    documents: tuple[int, ...]
+    """How many of each kind, by `Kind.number`, count as stored: the first ones of the file."""
+    store: int
+    """Index into the stores of the trial."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """All that a client needs in order to connect.
 
@@ -135,6 +153,9 @@ class Cluster:
     placement: Placement | None = None
     kinds: tuple[Kind, ...] = KINDS
     """What the workload stores: a client that finds tables knows by these what they are."""
+    sources: tuple[SourceFile, ...] = ()
+    """For engines with `flags.rereads`: of a reading client all stored input files, of a writing
+    one those of its store, stored or still to come."""
 
 
 class Client(ABC):
@@ -160,7 +181,8 @@ class Client(ABC):
 
     @abstractmethod
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
-        """Insert a batch of one kind, in the engine's `encoding`; acknowledged when it returns.
+        """Insert a batch of one kind, in the engine's `encoding` or as dicts, which every engine
+        takes; acknowledged when it returns.
 
         An id that exists already is overwritten, so that a retried shard never doubles.
         """
@@ -284,6 +306,9 @@ class Engine(ABC):
     """Consistency levels and what each means here; the first is the default."""
     losing: ClassVar[frozenset[str]] = frozenset({"relaxed"})
     """Those of the levels at which a lost document is a measurement, not a failed trial."""
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}
+    """The level that each of the two words stands for which all engines share
+    (`docs/consistency.md`)."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
 
     @abstractmethod
@@ -293,6 +318,10 @@ class Engine(ABC):
 
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:  # noqa: B027
         """EngineError for settings that do not fit what the workload stores."""
+
+    def level(self, word: str) -> str:
+        """The consistency level that a study's word means: a level, or `strong` or `weak`."""
+        return self.vocabulary.get(word, word)
 
     @abstractmethod
     def connect(self, cluster: Cluster, mode: Mode) -> Client:

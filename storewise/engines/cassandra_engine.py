@@ -61,6 +61,7 @@ class CassandraEngine(ServerEngine):
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: what commit logs have only in memory is lost with their hosts.
     losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
     Settings: ClassVar[type[EngineSettings]] = CassandraSettings
     #: Three servers that start together on two processors have taken 40 s.
     ready_seconds: ClassVar[float] = 240.0

@@ -62,6 +62,15 @@ _SHAPING = ("innodb-page-size", "innodb-data-", "innodb-undo-", "innodb-log-file
 _SECRETS = "init.sql"
 _DATA = "data"
 _TMP = "tmp"
+#: innodb_flush_log_at_trx_commit and transaction_isolation of each consistency level. Without
+#: READ COMMITTED several clients that replace rows of one region wait for each other's gaps.
+_LEVELS: Mapping[str, tuple[int, str]] = {
+    "durable": (1, "READ-COMMITTED"),
+    "serializable": (1, "SERIALIZABLE"),
+    "relaxed": (2, "READ-COMMITTED"),
+    "uncommitted": (0, "READ-UNCOMMITTED"),
+    "unsafe": (0, "READ-COMMITTED"),
+}
 
 
 class MysqlEngine(ServerEngine):
@@ -92,12 +101,22 @@ class MysqlEngine(ServerEngine):
             "has when acknowledged, and is on disk a second later; it survives the death of the "
             "server, not that of the machine"
         ),
+        "serializable": (
+            "as durable, and every transaction is SERIALIZABLE: what clients do at the same time "
+            "is as if they did it one after the other; without that it is READ COMMITTED"
+        ),
+        "uncommitted": (
+            "innodb_flush_log_at_trx_commit=0 and READ UNCOMMITTED: the server keeps up to a "
+            "second of transactions in its memory, a crash of the server loses them and damages "
+            "nothing; a reader may see what is never committed"
+        ),
         "unsafe": (
             "innodb_flush_log_at_trx_commit=0 and innodb_doublewrite=OFF: the server keeps up to "
             "a second of transactions in its memory, and a crash of the machine may damage pages"
         ),
     }
-    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "unsafe"})
+    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "uncommitted", "unsafe"})
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "uncommitted"}
     Settings: ClassVar[type[EngineSettings]] = MysqlSettings
     ready_seconds: ClassVar[float] = 90.0
     programs: ClassVar[tuple[str, ...]] = ("mariadbd", "mariadb-install-db")
@@ -240,7 +259,7 @@ def option_file(node: Node, *, first: bool = False) -> str:
     flavour, _ = server_version(node.installation.version)
     pool = pool_mb(node.spec.memory_mb)
     log = min(max(pool // 2, 64), 1024)
-    level = {"durable": 1, "relaxed": 2, "unsafe": 0}[node.consistency]
+    flush, isolation = _LEVELS[node.consistency]
     options: dict[str, str | int] = {
         # Relative to the data directory, where the server goes first: a path may be far longer
         # than the 107 bytes that the name of a socket has.
@@ -255,11 +274,10 @@ def option_file(node: Node, *, first: bool = False) -> str:
         "local-infile": 1,
         "skip-log-bin": 1,
         "character-set-server": "utf8mb4",
-        # Without it several clients that replace rows of one region wait for each other's gaps.
-        "transaction-isolation": "READ-COMMITTED",
+        "transaction-isolation": isolation,
         "performance-schema": "OFF",
         "innodb-buffer-pool-size": f"{pool}M",
-        "innodb-flush-log-at-trx-commit": level,
+        "innodb-flush-log-at-trx-commit": flush,
         "innodb-doublewrite": "OFF" if node.consistency == "unsafe" else "ON",
         "innodb-file-per-table": 1,
         "innodb-buffer-pool-dump-at-shutdown": "OFF",

@@ -18,7 +18,7 @@ from pydantic import field_validator
 
 from storewise.engines.base import Cluster, Endpoint, EngineSettings, Flags, Mode
 from storewise.engines.installation import find_installation
-from storewise.engines.postgresclient import PostgresClient, connect
+from storewise.engines.postgresclient import UNLOGGED, PostgresClient, connect
 from storewise.engines.server import (
     Credentials,
     Installation,
@@ -43,10 +43,17 @@ _DATA, _CONFIG, _ACCESS, _PASSWORD = "data", "postgresql.conf", "pg_hba.conf", "
 _ANSWER_SECONDS = 2
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?\Z")
 
+_ISOLATION = "default_transaction_isolation"
+_DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+_RELAXED = {"fsync": "on", "synchronous_commit": "off", "full_page_writes": "on"}
+_UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 _LEVELS: Mapping[str, Mapping[str, str]] = {
-    "durable": {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"},
-    "relaxed": {"fsync": "on", "synchronous_commit": "off", "full_page_writes": "on"},
-    "unsafe": {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"},
+    "durable": {**_DURABLE, _ISOLATION: "read committed"},
+    "serializable": {**_DURABLE, _ISOLATION: "serializable"},
+    "relaxed": {**_RELAXED, _ISOLATION: "read committed"},
+    # Its tables are made UNLOGGED by the client.
+    UNLOGGED: {**_RELAXED, _ISOLATION: "read committed"},
+    "unsafe": {**_UNSAFE, _ISOLATION: "read committed"},
 }
 #: Settings that Storewise gives itself: where the server listens, who may enter, what is kept.
 _OURS = frozenset(
@@ -123,10 +130,15 @@ class PostgresEngine(ServerEngine):
         "acknowledged",
         "relaxed": "synchronous_commit=off: a batch is a transaction; a crash of the server may "
         "lose the last ones (under a second), and damages nothing",
+        "serializable": "as durable, and every transaction is SERIALIZABLE: what clients do at the "
+        "same time is as if they did it one after the other; without that it is READ COMMITTED",
+        UNLOGGED: "as relaxed, and the tables are UNLOGGED: nothing of them is in the write-ahead "
+        "log, and a crash of the server empties them",
         "unsafe": "fsync=off, full_page_writes=off, synchronous_commit=off: as relaxed, and a "
         "crash of the machine may leave the database damaged",
     }
-    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "unsafe"})
+    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", UNLOGGED, "unsafe"})
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": UNLOGGED}
     Settings: ClassVar[type[EngineSettings]] = PostgresSettings
     programs: ClassVar[tuple[str, ...]] = ("postgres", "initdb")
     install_hint: ClassVar[str] = _HINT

@@ -6,23 +6,28 @@ Driver: https://www.psycopg.org/psycopg3/docs/; SQL: https://www.postgresql.org/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg.types.json import set_json_loads
 
-from storewise.documents import Field, FieldType
+from storewise.documents import Field, FieldType, Kind
 from storewise.engines.jsontable import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.server import Credentials
 from storewise.engines.sharded import ShardedClient
 from storewise.engines.shards import Shard
 from storewise.engines.sqlreads import Request
 from storewise.engines.tabular import Row, Table, quoted
+from storewise.errors import EngineError
 
 DATABASE = "postgres"
+#: The consistency level at which tables are not in the write-ahead log.
+UNLOGGED = "unlogged"
+#: Times that a transaction is tried whose result would not be serializable.
+_TRIES = 20
 #: Until a server that is not there counts as unreachable.
 CONNECT_SECONDS = 10
 #: Until a connection whose packets nobody acknowledges counts as broken.
@@ -114,10 +119,20 @@ class PostgresClient(ShardedClient[Session]):
         return not connection.connection.closed
 
     def _query(self, connection: Session, sql: str, values: Sequence[Any]) -> list[Row]:
-        return connection.reads.execute(_sql(sql), values).fetchall()
+        try:
+            return connection.reads.execute(_sql(sql), values).fetchall()
+        except _UNDONE:
+            if not _alone(connection):
+                raise
+            return _again(lambda: connection.reads.execute(_sql(sql), values).fetchall())
 
     def _change(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
-        return connection.connection.execute(_sql(sql), values or None).rowcount
+        try:
+            return connection.connection.execute(_sql(sql), values or None).rowcount
+        except _UNDONE:
+            if not _alone(connection):
+                raise
+            return _again(lambda: connection.connection.execute(_sql(sql), values or None).rowcount)
 
     def _transaction(self, connection: Session) -> AbstractContextManager[Any]:
         return connection.connection.transaction()
@@ -145,7 +160,20 @@ class PostgresClient(ShardedClient[Session]):
         for table in self._tables.values():
             self._change(connection, f"ANALYZE {quoted(table.name)}")
 
+    def _table_ddl(self, table: Table) -> str:
+        ddl = super()._table_ddl(table)
+        if self._shared.consistency != UNLOGGED:
+            return ddl
+        return ddl.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        change = super().update
+        return _again(lambda: change(kind, document_id, changes))
+
     def _load(self, connection: Session, table: Table, rows: list[Row]) -> None:
+        _again(lambda: self._load_once(connection, table, rows))
+
+    def _load_once(self, connection: Session, table: Table, rows: list[Row]) -> None:
         if self._shared.settings.bulk == "insert":
             values = ", ".join(["%s"] * len(rows[0]))
             sql = f"INSERT INTO {quoted(table.name)} VALUES ({values}) {_overwrite(table)}"
@@ -198,6 +226,30 @@ class PostgresClient(ShardedClient[Session]):
         rows = [found[0] for found in self._gather(requests)]
         names = (*_COUNTERS, "wal_records", "wal_bytes")
         return {name: float(sum(row[n] for row in rows)) for n, name in enumerate(names)}
+
+
+#: The server has undone a transaction because of what others did at the same time.
+_UNDONE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_Result = TypeVar("_Result")
+
+
+def _again(do: Callable[[], _Result]) -> _Result:
+    """Do a transaction, once more where the server has undone it for the sake of another one."""
+    for _ in range(_TRIES - 1):
+        try:
+            return do()
+        except _UNDONE:
+            continue
+        except EngineError as error:
+            if not isinstance(error.__cause__, _UNDONE):
+                raise
+    return do()
+
+
+def _alone(session: Session) -> bool:
+    """Whether a failed statement was a transaction of its own, so that it can be repeated."""
+    status = session.connection.info.transaction_status
+    return status == psycopg.pq.TransactionStatus.IDLE
 
 
 def _overwrite(table: Table) -> str:

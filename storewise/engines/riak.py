@@ -55,6 +55,7 @@ class RiakEngine(ServerEngine):
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: what is not synced goes with its hosts.
     losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
     Settings: ClassVar[type[EngineSettings]] = RiakSettings
     ready_seconds: ClassVar[float] = 180.0
     programs: ClassVar[tuple[str, ...]] = ("riak",)

@@ -131,9 +131,7 @@ class Shared:
             ) from error
         placement = cluster.placement or HashPlacement(len(shards))
         router = Router(len(shards), placement)
-        return cls(
-            mode, shards, settings, credentials, router, cluster.kinds, cluster.consistency
-        )
+        return cls(mode, shards, settings, credentials, router, cluster.kinds, cluster.consistency)
 
 
 def describe(schema: Schema, layout: str) -> str:
