@@ -28,6 +28,7 @@ rule analyse:
         study=STUDY.model_dump(mode="json"),
         failed=sorted(set(ALL_TRIALS) - set(TRIALS)),
         left_out=LEFT_OUT,
+        references=REFERENCES,
         code=code_digest("analysis", "figures", "metrics"),
     message:
         f"Analysing {R}"

@@ -7,9 +7,10 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 try:
-    from storewise.config import load_study
+    from storewise.config import find_study, load_study
     from storewise.doctor import missing_engines
     from storewise.errors import StorewiseError
+    from storewise.references import find_reference, reference_texts
     from storewise.session.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
 except ImportError as error:
@@ -31,6 +32,17 @@ try:
         root=Path(workflow.basedir),
     )
     PHASES = workload_named(STUDY.workload).phases
+    # Their texts go with the results, which are analysed without this repository, too.
+    REFERENCES = reference_texts(
+        find_reference(
+            name,
+            Path(workflow.basedir),
+            find_study(
+                config.get("study", "demo"), Path(workflow.basedir)
+            ).parent,
+        )
+        for name in STUDY.references
+    )
 except StorewiseError as error:
     raise WorkflowError(str(error))
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from storewise.analysis.load import LEFT_OUT, load_results
+from storewise.analysis.load import LEFT_OUT, REFERENCES, load_results
 from storewise.analysis.output import write_tables
 from storewise.analysis.tables import build_tables
 from storewise.figures.captions import make_figures
@@ -14,6 +14,7 @@ with plain_job(snakemake.log[0]) as log:
     results = Path(snakemake.params.results)
     write_aside(results / "study.json", json.dumps(snakemake.params.study, indent=1) + "\n")
     write_aside(results / LEFT_OUT, json.dumps(snakemake.params.left_out, indent=1) + "\n")
+    write_aside(results / REFERENCES, json.dumps(snakemake.params.references, indent=1) + "\n")
     tables = build_tables(load_results(results))
     verdict = write_tables(tables, Path(snakemake.output.tables))
     make_figures(tables, Path(snakemake.output.figures))

@@ -46,12 +46,15 @@ from storewise.analysis.staleness import (
     trials_of,
 )
 from storewise.analysis.warning import StudyWarning
-from storewise.errors import ResultError
+from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
+from storewise.references import Reference, parse_reference
 from storewise.studycheck import SERVER_FACTORS
 
 #: Which engines the host that planned the study did not have.
 LEFT_OUT = "left_out.json"
+#: The texts of the published studies that the study names.
+REFERENCES = "references.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Results:
     inputs: InputTotals | None
     quarantined: Sequence[Quarantined]
     warnings: Sequence[StudyWarning]
+    references: Sequence[Reference] = ()
 
 
 def load_results(directory: Path) -> Results:
@@ -120,6 +124,7 @@ def load_results(directory: Path) -> Results:
         excused = {f.trial for f in failed} | trials_of(missing, expected)
         warnings += stale_warnings(expected, stored, excused)
     warnings += own_warnings(parts)
+    references = _read_references(directory / REFERENCES, study, warnings)
     return Results(
         directory=directory,
         study=study,
@@ -132,6 +137,7 @@ def load_results(directory: Path) -> Results:
         inputs=inputs,
         quarantined=quarantined,
         warnings=sorted(set(warnings)),
+        references=references,
     )
 
 
@@ -152,6 +158,30 @@ def _read_study(path: Path, warnings: list[StudyWarning]) -> dict[str, Any]:
         )
     )
     return {}
+
+
+def _read_references(
+    path: Path, study: Mapping[str, Any], warnings: list[StudyWarning]
+) -> list[Reference]:
+    """The published studies that were kept with the results; one that cannot be read is told."""
+    if not study.get("references"):
+        return []
+    found = []
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        for name, texts in kept.items():
+            where = f"{path}: {name}"
+            found.append(parse_reference(name, texts["yaml"], texts["csv"], where))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+        warnings.append(
+            StudyWarning(
+                "no_reference",
+                "",
+                f"published figures cannot be shown: {error}",
+                "run `snakemake analysis` with the study's file, which writes them again",
+            )
+        )
+    return found
 
 
 def _factor_values(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,8 @@ from storewise.analysis import nodes as servers
 from storewise.analysis import throughput as rates
 from storewise.analysis.load import Results, phase_samples
 from storewise.analysis.parts import SESSION, processes_of, threads_of
+from storewise.analysis.points import points
+from storewise.analysis.references import compare
 from storewise.analysis.scaling import scaling
 from storewise.analysis.sessions import nodes, sessions
 from storewise.analysis.storage import node_storage, storage
@@ -46,6 +48,10 @@ class Tables:
     client_bound: pd.DataFrame
     canary: pd.DataFrame
     verification: pd.DataFrame
+    reference_values: pd.DataFrame
+    reference_curves: pd.DataFrame
+    reference_shapes: pd.DataFrame
+    reference_ratios: pd.DataFrame
     warnings: Sequence[StudyWarning]
 
     def phases_of(self, table: pd.DataFrame) -> list[str]:
@@ -100,6 +106,10 @@ def build_tables(results: Results) -> Tables:
     bound = hosts.client_bound(load, throughput, summary, results)
     canary = hosts.canary(results.samples)
     checked = verification(results.samples)
+    published = compare(
+        results.references,
+        points(results, samples, throughput) if results.references else (),
+    )
     warnings = [
         *results.warnings,
         *log_warnings,
@@ -131,5 +141,9 @@ def build_tables(results: Results) -> Tables:
         client_bound=bound,
         canary=canary,
         verification=checked,
+        reference_values=published.values,
+        reference_curves=published.curves,
+        reference_shapes=published.shapes,
+        reference_ratios=published.ratios,
         warnings=sorted(set(warnings)),
     )

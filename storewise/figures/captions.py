@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from storewise.analysis.tables import Tables
 from storewise.errors import ResultError
-from storewise.figures import hosts, plots, scale
+from storewise.figures import hosts, overlay, plots, scale
 from storewise.figures.style import drawing, to_bytes
 
 
@@ -28,6 +28,8 @@ class FigureSpec:
     make: Callable[[Tables], Figure | None]
     servers: bool = False
     """It is about servers; a study without any has no need to be told that it is missing."""
+    references: bool = False
+    """It is about published studies; likewise for a study that names none."""
 
 
 FIGURES = (
@@ -102,6 +104,16 @@ FIGURES = (
         "no store of this study is a server",
         hosts.busy_nodes,
         servers=True,
+    ),
+    FigureSpec(
+        "published",
+        "Beside published studies",
+        "Shapes only: the published values come from other hardware, versions and clients, so each "
+        "curve is shown as a multiple of its own value at the lowest level that all of a panel "
+        "have. Dashed with hollow markers: published; full: measured here.",
+        "no published curve runs over something that this study varied",
+        overlay.published_shapes,
+        references=True,
     ),
 )
 

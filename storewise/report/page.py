@@ -15,7 +15,7 @@ from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
-from storewise.report import cells, content, servers
+from storewise.report import cells, content, published, servers
 
 TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
@@ -86,7 +86,7 @@ def html(tables: Tables, found: Verdict, made: list[Made]) -> str:
         name=name,
         title=str(study.get("title") or name),
         verdict=found,
-        figures=[_figure(one) for one in made if not (one.spec.servers and tables.nodes.empty)],
+        figures=[_figure(one) for one in made if _wanted(one, tables)],
         tables=[
             cells.rate_table(tables),
             cells.latency_table(tables),
@@ -101,6 +101,7 @@ def html(tables: Tables, found: Verdict, made: list[Made]) -> str:
         conditions=content.conditions(tables),
         layouts=content.layouts(tables),
         sessions=servers.section(tables),
+        published=published.section(tables),
         warnings=tables.warnings,
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
@@ -108,6 +109,13 @@ def html(tables: Tables, found: Verdict, made: list[Made]) -> str:
         trials=len(tables.trials),
     )
     return page
+
+
+def _wanted(made: Made, tables: Tables) -> bool:
+    """Whether a study is of the kind that a figure is about."""
+    if made.spec.servers and tables.nodes.empty:
+        return False
+    return bool(tables.results.references) or not made.spec.references
 
 
 def _figure(made: Made) -> dict[str, Any]:

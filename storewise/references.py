@@ -1,0 +1,272 @@
+"""Published studies whose figures are shown beside one's own: ``config/references/NAME.yaml``.
+
+A reference is a CSV file with the published numbers as they were printed, and beside it a YAML file
+of the same name with the citation, what the columns mean, and which rows are comparable with which
+of our measures. ``config/references/README.md`` explains the keys.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from storewise.errors import ConfigError
+from storewise.studyfile import nearest
+
+REFERENCES = Path("config/references")
+#: Keys of an engine's mapping and of a row's conditions: a name and what its value must be.
+Level = str | int | float
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _texts(value: Any) -> Any:
+    """Conditions on columns: the CSV's cells are text, whatever YAML made of them."""
+    if not isinstance(value, dict):
+        return value
+    return {str(k): ["" if v is None else str(v) for v in _as_list(vs)] for k, vs in value.items()}
+
+
+Rows = Annotated[dict[str, list[str]], BeforeValidator(_texts)]
+
+
+class Citation(_Section):
+    """Where the numbers were published."""
+
+    authors: str
+    title: str
+    venue: str
+    year: int
+    link: str = ""
+
+
+class Axis(_Section):
+    """A column of the CSV that is a factor, step parameter or derived level of ours."""
+
+    column: str
+    level: str
+
+
+class Series(_Section):
+    """Some rows that are one of our measures."""
+
+    id: str = Field(pattern=r"^[a-z0-9_-]+$")
+    title: str
+    where: Rows = Field(default_factory=dict)
+    """Only rows with these cells; each value is one of a list."""
+    value: str
+    """Column of the values; rows in which it is empty are not of this series."""
+    times: float = Field(default=1.0, gt=0)
+    """Multiplied with a published value gives our unit."""
+    unit: str
+    phases: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    measure: str
+    """Of ours: documents_per_s, operations_per_s, duration, mean_service_time, ..."""
+    operation: str = ""
+    """For measures of one operation."""
+    x: Axis | None = None
+    """What the curve runs over; without it each system has one value."""
+    same: dict[str, str] = Field(default_factory=dict)
+    """Columns whose cells are equal to a level of ours within one curve: column -> level."""
+    over: list[str] = Field(default_factory=list)
+    """Levels of ours over which the best value counts, such as rates that were tried."""
+    better: Literal["more", "less"] = "more"
+
+
+class NotCompared(_Section):
+    """Rows that are only listed, and why."""
+
+    where: Rows
+    why: str
+
+
+class Reference(_Section):
+    """One published study."""
+
+    name: str
+    citation: Citation
+    hardware: str
+    versions: str = ""
+    note: str = ""
+    columns: dict[str, str]
+    systems: dict[str, list[dict[str, Any]]] = Field(default_factory=dict)
+    """Published name of a system -> engines of ours with levels; else the engine of that name."""
+    system: str = "engine"
+    """Column with the system's name."""
+    series: list[Series] = Field(default_factory=list)
+    pairs: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list
+    )
+    """Series whose values are set against each other, of one system: first over second."""
+    not_compared: list[NotCompared] = Field(default_factory=list)
+    rows: list[dict[str, str]]
+    """The CSV's rows as text."""
+
+    def short(self) -> str:
+        """Authors and year, as a text names a study."""
+        return f"{self.citation.authors.split(',')[0].split(' and ')[0]} {self.citation.year}"
+
+    def cited(self) -> str:
+        """The whole citation in one line."""
+        c = self.citation
+        return f"{c.authors}: {c.title}. {c.venue}, {c.year}.{' ' + c.link if c.link else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one row is to one series."""
+
+    line: int
+    series: Series
+    row: Mapping[str, str]
+
+
+def matches(row: Mapping[str, str], where: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a row has one of the wanted texts in each column."""
+    return all(row[column] in wanted for column, wanted in where.items())
+
+
+def cells(reference: Reference) -> list[Cell]:
+    """Every row with every series that it belongs to; lines count from 2, under the heading."""
+    return [
+        Cell(line, series, row)
+        for line, row in enumerate(reference.rows, start=2)
+        for series in reference.series
+        if matches(row, series.where)
+        and row[series.value] != ""
+        and (series.x is None or row[series.x.column] != "")
+    ]
+
+
+def reason(reference: Reference, row: Mapping[str, str]) -> str | None:
+    """Why a row is only listed; None where nothing says so."""
+    return next((n.why for n in reference.not_compared if matches(row, n.where)), None)
+
+
+def find_reference(name: str, root: Path = Path(), beside: Path | None = None) -> Path:
+    """The YAML file of a reference given by name (under config/references) or by path.
+
+    A relative path counts from the working directory, else from `beside`, the study's directory.
+    """
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"}:
+        for found in (path, *([beside / path] if beside is not None else [])):
+            if found.is_file():
+                return found
+        raise ConfigError(f"{path}: there is no such file of a reference")
+    found = root / REFERENCES / f"{name}.yaml"
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and found.is_file():
+        return found
+    known = sorted(p.stem for p in (root / REFERENCES).glob("*.yaml"))
+    raise ConfigError(
+        f"no reference is called {name!r}{nearest(name, known)}; known in {root / REFERENCES}: "
+        f"{', '.join(known) or 'none'}; or give the path of a YAML file"
+    )
+
+
+def reference_texts(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """The texts of references by name, as they are kept with results: {name: {yaml:, csv:}}."""
+    return {
+        path.stem: {"yaml": _text(path), "csv": _text(path.with_suffix(".csv"))} for path in paths
+    }
+
+
+def load_reference(path: Path) -> Reference:
+    """Read and check one reference; raises ConfigError with the file and what is wrong."""
+    return parse_reference(path.stem, _text(path), _text(path.with_suffix(".csv")), str(path))
+
+
+def parse_reference(name: str, text: str, table: str, where: str = "") -> Reference:
+    """A reference from the texts of its two files; ConfigError names `where`."""
+    where = where or name
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not valid YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: a reference is a mapping of keys to values")
+    for key in ("name", "rows"):
+        if key in data:
+            raise ConfigError(f"{where}: {key}: is not a key: it comes from the files themselves")
+    rows = list(csv.DictReader(io.StringIO(table)))
+    if not rows:
+        raise ConfigError(f"{where}: the CSV file beside it has no rows")
+    for line, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise ConfigError(f"{where}: line {line} of its CSV file has too many or too few cells")
+    try:
+        reference = Reference.model_validate({"name": name, "rows": rows, **data})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        known = nearest(str(first["loc"][-1]), list(Reference.model_fields))
+        hint = known if first["type"] == "extra_forbidden" else ""
+        raise ConfigError(f"{where}: {place}: {first['msg'].lower()}{hint}") from error
+    _check(reference, where)
+    return reference
+
+
+def _check(reference: Reference, where: str) -> None:
+    heading = set(reference.rows[0])
+    used = {reference.system, *reference.columns}
+    for series in reference.series:
+        used |= {series.value, *series.where, *series.same}
+        used |= {series.x.column} if series.x else set()
+    for left_out in reference.not_compared:
+        used |= set(left_out.where)
+    if missing := sorted(used - heading):
+        raise ConfigError(
+            f"{where}: its CSV file has no column {missing[0]!r}; it has: "
+            f"{', '.join(reference.rows[0])}"
+        )
+    if unexplained := sorted(heading - set(reference.columns)):
+        raise ConfigError(f"{where}: columns: {unexplained[0]!r} is not explained")
+    names = [series.id for series in reference.series]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{where}: series: an id is there twice")
+    for pair in reference.pairs:
+        for name in pair:
+            if name not in names:
+                raise ConfigError(f"{where}: pairs: there is no series {name!r}")
+    for published, ours in reference.systems.items():
+        if any("engine" not in one for one in ours):
+            raise ConfigError(f"{where}: systems.{published}: each entry needs `engine`")
+    placed = cells(reference)
+    for cell in placed:
+        x = cell.series.x
+        for column in (cell.series.value, *([x.column] if x else [])):
+            _number(cell.row[column], f"{where}: line {cell.line} of its CSV file, {column}")
+    lines = {cell.line for cell in placed}
+    for line, row in enumerate(reference.rows, start=2):
+        if line not in lines and reason(reference, row) is None:
+            raise ConfigError(
+                f"{where}: line {line} of its CSV file is in no series and not in `not_compared`"
+            )
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{where}: {text!r} is not a number") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
