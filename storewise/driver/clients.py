@@ -168,18 +168,21 @@ class _Process:
             self.reports = True
 
     def _cluster(self) -> Cluster:
+        job = self.job
         if not self.engine.flags.embedded:
-            if self.job.cluster is None:
-                raise StorewiseError(f"phase {self.job.phase!r} of a server has no cluster")
-            return self.job.cluster
+            if job.cluster is None:
+                raise StorewiseError(f"phase {job.phase!r} of a server has no cluster")
+            return job.cluster
         if self.spec.loads:
-            if self.job.store is None:
-                raise StorewiseError(f"phase {self.job.phase!r} loads, but has no store directory")
-            return writing_cluster(self.job.trial, self.job.store, self.process)
+            if job.store is None:
+                raise StorewiseError(f"phase {job.phase!r} loads, but has no store directory")
+            return writing_cluster(job.trial, job.store, job.worker, self.process, job.shards)
         if self.own:
-            store = self.job.stores[self.job.worker]
-            return writing_cluster(self.job.trial, store, self.process)
-        return reading_cluster(self.job.trial, self.job.stores, self.job.written)
+            store = job.stores[job.worker]
+            return writing_cluster(
+                job.trial, store, job.worker, self.process, job.shards, job.written, self.before
+            )
+        return reading_cluster(job.trial, job.stores, job.shards, job.written, self.before)
 
     def run(self) -> None:
         client: Client | None = None

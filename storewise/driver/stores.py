@@ -6,14 +6,19 @@ workers in shard order, so that a shard's number is its store's place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from storewise.engines.base import Cluster
+from storewise.engines.base import Cluster, SourceFile
+from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.metrics.host import file_system, is_network
 from storewise.trial import Trial
 from storewise.workloads.registry import workload
+
+#: Of clients: plain values.
+Notes = Sequence[Mapping[str, Any]]
 
 
 def process_store(worker_store: Path, process: int) -> Path:
@@ -36,9 +41,18 @@ def make_stores(worker_store: Path, processes: int) -> None:
             raise StorewiseError(f"{path}: a load needs an empty directory; remove this one")
 
 
-def writing_cluster(trial: Trial, store: Path, process: int) -> Cluster:
-    """What a loading process of an embedded engine connects to: its own store."""
+def writing_cluster(
+    trial: Trial,
+    store: Path,
+    worker: int,
+    process: int,
+    shards: Path | None,
+    written: Sequence[Path] = (),
+    notes: Notes = (),
+) -> Cluster:
+    """What a process of an embedded engine connects to that loads or changes its own store."""
     mine = process_store(store, process)
+    own = worker * trial.processes + process
     return Cluster(
         trial.engine,
         stores=(mine,),
@@ -46,13 +60,21 @@ def writing_cluster(trial: Trial, store: Path, process: int) -> Cluster:
         consistency=trial.consistency,
         network_file_system=is_network(file_system(mine)),
         kinds=trial.kinds(),
+        sources=tuple(s for s in _sources(trial, shards, written, notes) if s.store == own),
     )
 
 
-def reading_cluster(trial: Trial, stores: Sequence[Path], written: Sequence[Path]) -> Cluster:
+def reading_cluster(
+    trial: Trial,
+    stores: Sequence[Path],
+    shards: Path | None,
+    written: Sequence[Path],
+    notes: Notes = (),
+) -> Cluster:
     """What a reading process connects to: the stores of all workers, in shard order.
 
-    `written` are the lists of the files that the loading workers stored."""
+    `written` are the lists of the files that the loading workers stored, `notes` those of all
+    clients of earlier phases."""
     found = tuple(process_store(s, p) for s in stores for p in range(trial.processes))
     for path in found:
         if not path.is_dir():
@@ -68,4 +90,14 @@ def reading_cluster(trial: Trial, stores: Sequence[Path], written: Sequence[Path
         network_file_system=any(is_network(file_system(path)) for path in found),
         placement=workload(trial.workload).placement(len(found), written),
         kinds=trial.kinds(),
+        sources=_sources(trial, shards, written, notes),
     )
+
+
+def _sources(
+    trial: Trial, shards: Path | None, written: Sequence[Path], notes: Notes
+) -> tuple[SourceFile, ...]:
+    """A study can have a million files: only an engine that reads them again gets the list."""
+    if not engine(trial.engine).flags.rereads:
+        return ()
+    return workload(trial.workload).sources(shards, written, notes)

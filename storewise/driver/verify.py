@@ -67,7 +67,9 @@ def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -
     samples: list[Sample] = []
     found: list[Checked] = []
     if engine.flags.stores:
-        cluster = job.cluster or reading_cluster(trial, job.stores, job.written)
+        cluster = job.cluster or reading_cluster(
+            trial, job.stores, job.shards, job.written, notes_of(job.before)
+        )
         client = engine.connect(cluster, "read")
         try:
             found = workload.verify(

@@ -11,6 +11,7 @@ from storewise.errors import EngineError
 #: driver concerns only the studies that name its engine.
 ENGINES: dict[str, str] = {
     "null": "storewise.engines.null:NullEngine",
+    "files": "storewise.engines.files:FilesEngine",
     "sqlite": "storewise.engines.sqlite:SqliteEngine",
     "duckdb": "storewise.engines.duck:DuckdbEngine",
     "parquet": "storewise.engines.parquet:ParquetEngine",

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.base import Client, Engine, Placement, Schema
+from storewise.engines.base import Client, Engine, Placement, Schema, SourceFile
 from storewise.workloads.conditions import Crash, Slow
 
 
@@ -274,9 +274,28 @@ class Workload(ABC):
         """What it stores, given the loading phase's parameters; the same objects each time."""
         return KINDS
 
+    def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
+        """A phase's (or step's) parameters as the study gives them -> under their own names, with
+        what they name in other files, which may lie beside the study, in `base`.
+
+        Called once, when the study is read; raises ConfigError."""
+        return dict(params)
+
+    def clash(self, load: Any, params: Any) -> str | None:
+        """Why a later phase's parameters do not go with those of the load, in words."""
+        return None
+
     @abstractmethod
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         """Which of an embedded engine's stores holds an id."""
+
+    def sources(
+        self, shards: Path | None, written: Sequence[Path], notes: Sequence[Mapping[str, Any]]
+    ) -> tuple[SourceFile, ...]:
+        """What is stored of each input file, for engines that answer from these files
+        (`flags.rereads`): as loaded (`written`) and changed since (`notes`); before the load
+        nothing of any file."""
+        return ()
 
     def left_out(self, shards: Path | None, written: Sequence[Path]) -> list[str]:
         """Input files that no loading worker stored."""

@@ -8,8 +8,8 @@ from its digest and counts alone, so nothing else is needed to read a store.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, KINDS, ORDINAL_BITS, Kind
-from storewise.engines.base import Placement
+from storewise.engines.base import Placement, SourceFile
 from storewise.errors import ResultError
+from storewise.ssearch.shards import load_shards
+from storewise.ssearch.table import rows_of
 from storewise.workloads.base import LoadedFile
 
 _SCHEMA = pa.schema(
@@ -68,6 +70,11 @@ class StoredFiles:
     queries: NDArray[np.int64]
     alignments: NDArray[np.int64]
     shards: NDArray[np.int64]
+    added: NDArray[np.int64] | None = None
+    """Documents of each kind that phases after the load have stored, shape (files, 4); such a
+    file has no queries and alignments above. None where there are none."""
+    unsure: NDArray[np.int64] | None = None
+    """Documents whose insert was not acknowledged, in the same form: stored or not."""
 
     @classmethod
     def read(cls, lists: Sequence[Path]) -> StoredFiles:
@@ -100,7 +107,61 @@ class StoredFiles:
 
     def counts(self, kind: Kind) -> NDArray[np.int64]:
         """Documents of a kind in each file."""
-        return self.queries if kind is Kind.TASKS else self.alignments
+        loaded = self.queries if kind is Kind.TASKS else self.alignments
+        return loaded if self.added is None else loaded + self.added[:, kind.number]
+
+    def unsure_of(self, kind: Kind) -> int:
+        """Documents of a kind that may be stored or not."""
+        return 0 if self.unsure is None else int(self.unsure[:, kind.number].sum())
+
+    def with_notes(self, notes: Iterable[Mapping[str, Any]]) -> StoredFiles:
+        """The same files with what later phases' notes say that they stored of them.
+
+        Of several notes on a file the one with the most counts: a step goes on where the last one
+        has ended.
+        """
+        own = [note for note in notes if "stored" in note]
+        if not own:
+            return self
+        places = {prefix.tobytes(): place for place, prefix in enumerate(self.prefixes)}
+        added = np.zeros((len(self.prefixes), len(KINDS)), dtype=np.int64)
+        unsure = np.zeros_like(added)
+        for note in own:
+            place = places[bytes.fromhex(note["digest"])[:DIGEST_BYTES]]
+            documents = np.asarray(note["documents"], dtype=np.int64)
+            if documents.sum() >= added[place].sum():
+                added[place], unsure[place] = documents, note["unsure"]
+        return replace(self, added=added, unsure=unsure)
+
+    def of_shard(self, shard: int) -> StoredFiles:
+        """Only the files of one shard."""
+        mine = np.flatnonzero(self.shards == shard)
+        return StoredFiles(
+            self.paths.take(pa.array(mine)),
+            self.sizes[mine],
+            self.prefixes[mine],
+            self.digests.take(pa.array(mine)),
+            self.queries[mine],
+            self.alignments[mine],
+            self.shards[mine],
+            None if self.added is None else self.added[mine],
+            None if self.unsure is None else self.unsure[mine],
+        )
+
+    def sources(self) -> tuple[SourceFile, ...]:
+        """What an engine needs that answers from the files themselves."""
+        counts = np.stack([self.counts(kind) for kind in KINDS], axis=1).tolist()
+        return tuple(
+            SourceFile(path, size, digest, tuple(documents), shard)
+            for path, size, digest, documents, shard in zip(
+                self.paths.to_pylist(),
+                self.sizes.tolist(),
+                self.digests.to_pylist(),
+                counts,
+                self.shards.tolist(),
+                strict=True,
+            )
+        )
 
     def path(self, file: int) -> str:
         return str(self.paths[file].as_py())
@@ -111,6 +172,14 @@ class StoredFiles:
 
     def total(self, kind: Kind) -> int:
         return int(self.counts(kind).sum())
+
+
+def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
+    """All files of a list of shards, nothing of which is stored yet."""
+    return tuple(
+        SourceFile(file.path, file.bytes, file.digest, (0,) * len(KINDS), file.shard or 0)
+        for file in rows_of(load_shards(shards))
+    )
 
 
 class ShardPlacement(Placement):

@@ -1,0 +1,134 @@
+"""The documents of one input file, in the batches that a client inserts."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from storewise.documents import FULL_DIGEST_BYTES, Kind, make_id
+from storewise.engines.base import Client
+from storewise.errors import InputError
+from storewise.ssearch.reader import Counts, DocumentReader
+from storewise.ssearch.stream import ByteReader, open_input
+from storewise.ssearch.table import InputFile
+from storewise.workloads.base import ClientContext, RefusedFile
+
+
+class Part(NamedTuple):
+    """Documents of one kind for one insert.
+
+    `bytes` is its share, by number of documents, of the decompressed SSEARCH text they came from:
+    the same for every store, whatever form its documents have.
+    """
+
+    kind: Kind
+    documents: list[Any]
+    bytes: int
+
+
+class _Digesting(io.RawIOBase):
+    """Decompressed content that is digested on its way to the parser."""
+
+    def __init__(self, stream: ByteReader, name: str) -> None:
+        self._stream = stream
+        self._digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
+        self.name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self._digest.update(data)
+        return data
+
+    def digest(self) -> bytes:
+        while self.read(1 << 20):
+            continue
+        return self._digest.digest()
+
+
+class FileParts:
+    """Iterates over the parts of a file, each kind's in the order of its ids.
+
+    At the end the file is checked against its manifest row, and `counts` are those of the full
+    parse. Raises InputError for a file that is bad or was changed since.
+    """
+
+    def __init__(self, file: InputFile, context: ClientContext, size: int) -> None:
+        self._file, self._context, self._size = file, context, size
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[Part]:
+        file, size = self._file, self._size
+        # A sampled digest covers parts of the file only; then the size must do.
+        sampled = file.queries is None
+        try:
+            bytes_now = Path(file.path).stat().st_size
+        except OSError as error:
+            raise InputError(file.path, f"cannot be read: {error.strerror}") from error
+        if bytes_now != file.bytes:
+            raise _changed(file, f"{file.bytes} bytes", f"{bytes_now} bytes")
+        with open_input(file.path) as stream:
+            content = _Digesting(stream, file.path)
+            reader = DocumentReader(
+                cast(BinaryIO, stream if sampled else content),
+                file.digest,
+                encoding=self._context.engine.encoding,
+                study_fields=self._context.study_fields,
+                alignments_per_batch=size,
+            )
+            before = 0
+            for batch in reader:
+                documents = len(batch)
+                text, before = batch.bytes_read - before, batch.bytes_read
+                for kind, found in batch:
+                    for part in (found[i : i + size] for i in range(0, len(found), size)):
+                        yield Part(kind, part, text * len(part) // documents)
+            self.counts = counts = reader.counts
+            if not sampled:
+                if (file.queries, file.alignments) != (counts.queries, counts.alignments):
+                    raise _changed(
+                        file,
+                        f"{file.queries} queries and {file.alignments} alignments",
+                        f"{counts.queries} and {counts.alignments}",
+                    )
+                if (digest := content.digest()) != file.digest:
+                    raise _changed(file, f"digest {file.digest.hex()}", digest.hex())
+
+
+def _changed(file: InputFile, expected: str, found: str) -> InputError:
+    return InputError(
+        file.path,
+        "the file is not what it was when the manifest was made; make the manifest again",
+        expected=expected,
+        found=found,
+    )
+
+
+def take_out(
+    client: Client,
+    context: ClientContext,
+    file: InputFile,
+    stored: Mapping[Kind, int],
+    error: InputError,
+) -> None:
+    """Delete what is stored of a bad file (`stored` documents of each kind) and note it as
+    refused; raises InputError where the study has no quarantine or the engine cannot delete."""
+    if not context.quarantine:
+        raise error
+    if any(stored.values()) and not context.engine.flags.deletes:
+        raise InputError(
+            file.path,
+            f"the file is bad and a part of it is stored; {context.engine.title} cannot delete "
+            f"it, so the file cannot be left out now; remove it from the inputs ({error})",
+            line=error.line,
+            offset=error.offset,
+        ) from error
+    for kind, count in stored.items():
+        for ordinal in range(count):
+            client.delete(kind, make_id(file.digest, kind, ordinal))
+    context.refused.append(RefusedFile(str(file.path), str(error), error.line, error.offset))
