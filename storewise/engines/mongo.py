@@ -71,11 +71,14 @@ class MongoEngine(ServerEngine):
         server_aggregation=True,
         count="native",
         owner=True,
+        finds=True,
+        explains=True,
     )
     encoding: ClassVar[Encoding] = "bson"
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: memory is lost in a crash, and what only the primary has in a failover.
     losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "unacknowledged"}
     Settings: ClassVar[type[EngineSettings]] = MongoSettings
     #: A router answers only when the config servers have been formed.
     ready_seconds: ClassVar[float] = 180.0

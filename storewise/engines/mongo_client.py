@@ -6,27 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymongo
-from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo import ReplaceOne
 from pymongo.errors import AutoReconnect, BulkWriteError
-from pymongo.read_concern import ReadConcern
-from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from storewise.documents import ID_BYTES, Document, Kind
+from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster, Engine, Mode, Schema
 from storewise.engines.mongo_cluster import DATABASE, PASSING, node_name
+from storewise.engines.mongo_forms import forms_of
 from storewise.engines.mongo_link import (
     SCHEMA,
     MongoCollection,
-    MongoLink,
     open_shared,
-    plain,
-    stored,
 )
+from storewise.engines.mongo_reads import MongoReads
 from storewise.engines.mongo_sharding import routing_table, shard_collections, shard_nodes
-from storewise.engines.tabular import check_limit, make_tables
+from storewise.engines.tabular import make_tables
 from storewise.errors import EngineError
 
 _DUPLICATE_KEY = 11000
@@ -45,7 +41,7 @@ def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> MongodbClient:
     return client
 
 
-class MongodbClient(MongoLink):
+class MongodbClient(MongoReads):
     """All threads of a process share one, but for unacknowledged writes."""
 
     def for_thread(self) -> MongodbClient:
@@ -58,7 +54,8 @@ class MongodbClient(MongoLink):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = make_tables(schema)
+        make_tables(schema)  # refuses indexes on fields that there are not
+        forms = forms_of(schema.kinds, study_fields=schema.study_fields)
         with self._words("create"):
             if shared.sharded:
                 shard_collections(self._mongo, schema.kinds, shared.settings)
@@ -79,21 +76,24 @@ class MongodbClient(MongoLink):
             safe = self._schemas(WriteConcern("majority", j=True))
             safe.replace_one({"_id": SCHEMA}, record, upsert=True)
         with shared.lock:
-            shared.schema, shared.tables = schema, tables
+            shared.schema, shared.forms = schema, forms
 
     def _make_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:
             self._mongo[DATABASE][kind.table].create_index([(name, pymongo.ASCENDING)])
 
-    def insert(self, kind: Kind, documents: Sequence[bytes]) -> None:
+    def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
+        """As BSON or as dicts."""
         self._writing("insert")
-        self._table(kind)
+        form = self._form(kind)
         if not documents:
             return
         collection = self._collections[kind]
+        with self._words("insert"):
+            packed = [d if isinstance(d, bytes) else form.bson(d) for d in documents]
 
         def insert() -> None:
-            raw = [RawBSONDocument(document) for document in documents]
+            raw = [RawBSONDocument(document) for document in packed]
             try:
                 collection.insert_many(raw, ordered=False)
             except BulkWriteError as error:
@@ -144,51 +144,21 @@ class MongodbClient(MongoLink):
             with self._words("index"):
                 self._make_indexes(schema)
 
-    def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        self._table(kind)
-        found = self._try(
-            "get", lambda: self._collections[kind].find_one({"_id": ObjectId(document_id)})
-        )
-        return None if found is None else plain(found)
-
-    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        self._table(kind)
-        wanted = list(dict.fromkeys(document_ids))
-        found: dict[bytes, Document] = {}
-        for start in range(0, len(wanted), _IN_LIST):
-            some = wanted[start : start + _IN_LIST]
-            for document in self._find(kind, {"_id": {"$in": [ObjectId(i) for i in some]}}):
-                found[document["_id"]] = document
-        return [found.get(document_id) for document_id in document_ids]
-
-    def _find(
-        self, kind: Kind, condition: dict[str, Any], limit: int = 0, *, ordered: bool = False
-    ) -> list[Document]:
-        def find() -> list[Document]:
-            cursor = self._collections[kind].find(condition).limit(limit)
-            if ordered:
-                cursor = cursor.sort("_id", pymongo.ASCENDING)
-            return [plain(document) for document in cursor]
-
-        return self._try("find", find)
-
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
-        self._table(kind).check_changes(changes)
+        form = self._form(kind)
         with self._words("update"):
-            values = {name: stored(value) for name, value in changes.items()}
-            return (
-                self._answering(kind)
-                .update_one({"_id": ObjectId(document_id)}, {"$set": values})
-                .matched_count
-                > 0
+            values = form.changes(changes)
+            done = self._answering(kind).update_one(
+                {"_id": form.stored_id(document_id)}, {"$set": values}
             )
+            return done.matched_count > 0
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
-        self._table(kind)
+        form = self._form(kind)
         with self._words("delete"):
-            done = self._answering(kind).delete_one({"_id": ObjectId(document_id)})
+            done = self._answering(kind).delete_one({"_id": form.stored_id(document_id)})
             return done.deleted_count > 0
 
     def _answering(self, kind: Kind) -> MongoCollection:
@@ -196,59 +166,6 @@ class MongodbClient(MongoLink):
         if self._shared.concern.acknowledged:
             return self._collections[kind]
         return self._collections[kind].with_options(write_concern=WriteConcern(w=1))
-
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
-        check_limit(limit)
-        self._table(kind)
-        if limit == 0:
-            return []
-        # Of a longer start its first bytes come before it.
-        operator = "$gte" if len(start) <= ID_BYTES else "$gt"
-        first = ObjectId(start[:ID_BYTES].ljust(ID_BYTES, b"\0"))
-        return self._find(kind, {"_id": {operator: first}}, limit, ordered=True)
-
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        check_limit(limit)
-        # Refuses unknown fields and bounds of another type; the clause itself is SQL.
-        self._table(kind).range_clause(field_name, low, high)
-        if limit == 0:
-            return []
-        bounds = {"$gte": stored(low), "$lte": stored(high)}
-        condition = {key: value for key, value in bounds.items() if value is not None}
-        return self._find(kind, {field_name: condition or {"$ne": None}}, limit or 0)
-
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        check_limit(limit)
-        name = self._table(kind).column(field_name).name
-        if limit == 0:
-            return []
-        pipeline: list[dict[str, Any]] = [
-            {"$match": {name: {"$ne": None}}},
-            {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
-            {"$sort": {"n": -1, "_id": 1}},
-            {"$limit": limit},
-        ]
-        found = self._try(
-            "aggregate",
-            lambda: list(self._collections[kind].aggregate(pipeline, allowDiskUse=True)),
-        )
-        return [(row["_id"], row["n"]) for row in map(plain, found)]
-
-    def count(self, kind: Kind) -> int:
-        """Exact, by a look at all keys: the number in the metadata is wrong after a crash, and
-        counts documents twice that a shard has given away."""
-        self._table(kind)
-        collection = self._collections[kind].with_options(
-            read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
-        )
-        return self._try("count", lambda: collection.count_documents({}))
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node: the primary; of a shard the member that leads it unless it failed.

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import pymongo
 from bson.errors import BSONError
-from bson.objectid import ObjectId
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import (
@@ -24,7 +23,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from storewise.documents import Document, Kind
+from storewise.documents import Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.mongo_cluster import (
     DATABASE,
@@ -34,15 +33,14 @@ from storewise.engines.mongo_cluster import (
     refused,
     words_of,
 )
+from storewise.engines.mongo_forms import Form, forms_of
 from storewise.engines.mongo_routing import RoutingTable
 from storewise.engines.mongo_settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongo_sharding import check_key_field, key_field
 from storewise.engines.mongo_status import Counters
 from storewise.engines.server import Credentials
 from storewise.engines.tabular import (
-    Table,
     consistency_of,
-    make_tables,
     named_kinds,
     parse_settings,
 )
@@ -83,7 +81,7 @@ class Shared:
     counters: Counters
     kinds: tuple[Kind, ...]
     lock: threading.Lock = field(default_factory=threading.Lock)
-    tables: dict[Kind, Table] = field(default_factory=dict)
+    forms: dict[Kind, Form] = field(default_factory=dict)
     schema: Schema | None = None
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
@@ -153,18 +151,6 @@ def _own_host_first(routers: Sequence[Endpoint]) -> Callable[[Sequence[Any]], Se
     return select
 
 
-def plain(document: dict[str, Any]) -> Document:
-    """Ids as 12 bytes."""
-    return {
-        key: value.binary if value.__class__ is ObjectId else value
-        for key, value in document.items()
-    }
-
-
-def stored(value: Any) -> Any:
-    return ObjectId(value) if isinstance(value, bytes) else value
-
-
 class MongoLink(Client):
     """A connection pool and what its verbs stand on."""
 
@@ -215,15 +201,18 @@ class MongoLink(Client):
             record["index_time"],
             record["study_fields"],
         )
+        forms = forms_of(kinds, study_fields=schema.study_fields)
         with self._shared.lock:
-            self._shared.schema, self._shared.tables = schema, make_tables(schema)
+            self._shared.schema, self._shared.forms = schema, forms
 
-    def _table(self, kind: Kind) -> Table:
-        if kind not in self._shared.tables:
+    def _form(self, kind: Kind) -> Form:
+        found = self._shared.forms.get(kind)
+        if found is None:
             self._learn()
-        if kind not in self._shared.tables:
+            found = self._shared.forms.get(kind)
+        if found is None:
             raise EngineError(f"mongodb: {kind.table} was never created")
-        return self._shared.tables[kind]
+        return found
 
     def close(self) -> None:
         """Closes the connections of all threads."""

@@ -19,31 +19,26 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.objectid import ObjectId
 
-from storewise.documents import ID_BYTES
-
 _SEED = 0
-#: The canonical type of an ObjectId among BSON's types, by which MongoDB orders and hashes.
-_CANONICAL_OBJECT_ID = 35
+#: Canonical types among BSON's types, by which MongoDB orders and hashes.
+_CANONICAL_STRING, _CANONICAL_OBJECT_ID = 15, 35
 
 
 def hashed_id(document_id: bytes) -> int:
     """The value under which a hashed index keeps an ObjectId of these 12 bytes."""
+    return _hashed(_CANONICAL_OBJECT_ID, document_id)
+
+
+def hashed_text(key: bytes) -> int:
+    """The value under which a hashed index keeps a string, given as UTF-8."""
+    return _hashed(_CANONICAL_STRING, struct.pack("<i", len(key) + 1) + key + b"\0")
+
+
+def _hashed(canonical: int, value: bytes) -> int:
     digest = hashlib.md5(
-        struct.pack("<ii", _SEED, _CANONICAL_OBJECT_ID) + document_id, usedforsecurity=False
+        struct.pack("<ii", _SEED, canonical) + value, usedforsecurity=False
     ).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
-
-
-def split_ids(parts: int) -> list[bytes]:
-    """The `parts` - 1 ids that cut the space of ids into equal ranges.
-
-    Ids begin with a digest, so equal ranges hold about equal numbers of files.
-    """
-    whole = 1 << 32
-    return [
-        (number * whole // parts).to_bytes(4, "big") + bytes(ID_BYTES - 4)
-        for number in range(1, parts)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +47,16 @@ class RoutingTable:
 
     hashed: bool
     bounds: tuple[Any, ...]
-    """Lower bounds of all chunks but the first, ascending: ints if hashed, else 12 bytes."""
+    """Lower bounds of all chunks but the first, ascending: ints if hashed, else ids."""
     shards: tuple[str, ...]
     """Names of the shards that hold the chunks."""
+    text: bool = False
+    """Ids are kept as strings."""
 
     @classmethod
-    def of_chunks(cls, chunks: Sequence[dict[str, Any]], *, hashed: bool) -> RoutingTable:
+    def of_chunks(
+        cls, chunks: Sequence[dict[str, Any]], *, hashed: bool, text: bool = False
+    ) -> RoutingTable:
         """From the documents of ``config.chunks``, in the order of their lower bounds.
 
         Raises ValueError for a table that does not cover the whole key space.
@@ -67,13 +66,17 @@ class RoutingTable:
         if not isinstance(chunks[-1]["max"]["_id"], MaxKey):
             raise ValueError("the routing table does not end at the highest key")
         bounds = tuple(_plain(chunk["min"]["_id"]) for chunk in chunks[1:])
-        return cls(hashed, bounds, tuple(chunk["shard"] for chunk in chunks))
+        return cls(hashed, bounds, tuple(chunk["shard"] for chunk in chunks), text)
 
     def shard_of(self, document_id: bytes) -> str:
         """The name of the shard that holds an id."""
-        key = hashed_id(document_id) if self.hashed else document_id
+        key: Any = document_id
+        if self.hashed:
+            key = hashed_text(key) if self.text else hashed_id(key)
         return self.shards[bisect_right(self.bounds, key)]
 
 
 def _plain(bound: Any) -> Any:
+    if isinstance(bound, str):
+        return bound.encode()
     return bound.binary if isinstance(bound, ObjectId) else bound

@@ -11,8 +11,9 @@ from pymongo.errors import OperationFailure
 from storewise.documents import Kind
 from storewise.engines.base import Endpoint
 from storewise.engines.mongo_cluster import DATABASE, Connection, host_port, node_name
-from storewise.engines.mongo_routing import RoutingTable, split_ids
+from storewise.engines.mongo_routing import RoutingTable
 from storewise.engines.mongo_settings import MongoSettings
+from storewise.engines.splits import split_points
 from storewise.errors import EngineError
 
 #: Another change of chunks is under way; it takes less than a second each.
@@ -37,14 +38,28 @@ def check_key_field(settings: MongoSettings, kinds: tuple[Kind, ...]) -> None:
         )
 
 
-def _is_id(kind: Kind, name: str) -> bool:
-    return any(field.name == name and field.type == "id" for field in kind.fields)
+def _splits(kind: Kind, settings: MongoSettings, shards: int) -> list[Any] | None:
+    """Split points of an empty collection, one chunk for each shard; None where its values are
+    not known before the load."""
+    name = key_field(kind, settings)
+    # Another id has the digest of its document's file, too.
+    own = name == "_id"
+    if not own and not any(f.name == name and f.type == "id" for f in kind.fields):
+        return None
+    points = split_points(kind, shards)
+    if len(points) != shards - 1:
+        return None
+    return [point.decode() if _is_text(kind) and own else ObjectId(point) for point in points]
 
 
-def needs_balancer(kinds: tuple[Kind, ...], settings: MongoSettings) -> bool:
+def _is_text(kind: Kind) -> bool:
+    return kind.fields[0].type == "key"
+
+
+def needs_balancer(kinds: tuple[Kind, ...], settings: MongoSettings, shards: int) -> bool:
     """Whether some collection cannot be split before its values are known."""
     return settings.shard_key == "ranged" and any(
-        not _is_id(kind, key_field(kind, settings)) for kind in kinds
+        _splits(kind, settings, shards) is None for kind in kinds
     )
 
 
@@ -59,7 +74,7 @@ def shard_collections(mongo: Connection, kinds: tuple[Kind, ...], settings: Mong
         (shard["_id"] for shard in mongo.config.shards.find({}, {"_id": 1})),
         key=lambda name: int(name.removeprefix("shard")),
     )
-    balance = needs_balancer(kinds, settings)
+    balance = needs_balancer(kinds, settings, len(shards))
     admin.command("balancerStart" if balance else "balancerStop")
     admin.command("enableSharding", DATABASE)
     for kind in kinds:
@@ -70,21 +85,23 @@ def shard_collections(mongo: Connection, kinds: tuple[Kind, ...], settings: Mong
         if settings.initial_chunks is not None:
             options["numInitialChunks"] = settings.initial_chunks
         admin.command("shardCollection", namespace, **options)
-        if not hashed and _is_id(kind, name):
-            _split(mongo, namespace, name, shards)
-        if hashed or _is_id(kind, name):
+        points = None if hashed else _splits(kind, settings, len(shards))
+        if points is not None:
+            _split(mongo, namespace, name, shards, points)
+        if hashed or points is not None:
             _await_spread(mongo, namespace, len(shards))
 
 
-def _split(mongo: Connection, namespace: str, name: str, shards: list[str]) -> None:
+def _split(
+    mongo: Connection, namespace: str, name: str, shards: list[str], points: list[Any]
+) -> None:
     """One chunk for each shard, of equal parts of the space of ids."""
-    if len(_chunks(mongo, namespace)) > 1:
+    if not points or len(_chunks(mongo, namespace)) > 1:
         return
-    points = [ObjectId(point) for point in split_ids(len(shards))]
     for point in points:
         _patiently(mongo, {"split": namespace, "middle": {name: point}})
     # The chunk below the first point stays or goes like the others.
-    lowest = ObjectId(bytes(12))
+    lowest = "" if isinstance(points[0], str) else ObjectId(bytes(12))
     for point, shard in zip([lowest, *points], shards, strict=True):
         _patiently(mongo, {"moveChunk": namespace, "find": {name: point}, "to": shard})
 
@@ -131,7 +148,9 @@ def routing_table(mongo: Connection, kind: Kind, settings: MongoSettings) -> Rou
         return None
     chunks = _chunks(mongo, f"{DATABASE}.{kind.table}")
     try:
-        return RoutingTable.of_chunks(chunks, hashed=settings.shard_key == "hashed")
+        return RoutingTable.of_chunks(
+            chunks, hashed=settings.shard_key == "hashed", text=_is_text(kind)
+        )
     except ValueError as error:
         raise EngineError(f"MongoDB: {kind.table}: {error}") from error
 

@@ -31,10 +31,11 @@ from storewise.documents import KINDS, Document, Field, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.mongo import MongoEngine
 from storewise.engines.mongo_cluster import as_system, as_user
-from storewise.engines.mongo_routing import RoutingTable, hashed_id, split_ids
+from storewise.engines.mongo_routing import RoutingTable, hashed_id
 from storewise.engines.mongo_sharding import key_field
 from storewise.engines.mongo_status import counters_of
 from storewise.engines.server import Credentials, Installation, Node, Topology
+from storewise.engines.splits import split_points
 from storewise.errors import EngineError
 from storewise.session.local import LocalCluster, running
 from storewise.ssearch.build import to_bson
@@ -200,7 +201,7 @@ def test_programs_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @given(parts=st.integers(1, 64), identifier=st.binary(min_size=12, max_size=12))
 def test_equal_ranges_hold_equal_parts_of_the_ids(parts: int, identifier: bytes) -> None:
-    points = split_ids(parts)
+    points = split_points(Kind.RNA, parts)
     assert points == sorted(set(points)) and len(points) == parts - 1
     bounds: list[Any] = [MinKey(), *map(ObjectId, points), MaxKey()]
     chunks = [

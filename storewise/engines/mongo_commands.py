@@ -1,0 +1,165 @@
+"""Questions of several documents to MongoDB: as commands, which the server can also explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+from storewise.engines.base import Verb, Where
+from storewise.engines.mongo_forms import Form
+from storewise.engines.tabular import check_limit
+from storewise.errors import EngineError
+
+#: A command of the server: https://www.mongodb.com/docs/manual/reference/command/find/ and
+#: /aggregate/, without the name of the collection.
+Command = dict[str, Any]
+
+
+def get(form: Form, document_id: bytes) -> Command:
+    return {"filter": {"_id": form.stored_id(document_id)}, "limit": 1}
+
+
+def scan(form: Form, start: bytes, limit: int) -> Command:
+    check_limit(limit)
+    where = form.filter((Where("_id", ">=", start),))
+    return {"filter": where, "sort": {"_id": 1}, "limit": limit}
+
+
+def between(
+    form: Form,
+    field_name: str,
+    low: float | str | None = None,
+    high: float | str | None = None,
+    limit: int | None = None,
+) -> Command:
+    check_limit(limit)
+    form.field(field_name)
+    bounds = ((">=", low), ("<=", high))
+    where = tuple(
+        Where(field_name, op, value)  # type: ignore[arg-type]
+        for op, value in bounds
+        if value is not None
+    )
+    return {"filter": form.filter(where, present=field_name), "limit": limit or 0}
+
+
+def find(
+    form: Form,
+    where: Sequence[Where] = (),
+    order_by: str | None = None,
+    descending: bool = False,
+    limit: int | None = None,
+) -> Command:
+    check_limit(limit)
+    command: Command = {"filter": form.filter(tuple(where), present=order_by), "limit": limit or 0}
+    if order_by is not None:
+        form.field(order_by)
+        command["sort"] = {order_by: -1 if descending else 1}
+        if order_by != "_id":
+            command["sort"]["_id"] = 1
+    return command
+
+
+def aggregate(form: Form, field_name: str, limit: int) -> Command:
+    check_limit(limit)
+    name = form.field(field_name).name
+    return _pipeline(
+        {"$match": {name: {"$ne": None}}},
+        {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
+        {"$sort": {"n": -1, "_id": 1}},
+        {"$limit": limit},
+    )
+
+
+def count_where(form: Form, where: Sequence[Where]) -> Command:
+    return _pipeline(
+        {"$match": form.filter(tuple(where))}, {"$group": {"_id": None, "n": {"$sum": 1}}}
+    )
+
+
+def histogram(form: Form, field_name: str, width: float, where: Sequence[Where] = ()) -> Command:
+    name = form.number(field_name).name
+    if not 0 < width < inf:
+        raise EngineError(f"a class of a histogram cannot be {width} wide")
+    # What is not finite belongs to no class, and null is no number.
+    finite = {name: {"$gt": -inf, "$lt": inf}}
+    conditions = [finite, *([form.filter(tuple(where))] if where else [])]
+    return _pipeline(
+        {"$match": {"$and": conditions}},
+        {"$group": {"_id": {"$floor": {"$divide": [f"${name}", width]}}, "n": {"$sum": 1}}},
+    )
+
+
+def _pipeline(*stages: dict[str, Any]) -> Command:
+    return {"pipeline": list(stages), "cursor": {}, "allowDiskUse": True}
+
+
+_COMMANDS: Mapping[Verb, Any] = {
+    "get": get,
+    "scan": scan,
+    "range": between,
+    "aggregate": aggregate,
+    "find": find,
+    "count_where": count_where,
+    "histogram": histogram,
+}
+
+
+def to_explain(verb: Verb, form: Form, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """The command ``explain`` of a verb with these arguments."""
+    if verb not in _COMMANDS:
+        raise EngineError(f"mongodb: explain knows {', '.join(_COMMANDS)}, not {verb!r}")
+    try:
+        command = _COMMANDS[verb](form, *arguments, **named)
+    except TypeError as error:
+        raise EngineError(f"mongodb: explain of {verb}: {error}") from error
+    name = "aggregate" if "pipeline" in command else "find"
+    return {
+        "explain": {name: form.kind.table, **command},
+        "verbosity": "queryPlanner",
+    }
+
+
+def plan_of(answer: Mapping[str, Any]) -> str:
+    """A plan as one line, the stage that answers first: ``FETCH < IXSCAN mv_1 {mv: (1, inf]}``.
+
+    https://www.mongodb.com/docs/manual/reference/explain-results/
+    """
+    later: list[str] = []
+    while "queryPlanner" not in answer:
+        if "shards" in answer:
+            answer = next(iter(answer["shards"].values()))
+            continue
+        first, *stages = answer["stages"]
+        later += [next(iter(stage)) for stage in reversed(stages)]
+        answer = first.get("$cursor") or first.get("$geoNearCursor") or {"queryPlanner": {}}
+    planner = answer["queryPlanner"]
+    plan = planner.get("winningPlan", {})
+    return " < ".join([*later, *_stages(plan)]) or "no plan"
+
+
+def _stages(plan: Mapping[str, Any]) -> list[str]:
+    if "queryPlan" in plan:
+        plan = plan["queryPlan"]
+    words = [_stage(plan)] if "stage" in plan else []
+    if plan.get("shards"):
+        first = plan["shards"][0]
+        return words + _stages(first.get("winningPlan", first))
+    if "inputStage" in plan:
+        return words + _stages(plan["inputStage"])
+    inputs = [" < ".join(_stages(one)) for one in plan.get("inputStages", ())]
+    return words + ([f"({' | '.join(inputs)})"] if inputs else [])
+
+
+def _stage(plan: Mapping[str, Any]) -> str:
+    words = [plan["stage"]]
+    if "indexName" in plan:
+        words.append(plan["indexName"])
+    if "keyPattern" in plan and "indexBounds" in plan:
+        bounds = plan["indexBounds"]
+        if isinstance(bounds, Mapping) and "startKey" not in bounds:
+            words.append(
+                "{" + ", ".join(f"{name}: {', '.join(bounds[name])}" for name in bounds) + "}"
+            )
+    return " ".join(words)

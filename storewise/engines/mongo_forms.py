@@ -1,0 +1,180 @@
+"""How MongoDB keeps the documents of a kind: ids as ObjectIds, keys as strings.
+
+Composite keys are packed into ``_id`` (`Kind.pack`), whose index is the collection's first one;
+their fields are kept, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import bson
+from bson.objectid import ObjectId
+
+from storewise.documents import ID_BYTES, KEY_BYTES, Document, Field, Kind, fields
+from storewise.engines.base import Where
+from storewise.errors import EngineError
+
+#: No document fulfils it.
+NOTHING: Mapping[str, Any] = {"_id": {"$in": []}}
+_OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
+_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "id": (bytes,),
+    "key": (bytes,),
+    "int": (int, float),
+    "float": (int, float),
+    "str": (str,),
+}
+
+
+class Form:
+    """How the documents of one kind are kept."""
+
+    def __init__(self, kind: Kind, *, study_fields: bool = False) -> None:
+        self.kind = kind
+        self.fields = {field.name: field for field in fields(kind, study_fields=study_fields)}
+        self._bytes = tuple(f.name for f in kind.fields if f.type in ("id", "key"))
+        self._keyed = kind.fields[0].type == "key"
+        self.stored_id: Callable[[bytes], Any] = self._text if self._keyed else ObjectId
+        """The ``_id`` of an id; EngineError or the driver's error for one that cannot be."""
+        self.document: Callable[[dict[str, Any]], Document] = (
+            self._of_key if self._bytes == ("_id",) and self._keyed else self._of_ids
+        )
+        """A stored document as clients know it; the same object, changed."""
+
+    def _text(self, key: bytes) -> str:
+        if key.__class__ is not bytes or not (0 < len(key) <= KEY_BYTES and key.isascii()):
+            raise EngineError(
+                f"mongodb: a document of {self.kind.table} has the id {key!r}; expected 1 to "
+                f"{KEY_BYTES} bytes of ASCII text"
+            )
+        return key.decode()
+
+    def _of_key(self, found: dict[str, Any]) -> Document:
+        found["_id"] = found["_id"].encode()
+        return found
+
+    def _of_ids(self, found: dict[str, Any]) -> Document:
+        for name in self._bytes:
+            if name in found:
+                found[name] = self.loaded(found[name])
+        return found
+
+    @staticmethod
+    def loaded(value: Any) -> Any:
+        """The document's value of what is stored in a field of type id or key."""
+        if value.__class__ is ObjectId:
+            return value.binary
+        return value.encode() if value.__class__ is str else value
+
+    def stored(self, name: str, value: Any) -> Any:
+        """What is stored for a field's value."""
+        if name == "_id":
+            return self.stored_id(value)
+        if name in self._bytes and value is not None:
+            return self._text(value) if self.fields[name].type == "key" else ObjectId(value)
+        return value
+
+    def bson(self, document: Document) -> bytes:
+        """A document as it is sent; EngineError where it has other fields than its kind."""
+        if document.keys() != self.fields.keys():
+            self._check_names(document)
+        changed = dict(document)
+        for name in self._bytes:
+            if name in changed:
+                changed[name] = self.stored(name, changed[name])
+        return bson.encode(changed)
+
+    def _check_names(self, document: Document) -> None:
+        table = self.kind.table
+        if lacking := [name for name in self.fields if name not in document]:
+            raise EngineError(f"a document of {table} lacks the field {lacking[0]!r}")
+        extra = sorted(document.keys() - self.fields.keys())
+        if extra and not self.kind.open_fields:
+            raise EngineError(f"a document of {table} has unknown fields: {', '.join(extra)}")
+
+    def changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of an update as they are stored; EngineError for what cannot be changed."""
+        table = self.kind.table
+        if not changes:
+            raise EngineError(f"update of {table}: no field is named")
+        for name in changes:
+            if name == "_id" or any(name == part for part, _ in self.kind.key):
+                raise EngineError(f"update of {table}: an id cannot be changed")
+            if name not in self.fields and not self.kind.open_fields:
+                self.field(name)
+        return {name: self.stored(name, value) for name, value in changes.items()}
+
+    def field(self, name: str) -> Field:
+        """The field called `name`; EngineError with the known ones where there is none."""
+        found = self.fields.get(name)
+        if found is None:
+            raise EngineError(
+                f"{self.kind.table} has no column {name!r}; it has {', '.join(self.fields)}"
+            )
+        return found
+
+    def number(self, name: str) -> Field:
+        """A field of numbers; EngineError for one of another type."""
+        field = self.field(name)
+        if field.type not in ("int", "float"):
+            raise EngineError(f"{self.kind.table}.{name} is of type {field.type}, no number")
+        return field
+
+    def filter(self, where: tuple[Where, ...], present: str | None = None) -> dict[str, Any]:
+        """A query that fulfils all conditions, with the field `present` not null.
+
+        EngineError for fields that the kind lacks, and for values of other types than theirs.
+        """
+        parts: list[dict[str, Any]] = []
+        for one in where:
+            field = self.field(one.field)
+            wanted = _PYTHON_TYPES[field.type]
+            if one.op not in _OPERATORS:
+                raise EngineError(f"{one.op!r} is no comparison; known: {', '.join(_OPERATORS)}")
+            if not isinstance(one.value, wanted) or isinstance(one.value, bool):
+                raise EngineError(
+                    f"{self.kind.table}.{one.field} is of type {field.type}; {one.value!r} cannot "
+                    "bound it"
+                )
+            bound = _bound(field.type, one.op, one.value)
+            parts.append(
+                dict(NOTHING) if bound is None else {one.field: {_OPERATORS[bound[0]]: bound[1]}}
+            )
+        if present is not None and not any(one.field == present for one in where):
+            parts.append({present: {"$ne": None}})
+        if len(parts) > 1:
+            return {"$and": parts}
+        return parts[0] if parts else {}
+
+
+def forms_of(kinds: Sequence[Kind], *, study_fields: bool) -> dict[Kind, Form]:
+    """How each of `kinds` is kept."""
+    return {kind: Form(kind, study_fields=study_fields) for kind in kinds}
+
+
+def _bound(kind: str, op: str, value: Any) -> tuple[str, Any] | None:
+    """The operator and value that say the same of what is stored; None: nothing fulfils it.
+
+    A bound may be shorter or longer than an id, and no text at all where keys are text.
+    """
+    if kind == "id":
+        if len(value) == ID_BYTES:
+            return op, ObjectId(value)
+        if op == "=":
+            return None
+        first = ObjectId(value[:ID_BYTES].ljust(ID_BYTES, b"\0"))
+        if len(value) < ID_BYTES:
+            return (">=" if op in (">", ">=") else "<"), first
+        # Of a longer bound its first bytes come before it.
+        return (">" if op in (">", ">=") else "<="), first
+    if kind == "key":
+        if value.isascii():
+            return op, value.decode()
+        if op == "=":
+            return None
+        text = next(n for n, byte in enumerate(value) if byte >= 128)
+        # Behind all texts that begin like this; bytes of UTF-8 sort as characters do.
+        return (">=" if op in (">", ">=") else "<"), value[:text].decode() + "\x80"
+    return op, value
