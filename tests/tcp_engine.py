@@ -131,8 +131,8 @@ def main() -> None:
     server = start_server(
         TcpEngine(), node_of(Path(directory), words=words), Path(directory) / "log", lambda: None
     )
-    assert server._guard is not None
-    print(os.getpid(), server._guard.pid, server.pid, flush=True)
+    assert server._process is not None and server._process._guard is not None
+    print(os.getpid(), server._process._guard.pid, server.pid, flush=True)
     sys.stdin.read()
 
 

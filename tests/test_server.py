@@ -20,6 +20,7 @@ from storewise.engines.server import Credentials
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session import server as server_module
 from storewise.session.address import address_of, addresses, free_port, port_range
+from storewise.session.guarded import Guarded
 from storewise.session.server import Server, start_server
 
 Start = Callable[..., Server]
@@ -138,8 +139,8 @@ def test_a_killed_server_is_noticed(start: Start) -> None:
 def test_a_killed_guard_takes_the_server_along(start: Start) -> None:
     server = start()
     processes = ours()
-    assert server._guard is not None
-    os.kill(server._guard.pid, signal.SIGKILL)
+    assert server._process is not None and server._process._guard is not None
+    os.kill(server._process._guard.pid, signal.SIGKILL)
     wait_until(server.failure, 5, "the failure")
     assert gone(processes, 3)
 
@@ -178,10 +179,10 @@ def test_a_job_told_to_end_while_its_guard_still_starts(
 ) -> None:
     """SIGTERM before the guard has read what to run: its word to stop comes with the order."""
 
-    def told(server: Server, seconds: float) -> None:
+    def told(process: Guarded, seconds: float) -> None:
         raise Aborted("SIGTERM")
 
-    monkeypatch.setattr(Server, "_hear", told)
+    monkeypatch.setattr(Guarded, "hear", told)
     began = time.monotonic()
     with pytest.raises(Aborted, match="SIGTERM"):
         start(words=("mute",))

@@ -130,6 +130,10 @@ class Sampler:
         self._take_first()
         self._thread.start()
 
+    def follow(self, roots: Sequence[int]) -> None:
+        """From now on the store's servers are these: they were started again."""
+        self._roots = ProcessGroup(roots, descend=True)
+
     def stop(self) -> list[Sample]:
         """Take the last, partial sample and hand all samples over."""
         self._done.set()

@@ -122,6 +122,21 @@ METRICS: Mapping[str, str] = {
     "close_time": "s",  # until all nodes had gone
     "clock_offset": "s",  # of the node's host to the session's file system
     "node_bytes": "B",  # of its data directory at its end
+    # of what was done to a node (in `node`) in a step, by order of worker 0
+    "killed_at": "s",  # Unix time
+    "answering_at": "s",  # Unix time of the first answer after it
+    "recovery_time": "s",  # from the kill to the first answer
+    "slow_time": "s",  # for which the node was slowed
+    "slow_start_time": "s",  # until it was seen to be slowed
+    "slow_bytes": "B",  # that the writer on its disk has written and synced
+    "slow_syncs": "1",
+    "slow_cpu": "s",  # of the busy processes
+    "slow_processes": "1",
+    "slow_memory": "B",  # resident
+    "slow_turns": "1",  # over all pages of that memory
+    "slow_sent": "B",  # that have passed the slowed class of its network
+    # of a crash, per worker: the longest time without a successful operation (in `node`: of it)
+    "unavailable_time": "s",
     # verification, per kind (in `operation`)
     "expected_documents": "1",
     "counted_documents": "1",

@@ -29,8 +29,9 @@ from storewise.session.cluster import (
     read_cluster,
     server_engine,
 )
+from storewise.session.guarded import POLL
 from storewise.session.live import write_aside
-from storewise.session.server import POLL, Server, start_server
+from storewise.session.server import Server, start_server
 from storewise.trial import Trial
 
 BESIDE = "beside"

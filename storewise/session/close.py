@@ -19,7 +19,8 @@ from storewise.session.cluster import (
     ready_nodes,
 )
 from storewise.session.live import FINISHED, Session
-from storewise.session.node import LOOK_EVERY, PHASE
+from storewise.session.node import LOOK_EVERY
+from storewise.session.node_part import PHASE
 from storewise.trial import Trial
 
 #: Seconds beyond the longest orderly end of a server.

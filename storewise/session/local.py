@@ -30,7 +30,8 @@ from storewise.engines.server import (
 )
 from storewise.errors import Aborted, EngineError
 from storewise.session.address import LOOPBACK, address_of
-from storewise.session.server import POLL, Server, start_server
+from storewise.session.guarded import POLL
+from storewise.session.server import Server, start_server
 
 SECRETS = "credentials.json"
 

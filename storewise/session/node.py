@@ -6,8 +6,8 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from storewise.engines.base import Endpoint
 from storewise.engines.server import (
@@ -20,9 +20,9 @@ from storewise.engines.server import (
 )
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
-from storewise.metrics.host import facts, host_name, tree_bytes
+from storewise.metrics.host import host_name, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
-from storewise.metrics.schema import Sample, write_part
+from storewise.metrics.schema import Sample
 from storewise.session.address import address_of
 from storewise.session.cluster import (
     ADDRESSES,
@@ -46,13 +46,14 @@ from storewise.session.cluster import (
     started_nodes,
 )
 from storewise.session.live import Session, holds, members, remove_tree
+from storewise.session.node_part import PHASE, write_node_part
 from storewise.session.node_place import NodeJob, guarded, make_directory, node_directory
+from storewise.session.obey import LOOK_EVERY as ORDERS_EVERY
+from storewise.session.obey import Obedience
 from storewise.session.server import Server, start_server
 
 #: How often a node looks for the end of its session, in s.
 LOOK_EVERY = 0.5
-#: Phase of a node's samples: a session spans all phases of its trial.
-PHASE = "session"
 #: A node keeps this share of its wall time, at most so many seconds, for an orderly end.
 _RESERVE_SHARE, _RESERVE_SECONDS = 0.25, 90.0
 _CLOCK_WARNING = 0.1
@@ -101,6 +102,7 @@ class _Node:
         self.started = time.monotonic()
         self.offset = clock_offset(job.live, job.node)
         self.seconds = self._seconds()
+        self.first_start = 0.0
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
 
@@ -250,8 +252,10 @@ class _Node:
     def _serve(self, server: Server, installation: Installation) -> None:
         job = self.job
         ready_at = time.time()
+        self.first_start = server.started_at
         self._settle(server)
         sampler: Sampler | None = None
+        obedience: Obedience | None = None
         closed = False
         try:
             taking = Sampler(
@@ -285,13 +289,16 @@ class _Node:
                 ready_at - server.started_at,
                 server.pid,
             )
-            self._until_stopped(server)
+            obedience = self._obedience(server, record, taking)
+            self._until_stopped(server, obedience)
             closed = True
         except BaseException as error:
             self.log.info("ending the server: %s", error)
             self.tell(error)
             raise
         finally:
+            if obedience is not None:
+                self._end_slowing(obedience)
             try:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
@@ -299,12 +306,33 @@ class _Node:
                 gone = self._end(server, keep=self.trial.keep_data and closed)
         self._write(server, installation, sampling_from, ready_at, gone)
 
-    def _until_stopped(self, server: Server) -> None:
+    def _obedience(self, server: Server, record: ReadyNode, sampler: Sampler) -> Obedience:
+        def renewed() -> None:
+            sampler.follow((server.pid,))
+            publish(self.job.live, ENDPOINTS, self.job.node, replace(record, server_pid=server.pid))
+
+        return Obedience(
+            server,
+            node_jobs(self.trial),
+            self.job.live,
+            check=self.check,
+            log=self.log,
+            offset=self.offset,
+            renewed=renewed,
+        )
+
+    def _end_slowing(self, obedience: Obedience) -> None:
+        for left in obedience.end():
+            self.log.warning("%s: slowing could not be undone: %s", self.job.node, left)
+            self.warnings.append(f"{self.job.node}: slowing could not be undone: {left}")
+
+    def _until_stopped(self, server: Server, obedience: Obedience) -> None:
         said = time.monotonic()
         while not holds(self.job.live, STOP):
             self.check()
-            if (text := server.failure(LOOK_EVERY)) is not None:
+            if (text := obedience.failure(ORDERS_EVERY)) is not None:
                 raise EngineError(text)
+            obedience.look()
             if time.monotonic() - said > _SAY_EVERY:
                 said = time.monotonic()
                 self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
@@ -355,14 +383,6 @@ class _Node:
             publish(self.job.live, GONE, self.job.node, gone)
         return gone
 
-    def _port_guards(self, endpoint: Endpoint) -> dict[str, dict[str, Any]]:
-        """The further ports of the server, by name, and what guards each."""
-        guards = self.engine.peer_guards(endpoint)
-        return {
-            name: {"port": port, "guard": guards.get(name, "")}
-            for name, port in endpoint.ports.items()
-        }
-
     def _write(
         self,
         server: Server,
@@ -371,49 +391,28 @@ class _Node:
         ready_at: float,
         gone: GoneNode,
     ) -> None:
-        job, trial = self.job, self.trial
-        offsets = (self.offset, clock_offset(job.live, job.node))
+        offsets = (self.offset, clock_offset(self.job.live, self.job.node))
         worst = max(offsets, key=abs)
         if abs(worst) > _CLOCK_WARNING:
             self.warnings.append(
                 f"the clock of host {host_name()} is {worst:+.2f} s off the session's: seconds of "
                 "this node and of the clients do not match"
             )
-        for metric, value in (
-            ("started_at", sampling_from),
-            ("queue_time", self.started_at - self.session.opened),
-            ("ready_time", ready_at - server.started_at),
-            ("stop_time", gone.stop_seconds),
-            ("clock_offset", worst),
-        ):
-            self.samples.append(Sample(PHASE, metric, value, "s", node=job.node))
-        self.samples.append(Sample(PHASE, "node_bytes", gone.bytes, "B", node=job.node))
-        conditions: dict[str, Any] = {
-            "trial": trial.model_dump(mode="json"),
-            "phase": PHASE,
-            "node": job.node,
-            "role": self.spec.role,
-            "threads": self.spec.threads,
-            "memory_mb": self.spec.memory_mb,
-            "address": server.node.address,
-            "guard": self.engine.guards(server.endpoint),
-            "ports": self._port_guards(server.endpoint),
-            "open_ports": dict(self.engine.open_ports(self.spec, trial.topology, trial.settings)),
-            "seed": trial.seed,
-            "versions": {"server": installation.version},
-            "programs": {name: str(path) for name, path in installation.programs.items()},
-            "host": facts(),
-            "kept": gone.kept,
-            "warnings": self.warnings,
-            "run": self.session.run,
-            "opened": self.session.opened,
+        times = {
+            "started_at": sampling_from,
+            "queue_time": self.started_at - self.session.opened,
+            "ready_time": ready_at - self.first_start,
+            "stop_time": gone.stop_seconds,
+            "clock_offset": worst,
         }
-        write_part(
-            job.result,
-            self.samples,
-            trial=trial.id,
-            repeat=trial.repeat,
-            host=host_name(),
-            factors=trial.factors,
-            conditions=conditions,
+        write_node_part(
+            self.job,
+            self.session,
+            self.engine,
+            server,
+            installation,
+            gone,
+            times=times,
+            samples=self.samples,
+            warnings=self.warnings,
         )

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import select
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from storewise.engines.base import Endpoint
-from storewise.engines.server import Launch, Node, ServerEngine, Settling
+from storewise.engines.server import Credentials, Launch, Node, ServerEngine, Settling
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
 from storewise.session.address import free_port
 from storewise.session.guard import Order, clean
+from storewise.session.guarded import POLL, Guarded
 from storewise.session.live import remove_tree
 from storewise.session.server_log import log_tail
 
-POLL = 0.1
 #: How servers say that somebody else has their port.
 _PORT_TAKEN = (
     "address already in use",
@@ -71,12 +68,18 @@ class Server:
         self.node = node
         self.log = log
         self.launch = engine.launch(node)
-        self.pid = 0
-        self.started_at = 0.0
         self._live = live
-        self._guard: subprocess.Popen[bytes] | None = None
-        self._status: int | None = None
-        self._buffer = b""
+        self._process: Guarded | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the server's first process; 0 before it was started."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def started_at(self) -> float:
+        """Unix time of the last start."""
+        return self._process.started_at if self._process is not None else 0.0
 
     @property
     def endpoint(self) -> Endpoint:
@@ -104,7 +107,6 @@ class Server:
 
     def restart(self) -> None:
         """Start the server on a directory that is prepared already."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
         order = Order(
             as_nobody(self.launch.command, self.launch),
             str(self.node.directory),
@@ -115,23 +117,19 @@ class Server:
             self.node.spec.name,
             self.launch.cleanup,
         )
-        self._status, self.pid, self._buffer = None, 0, b""
-        with self.log.open("ab") as log:
-            self._guard = subprocess.Popen(
-                [sys.executable, "-m", "storewise.session.guard"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                start_new_session=True,
-                env=_library_environment(),
-            )
-        assert self._guard.stdin is not None
-        self._guard.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
-        self._guard.stdin.flush()
-        self.started_at = time.time()
-        while not self.pid and self._status is None:
-            self._hear(POLL)
+        self._process = Guarded(order)
+        self._process.start()
+
+    def again(self, check: Callable[[], None]) -> None:
+        """Start the server on the data that it had when it was stopped or killed, at the same
+        ports, and wait until it gives a real answer; EngineError as `wait_ready`."""
+        self.restart()
+        self._await(check, self.engine.answers)
+
+    def kill(self) -> None:
+        """SIGKILL to all processes of the server at once; returns when none is left."""
+        if self._process is not None:
+            self._process.stop(signal.SIGKILL, 0.0)
 
     def _prepare(self) -> None:
         directory = self.node.directory
@@ -238,49 +236,17 @@ class Server:
             )
         return text
 
-    def _hear(self, seconds: float) -> None:
-        """Take what the guard says within some seconds."""
-        guard = self._guard
-        assert guard is not None and guard.stdout is not None
-        if not select.select([guard.stdout], [], [], seconds)[0]:
-            return
-        data = os.read(guard.stdout.fileno(), 4096)
-        if not data:
-            guard.wait()
-            if self._status is None:
-                self._status = guard.returncode or -signal.SIGKILL
-                self._kill_tree()
-            return
-        self._buffer += data
-        *lines, self._buffer = self._buffer.split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            self.pid = message.get("pid", self.pid)
-            self._status = message.get("status", self._status)
-
-    def _kill_tree(self) -> None:
-        """The guard itself was killed, so nobody else ends what it has started.
-
-        The server had asked the kernel to die with it; its own children see that it has gone.
-        """
-        if self.pid:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return
-
     def failure(self, wait: float = 0.0) -> str | None:
         """How the server has ended by itself, with the end of its log; None while it runs, after
         `wait` seconds."""
-        if self._status is None and self._guard is not None:
-            self._hear(wait)
-        if self._status is None:
+        if self._process is None:
             return None
-        how = (
-            f"was ended by {signal.Signals(-self._status).name}"
-            if self._status < 0
-            else f"ended with status {self._status}"
-        )
+        self._process.hear(wait)
+        status = self._process.status
+        if status is None:
+            return None
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else ""
+        how = how or f"ended with status {status}"
         return (
             f"{self.node.spec.name}: the server of {self.engine.title} on host {host_name()} {how}"
             f"; the end of its log:\n{log_tail(self.log)}"
@@ -288,10 +254,17 @@ class Server:
 
     def wait_ready(self, check: Callable[[], None]) -> None:
         """Return when the server answers; EngineError when it ends or the engine's time is over."""
+        self._await(check, self.engine.greets)
+        for name in self.launch.remove_when_ready:
+            (self.node.directory / name).unlink(missing_ok=True)
+
+    def _await(
+        self, check: Callable[[], None], answers: Callable[[Endpoint, Credentials], bool]
+    ) -> None:
         until = time.monotonic() + self.engine.ready_seconds
-        while not self.engine.greets(self.endpoint, self.node.credentials):
+        while not answers(self.endpoint, self.node.credentials):
             check()
-            if (text := self.failure()) is not None:
+            if (text := self.failure(POLL)) is not None:
                 raise EngineError(text)
             if time.monotonic() > until:
                 raise EngineError(
@@ -299,30 +272,11 @@ class Server:
                     f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
                     f"{self.engine.ready_seconds:.0f} s; the end of its log:\n{log_tail(self.log)}"
                 )
-            self._hear(POLL)
-        for name in self.launch.remove_when_ready:
-            (self.node.directory / name).unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End the server in order, by force after its time; a second call does nothing."""
-        guard, self._guard = self._guard, None
-        if guard is None:
-            return
-        assert guard.stdin is not None and guard.stdout is not None
-        seconds = self.launch.stop_seconds
-        try:
-            guard.stdin.write(f"stop {int(self.launch.stop_signal)} {seconds}\n".encode())
-            guard.stdin.flush()
-        except OSError:
-            self._kill_tree()  # the guard has gone
-        try:
-            guard.wait(seconds + 10)
-        except subprocess.TimeoutExpired:
-            guard.kill()
-            guard.wait()
-            self._kill_tree()
-        guard.stdin.close()
-        guard.stdout.close()
+        if self._process is not None:
+            self._process.stop(self.launch.stop_signal, self.launch.stop_seconds)
 
     def remove(self) -> str:
         """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
@@ -334,13 +288,6 @@ class Server:
             left = clean(self.launch.cleanup, directory, self._environment(), log)
         remove_tree(self.node.directory)
         return left
-
-
-def _library_environment() -> dict[str, str]:
-    """This package must be found by the guard's Python as by ours."""
-    home = str(Path(__file__).resolve().parents[2])
-    path = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def start_server(
