@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from typing import Any
 
+from bson.int64 import Int64
+
 from storewise.engines.base import Verb, Where
+from storewise.engines.classes import added_classes, checked_classes, in_integers
 from storewise.engines.mongo_forms import Form
 from storewise.engines.tabular import check_limit
 from storewise.errors import EngineError
@@ -34,7 +36,7 @@ def between(
     limit: int | None = None,
 ) -> Command:
     check_limit(limit)
-    form.field(field_name)
+    form.table.column(field_name)
     bounds = ((">=", low), ("<=", high))
     where = tuple(
         Where(field_name, op, value)  # type: ignore[arg-type]
@@ -52,9 +54,9 @@ def find(
     limit: int | None = None,
 ) -> Command:
     check_limit(limit)
-    command: Command = {"filter": form.filter(tuple(where), present=order_by), "limit": limit or 0}
+    command: Command = {"filter": form.filter(where, present=order_by), "limit": limit or 0}
     if order_by is not None:
-        form.field(order_by)
+        form.table.column(order_by)
         command["sort"] = {order_by: -1 if descending else 1}
         if order_by != "_id":
             command["sort"]["_id"] = 1
@@ -63,7 +65,7 @@ def find(
 
 def aggregate(form: Form, field_name: str, limit: int) -> Command:
     check_limit(limit)
-    name = form.field(field_name).name
+    name = form.table.column(field_name).name
     return _pipeline(
         {"$match": {name: {"$ne": None}}},
         {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
@@ -73,22 +75,50 @@ def aggregate(form: Form, field_name: str, limit: int) -> Command:
 
 
 def count_where(form: Form, where: Sequence[Where]) -> Command:
-    return _pipeline(
-        {"$match": form.filter(tuple(where))}, {"$group": {"_id": None, "n": {"$sum": 1}}}
-    )
+    return _pipeline({"$match": form.filter(where)}, {"$group": {"_id": None, "n": {"$sum": 1}}})
 
 
 def histogram(form: Form, field_name: str, width: float, where: Sequence[Where] = ()) -> Command:
-    name = form.number(field_name).name
-    if not 0 < width < inf:
-        raise EngineError(f"a class of a histogram cannot be {width} wide")
-    # What is not finite belongs to no class, and null is no number.
-    finite = {name: {"$gt": -inf, "$lt": inf}}
-    conditions = [finite, *([form.filter(tuple(where))] if where else [])]
+    """Documents by the lower end of their class where that is exact in integers, else by class."""
+    column = checked_classes(form.table, field_name, width)
+    x = f"${column.name}"
+    if in_integers(column, width):
+        whole = Int64(width)
+        rest = {"$mod": [{"$add": [{"$mod": [x, whole]}, whole]}, whole]}
+        group: Any = {"$subtract": [x, rest]}
+    else:
+        # A quotient is rounded, so that near a limit its class may be the next one.
+        size = float(width)
+        limits = {
+            "$switch": {
+                "branches": [
+                    {
+                        "case": {"$gt": [{"$multiply": ["$$k", size]}, x]},
+                        "then": {"$subtract": ["$$k", 1]},
+                    },
+                    {
+                        "case": {"$lte": [{"$multiply": [{"$add": ["$$k", 1]}, size]}, x]},
+                        "then": {"$add": ["$$k", 1]},
+                    },
+                ],
+                "default": "$$k",
+            }
+        }
+        group = {"$let": {"vars": {"k": {"$floor": {"$divide": [x, size]}}}, "in": limits}}
     return _pipeline(
-        {"$match": {"$and": conditions}},
-        {"$group": {"_id": {"$floor": {"$divide": [f"${name}", width]}}, "n": {"$sum": 1}}},
+        {"$match": form.filter(where, present=column.name)},
+        {"$group": {"_id": group, "n": {"$sum": 1}}},
     )
+
+
+def classes(
+    form: Form, field_name: str, width: float, rows: Sequence[Mapping[str, Any]]
+) -> dict[int, int]:
+    """The answer to `histogram` by class."""
+    column = form.table.column(field_name)
+    if in_integers(column, width):
+        return {int(row["_id"]) // int(width): row["n"] for row in rows}
+    return added_classes(form.table, field_name, width, [(row["_id"], row["n"]) for row in rows])
 
 
 def _pipeline(*stages: dict[str, Any]) -> Command:
@@ -116,7 +146,7 @@ def to_explain(verb: Verb, form: Form, arguments: Sequence[Any], named: Mapping[
         raise EngineError(f"mongodb: explain of {verb}: {error}") from error
     name = "aggregate" if "pipeline" in command else "find"
     return {
-        "explain": {name: form.kind.table, **command},
+        "explain": {name: form.table.name, **command},
         "verbosity": "queryPlanner",
     }
 

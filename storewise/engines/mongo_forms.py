@@ -6,26 +6,23 @@ their fields are kept, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import bson
 from bson.objectid import ObjectId
 
-from storewise.documents import ID_BYTES, KEY_BYTES, Document, Field, Kind, fields
+from storewise.documents import ID_BYTES, KEY_BYTES, Document, Kind, fields
 from storewise.engines.base import Where
+from storewise.engines.conditions import check
+from storewise.engines.tabular import make_table
 from storewise.errors import EngineError
 
+_MOST = 1 << 63
 #: No document fulfils it.
 NOTHING: Mapping[str, Any] = {"_id": {"$in": []}}
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
-_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "id": (bytes,),
-    "key": (bytes,),
-    "int": (int, float),
-    "float": (int, float),
-    "str": (str,),
-}
 
 
 class Form:
@@ -33,8 +30,11 @@ class Form:
 
     def __init__(self, kind: Kind, *, study_fields: bool = False) -> None:
         self.kind = kind
-        self.fields = {field.name: field for field in fields(kind, study_fields=study_fields)}
-        self._bytes = tuple(f.name for f in kind.fields if f.type in ("id", "key"))
+        self.table = make_table(kind, study_fields=study_fields)
+        columns = fields(kind, study_fields=study_fields)
+        self._names = frozenset(column.name for column in columns)
+        self._texts = frozenset(column.name for column in columns if column.type == "key")
+        self._bytes = tuple(column.name for column in columns if column.type in ("id", "key"))
         self._keyed = kind.fields[0].type == "key"
         self.stored_id: Callable[[bytes], Any] = self._text if self._keyed else ObjectId
         """The ``_id`` of an id; EngineError or the driver's error for one that cannot be."""
@@ -73,13 +73,14 @@ class Form:
         if name == "_id":
             return self.stored_id(value)
         if name in self._bytes and value is not None:
-            return self._text(value) if self.fields[name].type == "key" else ObjectId(value)
+            return self._text(value) if name in self._texts else ObjectId(value)
         return value
 
     def bson(self, document: Document) -> bytes:
         """A document as it is sent; EngineError where it has other fields than its kind."""
-        if document.keys() != self.fields.keys():
+        if document.keys() != self._names:
             self._check_names(document)
+        self.table.check_ids((document,))
         changed = dict(document)
         for name in self._bytes:
             if name in changed:
@@ -87,58 +88,27 @@ class Form:
         return bson.encode(changed)
 
     def _check_names(self, document: Document) -> None:
-        table = self.kind.table
-        if lacking := [name for name in self.fields if name not in document]:
+        table = self.table.name
+        if lacking := sorted(self._names - document.keys()):
             raise EngineError(f"a document of {table} lacks the field {lacking[0]!r}")
-        extra = sorted(document.keys() - self.fields.keys())
+        extra = sorted(document.keys() - self._names)
         if extra and not self.kind.open_fields:
             raise EngineError(f"a document of {table} has unknown fields: {', '.join(extra)}")
 
     def changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The values of an update as they are stored; EngineError for what cannot be changed."""
-        table = self.kind.table
-        if not changes:
-            raise EngineError(f"update of {table}: no field is named")
-        for name in changes:
-            if name == "_id" or any(name == part for part, _ in self.kind.key):
-                raise EngineError(f"update of {table}: an id cannot be changed")
-            if name not in self.fields and not self.kind.open_fields:
-                self.field(name)
+        self.table.check_changes(changes)
         return {name: self.stored(name, value) for name, value in changes.items()}
 
-    def field(self, name: str) -> Field:
-        """The field called `name`; EngineError with the known ones where there is none."""
-        found = self.fields.get(name)
-        if found is None:
-            raise EngineError(
-                f"{self.kind.table} has no column {name!r}; it has {', '.join(self.fields)}"
-            )
-        return found
-
-    def number(self, name: str) -> Field:
-        """A field of numbers; EngineError for one of another type."""
-        field = self.field(name)
-        if field.type not in ("int", "float"):
-            raise EngineError(f"{self.kind.table}.{name} is of type {field.type}, no number")
-        return field
-
-    def filter(self, where: tuple[Where, ...], present: str | None = None) -> dict[str, Any]:
+    def filter(self, where: Sequence[Where], present: str | None = None) -> dict[str, Any]:
         """A query that fulfils all conditions, with the field `present` not null.
 
         EngineError for fields that the kind lacks, and for values of other types than theirs.
         """
         parts: list[dict[str, Any]] = []
         for one in where:
-            field = self.field(one.field)
-            wanted = _PYTHON_TYPES[field.type]
-            if one.op not in _OPERATORS:
-                raise EngineError(f"{one.op!r} is no comparison; known: {', '.join(_OPERATORS)}")
-            if not isinstance(one.value, wanted) or isinstance(one.value, bool):
-                raise EngineError(
-                    f"{self.kind.table}.{one.field} is of type {field.type}; {one.value!r} cannot "
-                    "bound it"
-                )
-            bound = _bound(field.type, one.op, one.value)
+            column = check(self.table, one)
+            bound = _bound(column.type if column else "id", one.op, one.value)
             parts.append(
                 dict(NOTHING) if bound is None else {one.field: {_OPERATORS[bound[0]]: bound[1]}}
             )
@@ -177,4 +147,7 @@ def _bound(kind: str, op: str, value: Any) -> tuple[str, Any] | None:
         text = next(n for n, byte in enumerate(value) if byte >= 128)
         # Behind all texts that begin like this; bytes of UTF-8 sort as characters do.
         return (">=" if op in (">", ">=") else "<"), value[:text].decode() + "\x80"
+    if isinstance(value, int) and not -_MOST <= value < _MOST:
+        # BSON has no such integers; the server compares with a float as exactly.
+        return op, math.copysign(math.inf, value)
     return op, value

@@ -84,7 +84,7 @@ class MongoReads(MongoLink):
         command = commands.aggregate(form, field_name, limit)
         if limit == 0:
             return []
-        load = form.loaded if form.field(field_name).type in ("id", "key") else None
+        load = form.loaded if form.table.column(field_name).type in ("id", "key") else None
         return [
             (load(row["_id"]) if load else row["_id"], row["n"])
             for row in self._groups("aggregate", kind, command)
@@ -99,8 +99,9 @@ class MongoReads(MongoLink):
         self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
     ) -> dict[int, int]:
         with self._words("histogram"):
-            command = commands.histogram(self._form(kind), field_name, width, where)
-        return {int(row["_id"]): row["n"] for row in self._groups("histogram", kind, command)}
+            form = self._form(kind)
+            command = commands.histogram(form, field_name, width, where)
+        return commands.classes(form, field_name, width, self._groups("histogram", kind, command))
 
     def _groups(self, verb: str, kind: Kind, command: commands.Command) -> list[dict[str, Any]]:
         collection = self._collections[kind]
