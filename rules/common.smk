@@ -91,11 +91,11 @@ if LEFT_OUT and not TRIALS and not any(map(failed_for_good, ALL_TRIALS)):
 
 wildcard_constraints:
     trial="|".join(ALL_TRIALS),
-    phase=r"[a-z_]+",
+    phase=r"[a-z][a-z0-9_]*",
     worker=r"\d+",
     node=r"[a-z]+\d+",
     part=r"\d+",
-    shards=r"\d+",
+    shards=r"\d+(of[0-9.e-]+)?",
 
 
 def trial_of(wildcards):
@@ -116,7 +116,7 @@ def shards_of(wildcards):
     """The list of a trial's shards, where its workload reads inputs."""
     if not workload_named(STUDY.workload).reads_inputs:
         return []
-    return [f"{R}/inputs/shards/{trial_of(wildcards).shards}.parquet"]
+    return [f"{R}/inputs/shards/{trial_of(wildcards).shard_list}.parquet"]
 
 
 def written(trial):

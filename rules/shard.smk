@@ -94,6 +94,7 @@ rule shard:
         node_class="work",
     params:
         state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
+        seed=STUDY.seed,
     message:
         "Balancing the inputs over {wildcards.shards} shards"
     script:

@@ -220,7 +220,7 @@ class Study(_Section):
             indexes=[(i.split(".")[0], i.split(".")[1]) for i in self.indexes],
             settings=settings,
             phases=phases,
-            **{key: factors[key] for key in SERVER_FACTORS if key in factors},
+            **{key: factors[key] for key in (*SERVER_FACTORS, "volume") if key in factors},
             allow_open_ports=self.allow_open_ports,
             keep_data=self.keep_data,
             study_fields=self.study_fields,
@@ -311,11 +311,32 @@ def load_study(
     reads = study.workload in WORKLOADS and workload(study.workload).reads_inputs
     if reads and not study.inputs.paths and study.inputs.search is None:
         text.fail(("inputs",), "give either paths (SSEARCH outputs) or search (FASTA files)")
+    study = _with_own_names(study, text)
     check_study(study, text)
     _check_references(study, text, root)
     if inputs_exist:
         _check_inputs(study.inputs, text)
     return study
+
+
+def _with_own_names(study: Study, text: StudyText) -> Study:
+    """The study with each phase's parameters as its workload resolves them (`Workload.resolve`)."""
+    if study.workload not in WORKLOADS:
+        return study  # the check of the whole says so
+    found = workload(study.workload)
+    phases = []
+    for i, phase in enumerate(study.phases):
+        if phase.name not in found.phases:
+            return study
+        place = ("phases", i, phase.name)
+        base = text.path.parent
+        try:
+            params = found.resolve(phase.name, phase.params, base)
+            steps = [found.resolve(phase.name, step, base) for step in phase.steps]
+        except ConfigError as error:
+            text.fail(place, str(error))
+        phases.append(phase.model_copy(update={"params": params, "steps": steps}))
+    return study.model_copy(update={"phases": phases})
 
 
 def _fill(data: dict[str, Any], text: StudyText) -> None:

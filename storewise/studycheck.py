@@ -17,6 +17,7 @@ from storewise.errors import EngineError
 from storewise.studyfile import StudyText, nearest
 from storewise.sweeps import take_clients
 from storewise.trial import Trial
+from storewise.workloads.base import PhaseParams
 from storewise.workloads.registry import WORKLOADS, workload
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ SERVER_FACTORS: dict[str, list[Any]] = {
     "node_memory_mb": [1024],
 }
 #: Factors that every workload has, besides `engine` and dotted ones (`write.batch_size`).
-PLAIN_FACTORS = ("workers", "processes", "threads", "consistency", "index", *SERVER_FACTORS)
+PLAIN_FACTORS = (
+    *("workers", "processes", "threads", "consistency", "index", "volume"),
+    *SERVER_FACTORS,
+)
 #: Those whose levels are numbers, and the least of each.
 _NUMBERS = {
     "workers": 1,
@@ -118,6 +122,11 @@ def _check_factors(study: Study, text: StudyText) -> None:
             )
         if not levels:
             text.fail(("factors", name), "has no levels")
+        if name == "volume" and not workload(study.workload).reads_inputs:
+            text.fail(
+                ("factors", name),
+                f"is the share of the input files; workload {study.workload} reads none",
+            )
         if len({json.dumps(v, sort_keys=True) for v in levels}) < len(levels):
             text.fail(("factors", name), "has a level twice")
         for level in levels:
@@ -128,6 +137,10 @@ def _check_factors(study: Study, text: StudyText) -> None:
                 text.fail(
                     ("factors", name), f"levels are whole numbers from {least}; found {level!r}"
                 )
+            if name == "volume" and not (
+                isinstance(level, int | float) and not isinstance(level, bool) and 0 < level <= 1
+            ):
+                text.fail(("factors", name), f"levels are above 0 and at most 1; found {level!r}")
             if name == "index" and level not in {"none", "before", "after"}:
                 text.fail(("factors", name), f"levels are none, before, after; found {level!r}")
     for i, rule in enumerate(study.exclude):
@@ -201,7 +214,9 @@ def _check_topology(trial: Trial, store: Engine, text: StudyText) -> None:
 
 
 def _check_phases(study: Study, text: StudyText) -> None:
-    spec = workload(study.workload).phases
+    chosen = workload(study.workload)
+    spec = chosen.phases
+    loads: list[PhaseParams] = []
     for i, phase in enumerate(study.phases):
         place = ("phases", i, phase.name)
         if phase.name not in spec:
@@ -247,6 +262,11 @@ def _check_phases(study: Study, text: StudyText) -> None:
                             f"known: {', '.join(known)}, clients, steps, sweep",
                         )
                     text.fail(at, f"{first['msg'].lower()}; found {first.get('input')!r}")
+                if spec[phase.name].loads:
+                    loads.append(params)
+                for load in loads:
+                    if problem := chosen.clash(load, params):
+                        text.fail(place, problem)
                 for name in study.engines:
                     for flag in spec[phase.name].needs(params):
                         if not getattr(engine(name).flags, flag):

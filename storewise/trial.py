@@ -69,6 +69,8 @@ class Trial(_Plain):
     keep_data: bool = False
     study_fields: bool = False
     on_bad_input: Literal["fail", "quarantine"] = "fail"
+    volume: float = 1.0
+    """Share of the input files that it loads."""
     verify: int = 200
     """Documents of each kind that the verification reads back."""
 
@@ -76,6 +78,11 @@ class Trial(_Plain):
     def shards(self) -> int:
         """Parts into which the inputs are cut: one per writing process."""
         return self.workers * self.processes
+
+    @property
+    def shard_list(self) -> str:
+        """The name of the list of its shards; a share of the files has a list of its own."""
+        return f"{self.shards}" if self.volume == 1 else f"{self.shards}of{self.volume:.6g}"
 
     @property
     def topology(self) -> Topology:

@@ -17,7 +17,8 @@ from storewise.figures import captions, plots
 from storewise.figures.captions import FIGURES, FigureSpec, make_figures, stored_figures
 from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
 
-OF_SERVERS = {"nodes", "busy_nodes"}
+#: Figures of servers and of published studies: not of every study.
+OF_SERVERS = {"nodes", "busy_nodes", "published"}
 PART_OF_A_READ = {"scaling", "storage", *OF_SERVERS}
 
 

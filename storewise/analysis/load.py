@@ -208,7 +208,16 @@ def _long_table(
     return samples, tuple(columns)
 
 
-_ORDER = ("engine", *SERVER_FACTORS, "workers", "processes", "threads", "consistency", "index")
+_ORDER = (
+    "engine",
+    *SERVER_FACTORS,
+    "volume",
+    "workers",
+    "processes",
+    "threads",
+    "consistency",
+    "index",
+)
 
 
 def _factor_order(name: str) -> tuple[int, str]:

@@ -20,9 +20,9 @@ from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
 from storewise.metrics.schema import read_part
 
-_PART = re.compile(r"(?P<phase>[a-z_]+)\.(?P<worker>\d+)\.parquet")
+_PART = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.parquet")
 _NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")
-_LOG = re.compile(r"(?P<phase>[a-z_]+)\.(?P<worker>\d+)\.hlog")
+_LOG = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.hlog")
 #: Files of a trial that hold no samples: the write workers' lists of what they wrote.
 _NO_PARTS = ("written",)
 #: How the warning of a session begins whose nodes share a host.

@@ -45,7 +45,9 @@ def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
             continue
         size = final_size(mine)
         found = {"store_bytes": size, "bytes_per_document": size / count}
-        if inputs is not None and inputs.bytes:
+        # The size of a share of the files is in the list of that trial's shards only.
+        whole = "volume" not in mine or not (mine["volume"] < 1).any()
+        if inputs is not None and inputs.bytes and whole:
             found["share_of_input"] = size / inputs.bytes
         text = float(read.get((trial, phase, step), 0.0))
         if text > 0:

@@ -75,4 +75,6 @@ def _one(name: str, value: Any) -> str:
     if name in _COUNTED:
         one, several = _COUNTED[name]
         return f"{level(value)} {one if value == 1 else several}"
+    if name == "volume" and isinstance(value, int | float):
+        return f"{value:.3g} of the files"
     return f"{name} {level(value)}"
