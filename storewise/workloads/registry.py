@@ -11,6 +11,7 @@ from storewise.workloads.base import Workload
 WORKLOADS: dict[str, str] = {
     "alignments": "storewise.workloads.alignments:AlignmentsWorkload",
     "measures": "storewise.workloads.measures:MeasuresWorkload",
+    "ycsb": "storewise.workloads.ycsb:YcsbWorkload",
 }
 
 

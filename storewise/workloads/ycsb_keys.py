@@ -1,0 +1,75 @@
+"""Keys of YCSB: ``user`` and the FNV-1a hash of the record's number, or the number itself.
+
+The hash is that of YCSB's ``Utils.hash`` (site.ycsb:core 0.17, site.ycsb.Utils): FNV-1a of 64 bits
+(Fowler, Noll, Vo; draft-eastlake-fnv) over the eight octets of the number from its low end, then
+the absolute value of the result as a signed number.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storewise.engines.base import Placement
+
+Numbers = NDArray[np.int64]
+
+FNV_OFFSET = 0xCBF29CE484222325
+FNV_PRIME = 0x100000001B3
+_PRIME = np.uint64(FNV_PRIME)
+_OCTET = np.uint64(0xFF)
+_EIGHT = np.uint64(8)
+#: Longest key: ``user``, then 19 digits or as many as zero padding asks for.
+MAX_PADDING = 60
+
+
+def fnv_hash(number: int) -> int:
+    """YCSB's hash of one number from 0 on; the reference of `fnv_hashes`."""
+    found = FNV_OFFSET
+    for _ in range(8):
+        found = ((found ^ (number & 0xFF)) * FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+        number >>= 8
+    signed = found - (1 << 64) if found >> 63 else found
+    return abs(signed)
+
+
+def fnv_hashes(numbers: Numbers) -> Numbers:
+    """YCSB's hash of each of an array of numbers from 0 on, shape (n,)."""
+    rest = numbers.astype(np.uint64)
+    found = np.full(rest.shape, FNV_OFFSET, dtype=np.uint64)
+    for _ in range(8):
+        found ^= rest & _OCTET
+        found *= _PRIME
+        rest >>= _EIGHT
+    return np.abs(found.view(np.int64))
+
+
+def make_keys(numbers: Numbers, *, hashed: bool, padding: int = 1) -> list[bytes]:
+    """The keys of records with these numbers, in their order.
+
+    `padding` is YCSB's ``zeropadding``: the number has at least so many digits.
+    """
+    values = (fnv_hashes(numbers) if hashed else numbers).tolist()
+    if padding > 1:
+        return [b"user%0*d" % (padding, value) for value in values]
+    return [b"user%d" % value for value in values]
+
+
+class KeyPlacement(Placement):
+    """The store of an id is its CRC-32 modulo the number of stores."""
+
+    def __init__(self, stores: int) -> None:
+        self._stores = stores
+
+    def store_of(self, document_id: bytes) -> int:
+        return crc32(document_id) % self._stores
+
+
+def of_store(keys: list[bytes], shard: int, stores: int) -> NDArray[np.bool_]:
+    """Which of these keys the store `shard` of so many holds."""
+    if stores <= 1:
+        return np.ones(len(keys), dtype=np.bool_)
+    sums = np.fromiter(map(crc32, keys), dtype=np.int64, count=len(keys))
+    return np.asarray(sums % stores == shard)
