@@ -23,9 +23,9 @@ _TYPES: Mapping[FieldType, Any] = {
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a table; only ``_id`` is never null."""
+    """The Arrow schema of a table; only the primary key is never null."""
     return pa.schema(
-        [pa.field(c.name, _TYPES[c.type], nullable=c.name != "_id") for c in table.columns]
+        [pa.field(c.name, _TYPES[c.type], nullable=c.name not in table.key) for c in table.columns]
     )
 
 

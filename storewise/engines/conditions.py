@@ -80,16 +80,27 @@ def _one(table: Table, condition: Where, mark: str, infinite: bool) -> tuple[str
     name = table.expression(column)
     operator: str = condition.op
     value = condition.value
-    if column.type in ("int", "float") and not isinstance(value, str | bytes):
-        known = (_of_ints if column.type == "int" else _of_floats)(operator, value)
-        if known is not None and not infinite and isinf(known[1]):
-            known = _true_or_false(known[0], known[1])
+    if column.type in ("int", "float"):
+        known = in_type(column, operator, value, infinite)
         if known is None:
             return NEVER, []
         operator, value = known
         if operator == _ALWAYS:
             return f"{name} IS NOT NULL", []
     return f"{name} {operator} {mark}", [table.bound(column, value)]
+
+
+def in_type(
+    column: Field, operator: str, value: float | str | bytes, infinite: bool = True
+) -> tuple[str, Any] | None:
+    """A comparison of a column with its value in the column's own type; None where it is never
+    true, with the operator ``any`` where it is true of every value."""
+    if column.type not in ("int", "float") or isinstance(value, str | bytes):
+        return operator, value
+    known = (_of_ints if column.type == "int" else _of_floats)(operator, value)
+    if known is not None and not infinite and isinf(known[1]):
+        return _true_or_false(known[0], known[1])
+    return known
 
 
 def _true_or_false(operator: str, value: float) -> tuple[str, float] | None:

@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import duckdb
 from pydantic import Field as Setting
@@ -87,7 +87,13 @@ class DuckReads(SqlReads[Path]):
         union = " UNION ALL ".join(f"SELECT {table.select} FROM {s}" for s in sources)
         return [(0, f"({union})")]
 
-    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    int_division = "//"
+    explained: ClassVar[str] = "EXPLAIN"
+    """The statement that tells a plan."""
+
+    def _rows(
+        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
+    ) -> list[Row]:
         try:
             statement = self._statements.get(sql)
             if statement is None:
@@ -100,6 +106,16 @@ class DuckReads(SqlReads[Path]):
         except FAILURES as error:
             self._fail(store, error)
         return rows
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        return "\n".join(
+            str(row[-1]) for row in self._rows(store, f"{self.explained} {sql}", values)
+        )
+
+    def _among_keys(self, table: Table, number: int) -> str:
+        # One join, where a chain of OR would compare every row with every key.
+        marks = f"({', '.join('?' * len(table.key))})"
+        return f"({table.key_list}) IN (VALUES {', '.join([marks] * number)})"
 
     def status(self) -> dict[str, float]:
         """Memory and temporary disk space that DuckDB holds, in bytes."""

@@ -89,6 +89,8 @@ class MysqlEngine(ServerEngine):
         scans=True,
         ranges=True,
         server_aggregation=True,
+        finds=True,
+        explains=True,
         owner=True,
     )
     consistencies: ClassVar[Mapping[str, str]] = {

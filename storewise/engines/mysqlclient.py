@@ -107,6 +107,8 @@ class MysqlClient(ShardedClient[Link]):
         "str": "LONGTEXT",
     }
     json_type: ClassVar[str] = "JSON"
+    infinite: ClassVar[bool] = False
+    int_division: ClassVar[str] = "DIV"
 
     def _open(self, shard: Shard) -> Link:
         return sign_in(shard.address, shard.port, self._shared.credentials)
@@ -122,10 +124,35 @@ class MysqlClient(ShardedClient[Link]):
     def _usable(self, connection: Link) -> bool:
         return bool(connection.open)
 
-    def _query(self, connection: Link, sql: str, values: Sequence[Any]) -> list[Row]:
+    def _query(
+        self, connection: Link, sql: str, values: Sequence[Any], anew: bool = False
+    ) -> list[Row]:
         with connection.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        """One line per table: what EXPLAIN says, less the indexes that it did not choose."""
+        link = self._connection(store)
+        try:
+            with link.cursor() as cursor:
+                cursor.execute(f"EXPLAIN {sql}", values or None)
+                names = [str(column[0]) for column in cursor.description or ()]
+                rows = cursor.fetchall()
+        except self.failures as error:
+            self._fail(store, error)
+        return "\n".join(
+            " ".join(
+                f"{name}={value}"
+                for name, value in zip(names, row, strict=True)
+                if value is not None and name != "possible_keys"
+            )
+            for row in rows
+        )
+
+    def _among_keys(self, table: Table, number: int) -> str:
+        marks = f"({', '.join(['%s'] * len(table.key))})"
+        return f"({table.key_list}) IN ({', '.join([marks] * number)})"
 
     def _change(self, connection: Link, sql: str, values: Sequence[Any] = ()) -> int:
         with connection.cursor() as cursor:

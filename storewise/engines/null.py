@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 
 from storewise.documents import Document, Kind
-from storewise.engines.base import Client, Cluster, Engine, Flags, Mode, Schema
+from storewise.engines.base import Client, Cluster, Engine, Flags, Mode, Schema, Where
 from storewise.engines.tabular import (
     check_limit,
     consistency_of,
@@ -60,6 +60,24 @@ class NullClient(Client):
     def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
         return []
 
+    def find(
+        self,
+        kind: Kind,
+        where: Sequence[Where] = (),
+        order_by: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Document]:
+        return []
+
+    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
+        return 0
+
+    def histogram(
+        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
+    ) -> dict[int, int]:
+        return {}
+
     def disk_bytes(self) -> int:
         return 0
 
@@ -82,6 +100,7 @@ class NullEngine(Engine):
         scans=True,
         ranges=True,
         server_aggregation=True,
+        finds=True,
         count="none",
     )
     consistencies: ClassVar[Mapping[str, str]] = {

@@ -27,6 +27,7 @@ from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.duckreads import DuckReads, DuckSettings, open_duckdb, sql_string
 from storewise.engines.tabular import (
+    Keys,
     Router,
     Table,
     consistency_of,
@@ -38,6 +39,8 @@ from storewise.engines.tabular import (
 from storewise.errors import EngineError
 
 PARTS_KEY = "storewise.parts"
+#: Row groups are left out by the limits of single columns.
+KEYS: Keys = "columns"
 
 
 class ParquetSettings(DuckSettings):
@@ -132,7 +135,7 @@ class ParquetClient(DuckReads):
         if schema.index_time != "none" and schema.indexes:
             raise EngineError("parquet has no secondary indexes: its flags say so")
         with shared.lock:
-            shared.tables = make_tables(schema)
+            shared.tables = make_tables(schema, KEYS)
             for kind, table in shared.tables.items():
                 # An empty part makes the columns known even where no document of a kind comes.
                 shared.next_part[kind] = _last_part(self._stores[0], kind) + 1
@@ -233,7 +236,8 @@ class ParquetClient(DuckReads):
         try:
             self._rows(
                 0,
-                f"COPY (SELECT {table.select} FROM {self._source(table, 0)} ORDER BY _id) "
+                f"COPY (SELECT {table.select} FROM {self._source(table, 0)} "
+                f"ORDER BY {table.key_list}) "
                 f"TO {sql_string(str(aside))} (FORMAT parquet, COMPRESSION zstd, "
                 f"COMPRESSION_LEVEL {shared.settings.compression_level}, ROW_GROUP_SIZE {size}, "
                 f"KV_METADATA {{{sql_string(PARTS_KEY)}: {sql_string(str(last))}}})",
@@ -303,14 +307,15 @@ def _from_item(client: ParquetClient, table: Table, store: int) -> str:
             return f"read_parquet({sql_string(str(final))})"
     files = ", ".join(sql_string(str(f)) for f in ([final] if final.is_file() else []) + parts)
     source = f"read_parquet([{files}], filename = true, file_row_number = true)"
-    ((rows, ids),) = client._rows(store, f"SELECT count(*), count(DISTINCT _id) FROM {source}")
+    key = f"({table.key_list})" if table.composite else "_id"
+    ((rows, ids),) = client._rows(store, f"SELECT count(*), count(DISTINCT {key}) FROM {source}")
     if rows == ids:
         return f"read_parquet([{files}])"
     # The finished file is older than any part, and parts are numbered in order.
     newest = f"filename <> {sql_string(str(final))} DESC, filename DESC, file_row_number DESC"
     return (
         f"(SELECT {table.select} FROM {source} "
-        f"QUALIFY row_number() OVER (PARTITION BY _id ORDER BY {newest}) = 1)"
+        f"QUALIFY row_number() OVER (PARTITION BY {table.key_list} ORDER BY {newest}) = 1)"
     )
 
 
@@ -338,7 +343,8 @@ def _find_tables(client: ParquetClient) -> dict[Kind, Table]:
                 continue
             found += 1
             sql = f"DESCRIBE SELECT * FROM read_parquet({sql_string(str(files[-1]))})"
-            table = table_from_names(kind, [row[0] for row in client._rows(store, sql)], files[-1])
+            names = [row[0] for row in client._rows(store, sql)]
+            table = table_from_names(kind, names, files[-1], KEYS)
             if tables.setdefault(kind, table) != table:
                 raise EngineError(f"parquet: {files[-1]} has other columns than the store before")
         if not found:
@@ -357,6 +363,8 @@ class ParquetEngine(Engine):
         scans=True,
         ranges=True,
         server_aggregation=True,
+        finds=True,
+        explains=True,
         concurrent_writers=False,
     )
     consistencies: ClassVar[Mapping[str, str]] = {

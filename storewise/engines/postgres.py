@@ -123,6 +123,8 @@ class PostgresEngine(ServerEngine):
         scans=True,
         ranges=True,
         server_aggregation=True,
+        finds=True,
+        explains=True,
         owner=True,
     )
     consistencies: ClassVar[Mapping[str, str]] = {

@@ -100,6 +100,7 @@ class PostgresClient(ShardedClient[Session]):
     """One thread's connections to the servers."""
 
     engine_name = "postgres"
+    keys = "row"
     # The others: Python's integers and strings that no type of the server can hold.
     failures = (psycopg.Error, OverflowError, UnicodeError)
     types = _TYPES
@@ -118,13 +119,25 @@ class PostgresClient(ShardedClient[Session]):
     def _usable(self, connection: Session) -> bool:
         return not connection.connection.closed
 
-    def _query(self, connection: Session, sql: str, values: Sequence[Any]) -> list[Row]:
+    def _query(
+        self, connection: Session, sql: str, values: Sequence[Any], anew: bool = False
+    ) -> list[Row]:
+        # The server may keep one plan for all parameters of a prepared statement.
+        prepare = False if anew else None
         try:
-            return connection.reads.execute(_sql(sql), values).fetchall()
+            return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
         except _UNDONE:
             if not _alone(connection):
                 raise
-            return _again(lambda: connection.reads.execute(_sql(sql), values).fetchall())
+            return _again(
+                lambda: connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
+            )
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        return "\n".join(row[0] for row in self._rows(store, f"EXPLAIN {sql}", values, anew=True))
+
+    def double(self, value: float) -> str:
+        return f"float8 '{super().double(value)}'"
 
     def _change(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
         try:
@@ -137,9 +150,17 @@ class PostgresClient(ShardedClient[Session]):
     def _transaction(self, connection: Session) -> AbstractContextManager[Any]:
         return connection.connection.transaction()
 
-    def _among(self, ids: Sequence[bytes]) -> Iterator[tuple[str, Sequence[Any]]]:
+    def _among(self, table: Table, ids: Sequence[bytes]) -> Iterator[tuple[str, Sequence[Any]]]:
         # One statement for any number of ids, so that it is prepared once.
-        yield "_id = ANY(%s)", (list(ids),)
+        if table.composite is None:
+            yield "_id = ANY(%s)", (list(ids),)
+            return
+        if keys := [key for key in map(table.composite.values, ids) if key is not None]:
+            arrays = ", ".join(["%s::bigint[]"] * len(table.key))
+            yield (
+                f"({table.key_list}) IN (SELECT * FROM unnest({arrays}))",
+                [list(column) for column in zip(*keys, strict=True)],
+            )
 
     @staticmethod
     def _json_value(column: Field) -> str:
@@ -194,11 +215,12 @@ class PostgresClient(ShardedClient[Session]):
             f"(LIKE {quoted(table.name)}) ON COMMIT DELETE ROWS",
         )
         with connection.connection.transaction():
-            _copy(connection, table, incoming, list({row[0]: row for row in rows}.values()))
+            key_of = table.key_of_row()
+            _copy(connection, table, incoming, list({key_of(row): row for row in rows}.values()))
             self._change(
                 connection,
                 f"INSERT INTO {quoted(table.name)} SELECT * FROM {quoted(incoming)} "
-                f"ORDER BY _id {_overwrite(table)}",
+                f"ORDER BY {table.key_list} {_overwrite(table)}",
             )
 
     def disk_bytes(self) -> int:
@@ -253,9 +275,10 @@ def _alone(session: Session) -> bool:
 
 
 def _overwrite(table: Table) -> str:
-    names = [DOCUMENT_COLUMN] if isinstance(table, JsonTable) else table.names[1:]
-    changes = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in names)
-    return f"ON CONFLICT (_id) DO UPDATE SET {changes}"
+    names = [DOCUMENT_COLUMN] if isinstance(table, JsonTable) else table.names
+    changes = [f"{quoted(n)} = EXCLUDED.{quoted(n)}" for n in names if n not in table.key]
+    what = f"UPDATE SET {', '.join(changes)}" if changes else "NOTHING"
+    return f"ON CONFLICT ({table.key_list}) DO {what}"
 
 
 def _copy(session: Session, table: Table, into: str, rows: Sequence[Row]) -> None:

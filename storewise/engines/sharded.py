@@ -12,7 +12,6 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from operator import itemgetter
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
@@ -21,7 +20,7 @@ from storewise.engines.fanout import FanOut
 from storewise.engines.jsontable import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.shards import SCHEMA_TABLE, Shard, Shared, describe, described
 from storewise.engines.sqlreads import Part, Request, SqlReads
-from storewise.engines.tabular import Row, Table, make_tables, quoted
+from storewise.engines.tabular import Keys, Row, Table, make_tables, quoted
 from storewise.errors import EngineError
 
 Connection = TypeVar("Connection")
@@ -40,6 +39,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
     """What the driver raises, for values that it cannot bind as well."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
+    keys: ClassVar[Keys] = "columns"
     json_type: ClassVar[str]
 
     def __init__(self, shared: Shared) -> None:
@@ -67,8 +67,10 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         """Whether a connection can be used again after an error."""
 
     @abstractmethod
-    def _query(self, connection: Connection, sql: str, values: Sequence[Any]) -> list[Row]:
-        """The rows of a statement."""
+    def _query(
+        self, connection: Connection, sql: str, values: Sequence[Any], anew: bool = False
+    ) -> list[Row]:
+        """The rows of a statement; `anew` as in `_rows`."""
 
     @abstractmethod
     def _change(self, connection: Connection, sql: str, values: Sequence[Any] = ()) -> int:
@@ -103,11 +105,10 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         return [f"CREATE INDEX IF NOT EXISTS {name} ON {quoted(table.name)} ({value})"]
 
     def _table_ddl(self, table: Table) -> str:
+        columns = [f"{quoted(c.name)} {self.types[c.type]}" for c in table.columns]
         if isinstance(table, JsonTable):
-            others = [f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"]
-        else:
-            others = [f"{quoted(c.name)} {self.types[c.type]}" for c in table.columns[1:]]
-        columns = [f'"_id" {self.types[table.columns[0].type]} NOT NULL PRIMARY KEY', *others]
+            columns = [columns[0], f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"]
+        columns.append(f"PRIMARY KEY ({table.key_list})")
         return f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({', '.join(columns)})"
 
     # Creating and finding tables.
@@ -180,7 +181,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
     def _tables_of(self, schema: Schema, layout: str) -> dict[Kind, Table]:
         if layout == "json":
             return make_json_tables(schema, self._json_value)
-        return make_tables(schema)
+        return make_tables(schema, self.keys)
 
     def _indexes(self, tables: Mapping[Kind, Table], schema: Schema) -> list[str]:
         return [s for kind, name in schema.indexes for s in self._index_ddl(tables[kind], name)]
@@ -196,13 +197,14 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         try:
             # In the order of ids two clients that write the same rows cannot each hold what the
             # other one waits for.
-            rows.sort(key=itemgetter(0))
+            rows.sort(key=table.key_of_row())
             groups: dict[int, list[Row]] = {}
             if len(self._stores) == 1:
                 groups[0] = rows
             else:
+                id_of = table.id_of_row()
                 for row in rows:
-                    (store,) = self._router.stores_of(row[0])
+                    (store,) = self._router.stores_of(id_of(row))
                     groups.setdefault(store, []).append(row)
         except TypeError as error:
             raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
@@ -230,16 +232,19 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         table = self._table(kind)
         table.check_changes(changes)
         store = self._store_of(document_id)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
         try:
             connection = self._connection(store)
             if isinstance(table, JsonTable):
                 value, values = self._json_change(table.json_texts(changes))
                 clause = f"{quoted(DOCUMENT_COLUMN)} = {value}"
-                return self._set(connection, table, [clause], values, document_id)
+                return self._set(connection, table, [clause], values, key)
             if not table.has_params:
                 names = [f"{quoted(name)} = %s" for name in changes]
-                return self._set(connection, table, names, [*changes.values()], document_id)
-            return self._change_params(connection, table, document_id, changes)
+                return self._set(connection, table, names, [*changes.values()], key)
+            return self._change_params(connection, table, key, changes)
         except self.failures as error:
             self._fail(store, error)
 
@@ -249,31 +254,37 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         table: Table,
         clauses: Sequence[str],
         values: Sequence[Any],
-        document_id: bytes,
+        key: Sequence[Any],
     ) -> bool:
-        sql = f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE _id = %s"
-        return self._change(connection, sql, [*values, document_id]) > 0
+        which = table.key_clause(self.mark)
+        sql = f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE {which}"
+        return self._change(connection, sql, [*values, *key]) > 0
 
     def _change_params(
-        self, connection: Connection, table: Table, document_id: bytes, changes: Mapping[str, Any]
+        self, connection: Connection, table: Table, key: Sequence[Any], changes: Mapping[str, Any]
     ) -> bool:
         """Fields may lie in the column of open fields, so the row is read first and locked."""
         with self._transaction(connection):
-            sql = f"SELECT {table.select} FROM {quoted(table.name)} WHERE _id = %s FOR UPDATE"
-            found = self._query(connection, sql, (document_id,))
+            which = f"{table.key_clause(self.mark)} FOR UPDATE"
+            sql = f"SELECT {table.select} FROM {quoted(table.name)} WHERE {which}"
+            found = self._query(connection, sql, key)
             if not found:
                 return False
             (row,) = table.rows([{**table.document(found[0]), **changes}])
-            names = [f"{quoted(name)} = %s" for name in table.names[1:]]
-            return self._set(connection, table, names, row[1:], document_id)
+            values = {n: v for n, v in zip(table.names, row, strict=True) if n not in table.key}
+            names = [f"{quoted(name)} = %s" for name in values]
+            return self._set(connection, table, names, [*values.values()], key)
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
         table = self._table(kind)
         store = self._store_of(document_id)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
         try:
-            sql = f"DELETE FROM {quoted(table.name)} WHERE _id = %s"
-            return self._change(self._connection(store), sql, (document_id,)) > 0
+            sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause(self.mark)}"
+            return self._change(self._connection(store), sql, key) > 0
         except self.failures as error:
             self._fail(store, error)
 
@@ -306,19 +317,23 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
             self._use_tables(self._shared.tables)
         return super()._table(kind)
 
-    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    def _rows(
+        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
+    ) -> list[Row]:
         try:
-            return self._query(self._connection(store), sql, values)
+            return self._query(self._connection(store), sql, values, anew)
         except self.failures as error:
             self._fail(store, error)
 
-    def _gather(self, requests: Sequence[Request]) -> list[list[Row]]:
+    def _gather(self, requests: Sequence[Request], anew: bool = False) -> list[list[Row]]:
         by_store: dict[int, list[int]] = {}
         for number, request in enumerate(requests):
             by_store.setdefault(request[0], []).append(number)
 
         def ask(store: int) -> list[tuple[int, list[Row]]]:
-            return [(number, self._rows(*requests[number])) for number in by_store[store]]
+            return [
+                (number, self._rows(*requests[number], anew=anew)) for number in by_store[store]
+            ]
 
         answers = dict(pair for part in self._on(list(by_store), ask) for pair in part)
         return [answers[number] for number in range(len(requests))]

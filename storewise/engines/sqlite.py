@@ -19,6 +19,7 @@ from storewise.documents import FieldType, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.sqlreads import SqlReads
 from storewise.engines.tabular import (
+    Keys,
     Router,
     Row,
     Table,
@@ -34,6 +35,7 @@ from storewise.engines.tabular import (
 from storewise.errors import EngineError
 
 FILE_NAME = "documents.sqlite"
+KEYS: Keys = "row"
 #: Seconds that a connection waits for another one's lock.
 BUSY_SECONDS = 60.0
 
@@ -113,7 +115,7 @@ class SqliteClient(SqlReads[Path]):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = make_tables(schema)
+        tables = make_tables(schema, KEYS)
         statements = [_table_ddl(table) for table in tables.values()]
         if schema.index_time == "before":
             statements += [index_ddl(*index) for index in schema.indexes]
@@ -169,11 +171,14 @@ class SqliteClient(SqlReads[Path]):
         shared = self._writing("update")
         table = self._table(kind)
         table.check_changes(changes)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
         connection = self._connection(0)
         with shared.lock:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                done = self._change(connection, table, document_id, changes)
+                done = self._change(connection, table, key, changes)
                 connection.execute("COMMIT")
             except (*_FAILURES, EngineError) as error:
                 self._roll_back(connection, error)
@@ -183,14 +188,14 @@ class SqliteClient(SqlReads[Path]):
         self,
         connection: sqlite3.Connection,
         table: Table,
-        document_id: bytes,
+        key: tuple[Any, ...],
         changes: Mapping[str, Any],
     ) -> bool:
         if not table.has_params:
             names = ", ".join(f"{quoted(name)} = ?" for name in changes)
-            sql = f"UPDATE {quoted(table.name)} SET {names} WHERE _id = ?"
-            return connection.execute(sql, (*changes.values(), document_id)).rowcount > 0
-        row = connection.execute(self._get_sql[table.kind, 0], (document_id,)).fetchone()
+            sql = f"UPDATE {quoted(table.name)} SET {names} WHERE {table.key_clause()}"
+            return connection.execute(sql, (*changes.values(), *key)).rowcount > 0
+        row = connection.execute(self._get_sql[table.kind, 0], key).fetchone()
         if row is None:
             return False
         changed = table.rows([{**table.document(row), **changes}])[0]
@@ -200,10 +205,14 @@ class SqliteClient(SqlReads[Path]):
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         shared = self._writing("delete")
-        sql = f"DELETE FROM {quoted(self._table(kind).name)} WHERE _id = ?"
+        table = self._table(kind)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
+        sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause()}"
         with shared.lock:
             try:
-                return self._connection(0).execute(sql, (document_id,)).rowcount > 0
+                return self._connection(0).execute(sql, key).rowcount > 0
             except _FAILURES as error:
                 self._fail(0, error)
 
@@ -253,11 +262,23 @@ class SqliteClient(SqlReads[Path]):
                 self._fail(store, error)
         return connection
 
-    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+    def _rows(
+        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
+    ) -> list[Row]:
         try:
             return self._connection(store).execute(sql, values).fetchall()
         except _FAILURES as error:
             self._fail(store, error)
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        depth, lines = {0: -1}, []
+        for number, parent, _, text in self._rows(store, f"EXPLAIN QUERY PLAN {sql}", values):
+            depth[number] = depth[parent] + 1
+            lines.append("  " * depth[number] + text)
+        return "\n".join(lines)
+
+    def whole(self, number: str) -> str:
+        return f"CAST({number} AS INTEGER)"
 
     def _writing(self, verb: str) -> _Shared:
         if self._shared.mode != "write":
@@ -286,11 +307,13 @@ def _table_ddl(table: Table) -> str:
     # descends twice; ids of one file ascend, so that loading appends in both cases. Its price,
     # long rows in interior pages, is small here: SQLite moves most of a long row to overflow pages.
     columns = [
-        f"{quoted(c.name)} {_TYPES[c.type]}" + (" PRIMARY KEY NOT NULL" if c.name == "_id" else "")
+        f"{quoted(c.name)} {_TYPES[c.type]}" + (" NOT NULL" if c.name in table.key else "")
         for c in table.columns
     ]
-    name = quoted(table.name)
-    return f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(columns)}) WITHOUT ROWID"
+    return (
+        f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} "
+        f"({', '.join(columns)}, PRIMARY KEY ({table.key_list})) WITHOUT ROWID"
+    )
 
 
 def _open(shared: _Shared, store: int) -> sqlite3.Connection:
@@ -340,7 +363,7 @@ def _read_tables(client: SqliteClient, shared: _Shared) -> dict[Kind, Table]:
             rows = client._rows(store, f"PRAGMA table_info({quoted(kind.table)})")
             if not rows:
                 continue
-            table = table_from_names(kind, [row[1] for row in rows], path)
+            table = table_from_names(kind, [row[1] for row in rows], path, KEYS)
             if tables.setdefault(kind, table) != table:
                 raise EngineError(f"sqlite: {path}: {kind.table} has other columns than before")
     return tables
@@ -360,6 +383,8 @@ class SqliteEngine(Engine):
         scans=True,
         ranges=True,
         server_aggregation=True,
+        finds=True,
+        explains=True,
         concurrent_writers=False,
     )
     consistencies: ClassVar[Mapping[str, str]] = {

@@ -202,13 +202,13 @@ class Table:
         return value
 
     def range_clause(
-        self, field_name: str, low: Any, high: Any, mark: str = "?"
+        self, field_name: str, low: Any, high: Any, mark: str = "?", infinite: bool = True
     ) -> tuple[str, list[Any]]:
         """WHERE clause and parameters of low <= field <= high; None is an open end."""
         name = self.expression(self.column(field_name))
         ends = [Where(field_name, ">=", low)] if low is not None else []
         bounds = [*ends, Where(field_name, "<=", high)] if high is not None else ends
-        clauses, values = conditions(self, bounds, mark)
+        clauses, values = conditions(self, bounds, mark, infinite=infinite)
         return " AND ".join([f"{name} IS NOT NULL", *clauses]), values
 
 
@@ -349,12 +349,6 @@ def chunks(values: Sequence[bytes], size: int = IN_LIST) -> Iterator[list[bytes]
     """`values` in lists of at most `size`."""
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
-
-
-def merge_scans(parts: Iterable[list[Document]], limit: int) -> list[Document]:
-    """The first `limit` documents by id of lists that are each in the order of ids."""
-    merged = heapq.merge(*parts, key=itemgetter("_id"))
-    return [document for document, _ in zip(merged, range(limit), strict=False)]
 
 
 def merge_counts(parts: Iterable[Iterable[tuple[Any, int]]], limit: int) -> list[tuple[Any, int]]:
