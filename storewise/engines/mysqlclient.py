@@ -303,10 +303,11 @@ def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
             values.append(f"{quoted(column.name)} = UNHEX(@v{number})")
         else:
             places.append(quoted(column.name))
+    given = f" SET {', '.join(values)}" if values else ""
     return (
         f"LOAD DATA LOCAL INFILE '{path}' REPLACE INTO TABLE {quoted(table.name)} "
         r"CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\t' ESCAPED BY '\\' "
-        rf"LINES TERMINATED BY '\n' ({', '.join(places)}) SET {', '.join(values)}"
+        rf"LINES TERMINATED BY '\n' ({', '.join(places)}){given}"
     )
 
 

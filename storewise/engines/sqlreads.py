@@ -311,15 +311,15 @@ class SqlReads(Dialect, Client, Generic[Store]):
         clauses.append(f"{name} IS NOT NULL")
         if column.type == "float" and self.infinite:
             clauses.append(f"abs({name}) <= {self.double(float_info.max)}")
+        head = "SELECT n, count(*)"
+        number, selected = class_of(column, name, width, self)
         return [
             (
                 store,
-                f"SELECT n, count(*) FROM (SELECT {number} AS n FROM ({inner}) AS q) AS c "
-                "GROUP BY n",
-                values,
+                f"{head} FROM (SELECT {number} AS n FROM ({inner}) AS q) AS c GROUP BY n",
+                bound,
             )
-            for number, selected in [class_of(column, name, width, self)]
-            for store, inner, values in self._select(table, selected, clauses, values)
+            for store, inner, bound in self._select(table, selected, clauses, values)
         ]
 
     def _select(
