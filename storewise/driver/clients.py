@@ -35,6 +35,8 @@ from storewise.driver.messages import (
     Prepare,
     Ready,
 )
+from storewise.driver.outages import Marks, watched
+from storewise.driver.outages import merged as merge_marks
 from storewise.driver.pace import Paced, arrivals
 from storewise.driver.stores import reading_cluster, writing_cluster
 from storewise.engines.base import Client, Cluster, Engine
@@ -260,6 +262,7 @@ class _Process:
         refused: list[RefusedFile] = []
         notes: list[dict[str, Any]] = []
         paced: list[Paced] = []
+        marks: list[Marks] = []
         _, threads = self._here(step)
         gate = threading.Barrier(threads + 1)
         go = threading.Event()
@@ -271,6 +274,9 @@ class _Process:
                 mine = client.for_thread()
                 context = self._context(step, thread, threads, loaded, refused, notes)
                 operations = self.workload.operations(self.job.phase, mine, context)
+                if step.params.crash is not None:
+                    marks.append({})
+                    operations = watched(operations, marks[-1])
                 gate.wait()
                 go.wait()
                 recorder = Recorder(zero)
@@ -279,7 +285,8 @@ class _Process:
                     paced.append(found)
                 if self.spec.loads or self.spec.changes:
                     self._flush(mine, step, recorder)
-                return recorder.result(perf_counter_ns())
+                # An open loop's client waits when its last operation has ended: no preparation.
+                return recorder.result(perf_counter_ns() if found is None else None)
             except BaseException:
                 failed.set()
                 gate.abort()
@@ -322,7 +329,9 @@ class _Process:
             whole = Paced()
             for one in paced:
                 whole.merge(one)
-        return Done(recorded, end, status, size, loaded, refused, notes, whole)
+        return Done(
+            recorded, end, status, size, loaded, refused, notes, whole, merge_marks(marks)
+        )
 
     def _loop(
         self,

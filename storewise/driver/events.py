@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from storewise.driver.job import Step, WorkerJob
+from storewise.driver.outages import longest, merged, outages
+from storewise.driver.rows import StepDone
 from storewise.metrics.schema import METRICS, Sample
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ class Events:
         self._job, self._embedded, self._meet, self._log = job, embedded, meet, log
         self._asked: Asked | None = None
         self._slowed: tuple[str, ...] = ()
+        self._crashing: tuple[str, float] = ("", 0.0)
+        self.crashes: list[dict[str, Any]] = []
+        """For the result's conditions: of each step with a crash its node, when it was to be
+        killed (s from the step's start), and the outages that this worker's clients saw."""
 
     def restart(self, step: Step, check: Callable[[], None]) -> None:
         """Restart all servers; to be called when this worker's clients are closed.
@@ -51,18 +57,26 @@ class Events:
     def started(self, step: Step, at: float, check: Callable[[], None]) -> None:
         """After a step has started, at Unix time `at`: have a node killed at its moment."""
         crash = step.params.crash
-        if crash is None or self._job.worker != 0:
+        if crash is None:
             return
         orders = self._orders(check)
-        node, moment = crash.drawn(orders.nodes(), self._job.trial.seed, step.number)
+        self._crashing = crash.drawn(orders.nodes(), self._job.trial.seed, step.number)
+        if self._job.worker != 0:
+            return
+        node, moment = self._crashing
         self._log.info("step %d: %s is to be killed after %.3f s", step.number, node, moment)
         self._asked = orders.ask("kill", [node], at=at + moment, again=crash.restart)
 
-    def end(self, step: Step, check: Callable[[], None]) -> list[Sample]:
-        """After a step: undo what was done, and say what the nodes measured meanwhile."""
+    def end(self, found: StepDone, check: Callable[[], None]) -> list[Sample]:
+        """After a step: undo what was done, and say what nodes and clients measured meanwhile."""
+        step = found.step
         samples: list[Sample] = []
         if step.params.slow is None and step.params.crash is None:
             return samples
+        if step.params.crash is not None:
+            samples += self._outages(found)
+        # The operations of all workers have ended: what follows is no part of the step.
+        self._meet(f"{self._job.phase}-{step.number}-worked")
         if self._job.worker == 0:
             orders = self._orders(check)
             if self._asked is not None:
@@ -75,6 +89,30 @@ class Events:
             self._asked, self._slowed = None, ()
         self._meet(f"{self._job.phase}-{step.number}-ended")
         return samples
+
+    def _outages(self, found: StepDone) -> list[Sample]:
+        """How long this worker's clients had no success: over all, and of the killed node."""
+        node, moment = self._crashing
+        seen = outages(
+            merged(done.marks for done in found.done),
+            found.zero,
+            max(done.end for done in found.done),
+        )
+        self.crashes.append(
+            {"step": found.step.number, "node": node, "after": moment, "outages": seen}
+        )
+        phase, step, worker = self._job.phase, found.step.number, self._job.worker
+        self._log.info(
+            "step %d: without a success for %.3f s after the kill", step, longest(seen[""], moment)
+        )
+        return [
+            Sample(
+                *(phase, "unavailable_time", longest(times, moment), "s", step),
+                worker=worker,
+                node=owner or None,
+            )
+            for owner, times in seen.items()
+        ]
 
     def _orders(self, check: Callable[[], None]) -> Orders:
         from storewise.session.orders import Orders

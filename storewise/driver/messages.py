@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storewise.driver.job import Step
+from storewise.driver.outages import Marks
 from storewise.driver.pace import Paced
 from storewise.errors import StorewiseError
 from storewise.metrics.recorder import Recorded
@@ -77,6 +78,8 @@ class Done:
     notes: list[dict[str, Any]] = field(default_factory=list)
     paced: Paced | None = None
     """Of an open loop."""
+    marks: Marks = field(default_factory=dict)
+    """When operations succeeded, in a step with a crash."""
 
 
 @dataclass(slots=True)

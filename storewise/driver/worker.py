@@ -82,6 +82,7 @@ class _Worker:
         self.notes: list[dict[str, Any]] = []
         self.searches: list[dict[str, Any]] = []
         self.found: list[StepDone] = []
+        self.crashes: list[dict[str, Any]] = []
         self.sampled_disk: str | None = None
         self.samples_host = False
 
@@ -111,6 +112,7 @@ class _Worker:
             events = Events(
                 job, self.engine.flags.embedded, lambda n: self._meet(n, guard), self.log
             )
+            self.crashes = events.crashes
             for step in self.steps:
                 if step.params.search is None:
                     self._step(pool, step, guard, events)
@@ -195,7 +197,7 @@ class _Worker:
             samples = sampler.stop()
         found = StepDone(step, zero, started_at, done)
         self.found.append(found)
-        self.samples += events.end(step, guard)
+        self.samples += events.end(found, guard)
         self.samples += [
             s._replace(warmup=s.second is not None and found.is_warmup(s.second)) for s in samples
         ]
@@ -312,6 +314,7 @@ class _Worker:
             "sampled_disk": self.sampled_disk or "all",
             "quarantined": [refused._asdict() for refused in self.refused],
             "notes": self.notes,
+            "crashes": self.crashes,
             "warnings": warnings,
         }
 
