@@ -12,7 +12,7 @@ import pandas as pd
 
 from storewise.analysis.frames import grouped, rows_of
 from storewise.analysis.inputs import InputTotals
-from storewise.analysis.throughput import INSERT, STEP, counters
+from storewise.analysis.throughput import INSERT, STEP, counters, loading
 
 UNITS = {
     "store_bytes": "B",
@@ -32,8 +32,11 @@ def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
     bytes_in = counters(samples, "bytes", per_second=False)
     bytes_in = bytes_in[bytes_in["operation"] == INSERT]
     read = bytes_in.groupby(STEP, observed=True)["value"].sum()
+    of_load = loading(samples)
     rows = []
     for (trial, phase, step, _), group in grouped(loads, [*STEP, "operation"]):
+        if (str(trial), str(phase)) not in of_load:
+            continue
         count = float(group["value"].sum())
         mine = samples[
             (samples["trial"] == trial)

@@ -31,8 +31,9 @@ from storewise.analysis.warning import StudyWarning
 #: Seconds from which on a phase has a steady part.
 LONG_ENOUGH = 5.0
 STEP = ["trial", "phase", "step"]
-#: The operation that marks a phase as a load, and the one that ends it.
+#: The operation of a load, and the one that ends it.
 INSERT = "insert"
+FINISH = "finish"
 
 UNITS = {
     "documents_per_s": "documents/s",
@@ -63,6 +64,23 @@ def counters(samples: pd.DataFrame, metric: str, *, per_second: bool) -> pd.Data
         keys = rows[[*STEP, "worker"]].astype(str).agg("\t".join, axis=1)
         rows = rows[apart | ~keys.isin(set(keys[apart]))]
     return rows
+
+
+def loading(samples: pd.DataFrame) -> set[tuple[str, str]]:
+    """(trial, phase) of the phases that loaded the stores.
+
+    The driver says it of each (`acknowledged`); where it did not, a phase that inserts and does
+    nothing else is taken for one.
+    """
+    told = samples.loc[samples["metric"] == "acknowledged", ["trial", "phase"]]
+    found = {(str(t), str(p)) for t, p in told.drop_duplicates().itertuples(index=False)}
+    known = {trial for trial, _ in found}
+    named = samples.loc[samples["operation"].notna(), ["trial", "phase", "operation"]]
+    for (trial, phase), group in grouped(named.drop_duplicates(), ["trial", "phase"]):
+        operations = set(map(str, group["operation"]))
+        if str(trial) not in known and INSERT in operations and operations <= {INSERT, FINISH}:
+            found.add((str(trial), str(phase)))
+    return found
 
 
 def durations(samples: pd.DataFrame) -> pd.DataFrame:
@@ -147,6 +165,7 @@ def throughput(
     }
     insert_rates = _insert_rates(samples, threads or {}, processes or {})
     groups = dict(list(by_second.groupby(STEP, observed=True)))
+    of_load = loading(samples)
     rows: list[dict[str, object]] = []
     for step in rows_of(durations(samples)):
         key = (str(step.trial), str(step.phase), step.step)
@@ -156,7 +175,7 @@ def throughput(
         }
         wall = float(step.wall)
         operations = total["operations"]
-        loads = INSERT in operations.index
+        loads = key[:2] in of_load and INSERT in operations.index
         found: dict[str, float] = {
             "errors": float(total["errors"].sum()),
             "duration": wall,
