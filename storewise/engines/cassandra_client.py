@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -12,10 +11,19 @@ from cassandra import ConsistencyLevel
 from cassandra.concurrent import execute_concurrent
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
-from storewise.documents import Document, Field, FieldType, Kind
+from storewise.documents import Document, FieldType, Kind
 from storewise.engines.base import Cluster, Engine, Mode, Schema
 from storewise.engines.cassandra_cluster import KEYSPACE
-from storewise.engines.cassandra_link import CassandraLink, open_shared, passes
+from storewise.engines.cassandra_cql import (
+    FIRST_TOKEN,
+    LAST_TOKEN,
+    bounds,
+    full_name,
+    insert_cql,
+    of_key,
+    select_cql,
+)
+from storewise.engines.cassandra_link import KEYS, CassandraLink, open_shared, passes
 from storewise.engines.cassandra_status import counters_of, disk_bytes_of
 from storewise.engines.shards import SCHEMA_TABLE, describe
 from storewise.engines.tabular import Row, Table, check_limit, make_tables, quoted
@@ -23,6 +31,7 @@ from storewise.errors import EngineError
 
 _TYPES: Mapping[FieldType, str] = {
     "id": "blob",
+    "key": "blob",
     "int": "bigint",
     "float": "double",
     "str": "text",
@@ -47,7 +56,6 @@ _RESEND_SECONDS = 10.0
 _INDEX_SECONDS = 4 * 3600.0
 #: An index that no node is building, and that cannot be asked either, has failed.
 _INDEX_IDLE_SECONDS = 300.0
-_FIRST_TOKEN, _LAST_TOKEN = -(1 << 63), (1 << 63) - 1
 
 
 def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
@@ -60,7 +68,7 @@ class CassandraClient(CassandraLink):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = make_tables(schema)
+        tables = make_tables(schema, KEYS)
         content = describe(schema, _LAYOUT)
         self._learn()
         if shared.schema is not None and describe(shared.schema, _LAYOUT) != content:
@@ -88,16 +96,16 @@ class CassandraClient(CassandraLink):
     def _table_ddl(self, table: Table) -> str:
         settings = self._shared.settings
         columns = ", ".join(
-            f"{quoted(column.name)} {_TYPES[column.type]}"
-            + (" PRIMARY KEY" if column.name == "_id" else "")
-            for column in table.columns
+            f"{quoted(column.name)} {_TYPES[column.type]}" for column in table.columns
         )
+        *partition, last = map(quoted, table.key)
+        key = f"({', '.join(partition)}), {last}" if partition else last
         if settings.compressor == "none":
             compression = "{'enabled': 'false'}"
         else:
             compression = f"{{'class': '{_COMPRESSORS[settings.compressor]}'}}"
         return (
-            f"CREATE TABLE IF NOT EXISTS {_name(table)} ({columns}) "
+            f"CREATE TABLE IF NOT EXISTS {full_name(table)} ({columns}, PRIMARY KEY ({key})) "
             f"WITH compression = {compression} "
             f"AND compaction = {{'class': '{_COMPACTIONS[settings.compaction]}'}}"
         )
@@ -150,17 +158,20 @@ class CassandraClient(CassandraLink):
         rows = table.rows(documents)
         if not rows:
             return
-        blobs = [n for n, column in enumerate(table.columns) if column.type == "id"]
+        blobs = [n for n, column in enumerate(table.columns) if column.type in ("id", "key")]
+        key_of = table.key_of_row()
         # Requests of one call are not in order: of equal ids the last document counts.
-        wanted: dict[bytes, Row] = {row[0]: row for row in rows}
+        wanted: dict[Any, Row] = {key_of(row): row for row in rows}
         for row in wanted.values():
             for n in blobs:
                 # Of an integer the driver would make so many bytes.
-                if row[n].__class__ is not bytes and (row[n] is not None or n == 0):
+                if row[n].__class__ is not bytes and (
+                    row[n] is not None or table.names[n] == "_id"
+                ):
                     raise EngineError(
                         f"{table.name}.{table.names[n]}: {row[n]!r} is no id of bytes"
                     )
-        statement = self._prepared(_insert_cql(table))
+        statement = self._prepared(insert_cql(table))
         unset = settings.nulls == "unset"
         with self._words(f"insert into {table.name}"):
             # All are bound before the first is sent: a refused batch leaves nothing behind.
@@ -231,20 +242,22 @@ class CassandraClient(CassandraLink):
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         table = self._table(kind)
-        found = self._rows(_select_cql(table, 'WHERE "_id" = ?'), [document_id])
+        key = table.key_values(document_id)
+        found = self._rows(select_cql(table, of_key(table)), key) if key is not None else []
         return table.document(found[0]) if found else None
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """One request for each id: `IN` would make one node ask all others for the client."""
         table = self._table(kind)
-        statement = self._prepared(_select_cql(table, 'WHERE "_id" = ?'))
-        wanted = list(dict.fromkeys(document_ids))
+        statement = self._prepared(select_cql(table, of_key(table)))
+        keys = map(table.key_values, dict.fromkeys(document_ids))
         with self._words("get"):
-            bound = [statement.bind([document_id]) for document_id in wanted]
+            bound = [statement.bind(key) for key in keys if key is not None]
+        id_of = table.id_of_row()
         found: dict[bytes, Document] = {}
         for rows in self._send("get", bound):
             for row in rows:
-                found[row[0]] = table.document(row)
+                found[id_of(row)] = table.document(row)
         return [found.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
@@ -256,14 +269,14 @@ class CassandraClient(CassandraLink):
         if old is None:
             return False
         (row,) = table.rows([{**old, **changes}])
-        own = [name for name in table.names[1:] if name in changes]
+        own = [name for name in table.names if name in changes]
         if table.has_params and len(own) < len(changes):
             own.append(table.names[-1])
         values = dict(zip(table.names, row, strict=True))
         clauses = ", ".join(f"{quoted(name)} = ?" for name in own)
         self._rows(
-            f'UPDATE {_name(table)} SET {clauses} WHERE "_id" = ?',
-            [*(values[name] for name in own), document_id],
+            f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
+            [*(values[name] for name in own), *(table.key_values(document_id) or ())],
         )
         return True
 
@@ -271,9 +284,11 @@ class CassandraClient(CassandraLink):
         """A read, then a delete; not one transaction."""
         self._writing("delete")
         table = self._table(kind)
-        if not self._rows(f'SELECT "_id" FROM {_name(table)} WHERE "_id" = ?', [document_id]):
+        key = table.key_values(document_id)
+        select = f"SELECT {table.key_list} FROM {full_name(table)} {of_key(table)}"
+        if key is None or not self._rows(select, key):
             return False
-        self._rows(f'DELETE FROM {_name(table)} WHERE "_id" = ?', [document_id])
+        self._rows(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
         return True
 
     def range(
@@ -292,39 +307,43 @@ class CassandraClient(CassandraLink):
         if limit == 0:
             return []
         column = table.column(field_name)
-        bounds = _bounds(column, low, high)
-        if bounds is None:
+        limits = bounds(column, low, high)
+        if limits is None:
             return []
         place = table.names.index(field_name)
-        if not bounds:
+        if not limits:
             # CQL cannot ask for what is not null.
-            found = [row for row in self._rows(_select_cql(table, "")) if row[place] is not None]
+            found = [row for row in self._rows(select_cql(table, "")) if row[place] is not None]
             return [table.document(row) for row in found[:limit]]
-        clause = " AND ".join(f"{quoted(field_name)} {operator} ?" for operator, _ in bounds)
+        clause = " AND ".join(f"{quoted(field_name)} {operator} ?" for operator, _ in limits)
         end = "" if limit is None else f" LIMIT {int(limit)}"
         rows = self._rows(
-            _select_cql(table, f"WHERE {clause}{end} ALLOW FILTERING"),
-            [value for _, value in bounds],
+            select_cql(table, f"WHERE {clause}{end} ALLOW FILTERING"),
+            [value for _, value in limits],
         )
         return [table.document(row) for row in rows]
 
     def count(self, kind: Kind) -> int:
         """By a look at all rows, at the session's level: no node knows the number."""
         table = self._table(kind)
+        token = f"token({', '.join(map(quoted, table.key[:-1] or table.key))})"
         statement = self._prepared(
-            f'SELECT count(*) FROM {_name(table)} WHERE token("_id") >= ? AND token("_id") <= ?'
+            f"SELECT count(*) FROM {full_name(table)} WHERE {token} >= ? AND {token} <= ?"
         )
         parts = _PARTS * len(self._shared.endpoints)
-        width = (_LAST_TOKEN - _FIRST_TOKEN + 1) // parts
-        starts = [_FIRST_TOKEN + n * width for n in range(parts)]
-        ends = [start - 1 for start in starts[1:]] + [_LAST_TOKEN]
+        width = (LAST_TOKEN - FIRST_TOKEN + 1) // parts
+        starts = [FIRST_TOKEN + n * width for n in range(parts)]
+        ends = [start - 1 for start in starts[1:]] + [LAST_TOKEN]
         bound = [statement.bind(pair) for pair in zip(starts, ends, strict=True)]
         answers = self._send("count", bound)
         return sum(int(row[0]) for rows in answers for row in rows)
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node whose part of the ring has the id: the first replica."""
-        replicas = self._shared.driver.metadata.get_replicas(KEYSPACE, document_id)
+        routing = self.routing_key(kind, document_id)
+        if routing is None:
+            return None
+        replicas = self._shared.driver.metadata.get_replicas(KEYSPACE, routing)
         if not replicas:
             return None
         place = (replicas[0].endpoint.address, replicas[0].endpoint.port)
@@ -332,6 +351,20 @@ class CassandraClient(CassandraLink):
             if (endpoint.address, endpoint.port) == place:
                 return endpoint.name
         return None
+
+    def routing_key(self, kind: Kind, document_id: bytes) -> bytes | None:
+        """The bytes whose hash is the document's place on the ring; None for an id that no
+        document can have."""
+        table = self._table(kind)
+        if table.composite is None:
+            return document_id
+        key = table.key_values(document_id)
+        if key is None:
+            return None
+        with self._words("owner"):
+            bound = self._prepared(select_cql(table, of_key(table))).bind(key)
+        routing: bytes = bound.routing_key
+        return routing
 
     def disk_bytes(self) -> int:
         """Of the tables on disk, replicas and indexes counted, after a flush of what is in memory.
@@ -343,50 +376,3 @@ class CassandraClient(CassandraLink):
 
     def status(self) -> dict[str, float]:
         return self._try("status", lambda: counters_of(self._shared))
-
-
-def _name(table: Table) -> str:
-    return f"{KEYSPACE}.{table.name}"
-
-
-def _insert_cql(table: Table) -> str:
-    marks = ", ".join("?" * len(table.names))
-    return f"INSERT INTO {_name(table)} ({table.select}) VALUES ({marks})"
-
-
-def _select_cql(table: Table, rest: str) -> str:
-    return f"SELECT {table.select} FROM {_name(table)} {rest}"
-
-
-def _bounds(
-    column: Field, low: float | str | None, high: float | str | None
-) -> list[tuple[str, Any]] | None:
-    """Operators and values of low <= column <= high; None where nothing can be between."""
-    if low is None and high is None:
-        return []
-    if column.type == "float":
-        # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
-        least = None if low is None else float(low) or -0.0
-        most = math.inf if high is None else float(high) or 0.0
-        return [*([] if least is None else [(">=", least)]), ("<=", most)]
-    if column.type == "int":
-        found = _whole(low, high)
-        if found is None:
-            return None
-        low, high = found
-    if low is not None and low == high:
-        # Text columns have an index of equal values only.
-        return [("=", low)]
-    pairs = ((">=", low), ("<=", high))
-    return [(operator, value) for operator, value in pairs if value is not None]
-
-
-def _whole(low: Any, high: Any) -> tuple[int | None, int | None] | None:
-    """Bounds of a column of 64-bit integers; None where nothing can be between."""
-    least = -math.inf if low is None else low
-    most = math.inf if high is None else high
-    if math.isnan(least) or math.isnan(most) or least > _LAST_TOKEN or most < _FIRST_TOKEN:
-        return None
-    first = _FIRST_TOKEN if least < _FIRST_TOKEN else math.ceil(least)
-    last = _LAST_TOKEN if most > _LAST_TOKEN else math.floor(most)
-    return (first, last) if first <= last else None

@@ -33,11 +33,13 @@ from storewise.engines.cassandra_cluster import FAILURES, KEYSPACE, PROTOCOL, wh
 from storewise.engines.cassandra_settings import LEVELS, CassandraSettings, Level
 from storewise.engines.server import Credentials
 from storewise.engines.shards import SCHEMA_TABLE, described
-from storewise.engines.tabular import Table, consistency_of, make_tables, parse_settings
+from storewise.engines.tabular import Keys, Table, consistency_of, make_tables, parse_settings
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
 
+#: Tables have the columns of a composite key: all but the last of them choose the node.
+KEYS: Keys = "columns"
 _CONNECT_SECONDS = 5.0
 #: Above the servers' own timeouts: they say more than "no answer".
 _REQUEST_SECONDS = 75.0
@@ -157,7 +159,8 @@ class CassandraLink(Client):
         if found:
             schema, _ = described(found[0][0], self._shared.kinds)
             with self._shared.lock:
-                self._shared.schema, self._shared.tables = schema, make_tables(schema)
+                self._shared.schema = schema
+                self._shared.tables = make_tables(schema, KEYS)
 
     def _table(self, kind: Kind) -> Table:
         if kind not in self._shared.tables:

@@ -31,9 +31,10 @@ class Layout(ABC):
         EngineError for a document that the layout cannot hold.
         """
         rows = self._rows(documents)
-        for document_id in rows:
-            if not isinstance(document_id, bytes) or len(document_id) != ID_BYTES:
-                raise EngineError(f"{self.table.name}: {document_id!r} is no id of 12 bytes")
+        size = self.table.kind.id_bytes
+        for document_id in rows if size is not None else ():
+            if not isinstance(document_id, bytes) or len(document_id) != size:
+                raise EngineError(f"{self.table.name}: {document_id!r} is no id of {size} bytes")
         return rows
 
     @abstractmethod
@@ -102,6 +103,8 @@ class ColumnLayout(Layout):
             return repr(float(value)).encode()
         if kind == "id" and isinstance(value, bytes) and len(value) == ID_BYTES:
             return value
+        if kind == "key" and isinstance(value, bytes) and value.isascii():
+            return value
         raise EngineError(f"{self.table.name}.{field} is of type {kind} and cannot hold {value!r}")
 
     def document(self, row: bytes, cells: Cells) -> Document:
@@ -118,7 +121,7 @@ class ColumnLayout(Layout):
     def guard(self, new: Cells) -> bytes:
         # What holds several fields is made from what was read; other cells are written whole.
         params = PARAMS_COLUMN.encode()
-        return params if params in new else b"t"
+        return params if params in new else self._columns[0][1]
 
 
 def _loaded(stored: bytes, kind: FieldType) -> Any:

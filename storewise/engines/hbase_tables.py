@@ -11,6 +11,7 @@ from storewise.documents import Kind
 from storewise.engines.base import Schema
 from storewise.engines.hbase_settings import LEVELS, HbaseSettings
 from storewise.engines.hbase_thrift import FAMILY, Link, idl
+from storewise.engines.splits import split_points
 
 _NAMESPACE = "default"
 #: An attribute of a table; HBase keeps those that it does not know.
@@ -23,15 +24,6 @@ class About:
 
     layout: str
     study_fields: bool
-
-
-def split_keys(regions: int) -> list[bytes]:
-    """The `regions` - 1 keys that cut the space of ids into equal ranges, 4 bytes each.
-
-    Ids begin with a digest, so equal ranges hold about equal numbers of files.
-    """
-    whole = 1 << 32
-    return [(number * whole // regions).to_bytes(4, "big") for number in range(1, regions)]
 
 
 def tables_of(link: Link, kinds: Sequence[Kind]) -> dict[Kind, About]:
@@ -65,7 +57,11 @@ def make_table(
         attributes={_ABOUT: json.dumps(asdict(about)).encode()},
         durability=getattr(idl.TDurability, LEVELS[level].durability),
     )
-    keys = split_keys(max(1, servers) * settings.regions_per_server)
+    # Without the zeros behind, which no key needs to be told from others.
+    keys = [
+        point.rstrip(b"\0")
+        for point in split_points(kind, max(1, servers) * settings.regions_per_server)
+    ]
     link.call(f"create {kind.table}", lambda c: c.createTable(descriptor, keys))
 
 

@@ -36,20 +36,24 @@ class Form:
         self._texts = frozenset(column.name for column in columns if column.type == "key")
         self._bytes = tuple(column.name for column in columns if column.type in ("id", "key"))
         self._keyed = kind.fields[0].type == "key"
-        self.stored_id: Callable[[bytes], Any] = self._text if self._keyed else ObjectId
-        """The ``_id`` of an id; EngineError or the driver's error for one that cannot be."""
+        self.stored_id: Callable[[bytes], Any] = self._text if self._keyed else self._object_id
+        """The ``_id`` of an id; None, which no document has, for one that cannot be."""
         self.document: Callable[[dict[str, Any]], Document] = (
             self._of_key if self._bytes == ("_id",) and self._keyed else self._of_ids
         )
         """A stored document as clients know it; the same object, changed."""
 
-    def _text(self, key: bytes) -> str:
-        if key.__class__ is not bytes or not (0 < len(key) <= KEY_BYTES and key.isascii()):
-            raise EngineError(
-                f"mongodb: a document of {self.kind.table} has the id {key!r}; expected 1 to "
-                f"{KEY_BYTES} bytes of ASCII text"
-            )
-        return key.decode()
+    def _text(self, key: bytes) -> str | None:
+        self._check_bytes(key)
+        return key.decode() if 0 < len(key) <= KEY_BYTES and key.isascii() else None
+
+    def _object_id(self, document_id: bytes) -> ObjectId | None:
+        self._check_bytes(document_id)
+        return ObjectId(document_id) if len(document_id) == ID_BYTES else None
+
+    def _check_bytes(self, document_id: Any) -> None:
+        if document_id.__class__ is not bytes:
+            raise EngineError(f"{self.table.name}: {document_id!r} is no id of bytes")
 
     def _of_key(self, found: dict[str, Any]) -> Document:
         found["_id"] = found["_id"].encode()
@@ -69,12 +73,13 @@ class Form:
         return value.encode() if value.__class__ is str else value
 
     def stored(self, name: str, value: Any) -> Any:
-        """What is stored for a field's value."""
-        if name == "_id":
-            return self.stored_id(value)
-        if name in self._bytes and value is not None:
-            return self._text(value) if name in self._texts else ObjectId(value)
-        return value
+        """What is stored for a field's value; EngineError for no id where there must be one."""
+        if name not in self._bytes or (value is None and name != "_id"):
+            return value
+        found = self._text(value) if name in self._texts else self._object_id(value)
+        if found is None:
+            raise EngineError(f"{self.table.name}.{name}: {value!r} is no id of its kind")
+        return found
 
     def bson(self, document: Document) -> bytes:
         """A document as it is sent; EngineError where it has other fields than its kind."""

@@ -1,6 +1,6 @@
 """What one process does with a Riak cluster.
 
-A kind is a bucket of the default type, an id a key (its 12 bytes), a document a JSON object.
+A kind is a bucket of the default type, an id a key (its bytes), a document a JSON object.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from storewise.documents import ID_BYTES, Document, Kind
+from storewise.documents import Document, Kind
 from storewise.engines import riak_pb as pb
 from storewise.engines.base import Client, Cluster, Engine, Mode, Schema
 from storewise.engines.jsontable import JsonTable, make_json_tables
@@ -114,9 +114,10 @@ class RiakClient(Client):
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
         rows = self._table(kind).rows(documents)
-        for key, _ in rows:
-            if not isinstance(key, bytes) or len(key) != ID_BYTES:
-                raise EngineError(f"riak: {kind.table}: {key!r} is no id of {ID_BYTES} bytes")
+        size = kind.id_bytes
+        for key, _ in rows if size is not None else ():
+            if not isinstance(key, bytes) or len(key) != size:
+                raise EngineError(f"riak: {kind.table}: {key!r} is no id of {size} bytes")
         # Requests go over several connections: of an id that comes twice the last one counts.
         bucket = kind.table.encode()
         last: dict[bytes, str] = {row[0]: row[1] for row in rows}

@@ -24,9 +24,10 @@ from server_stores import available
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
-from storewise.engines.cassandra_client import CassandraClient, _bounds
+from storewise.engines.cassandra_client import CassandraClient
 from storewise.engines.cassandra_cluster import FAILURES, query, words_of
 from storewise.engines.cassandra_config import initial_token
+from storewise.engines.cassandra_cql import bounds
 from storewise.engines.cassandra_engine import CassandraEngine
 from storewise.engines.server import Credentials, Installation, Launch, Node, Topology
 from storewise.engines.tabular import make_table
@@ -241,14 +242,14 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_bounds_are_those_of_the_server() -> None:
     columns = make_table(Kind.ALIGN, study_fields=False)
     score, z, gene = (columns.column(name) for name in ("s_w", "z", "gene"))
-    assert _bounds(score, 1.5, 3.5) == [(">=", 2), ("<=", 3)]
-    assert _bounds(score, 1.2, 1.8) is None
-    assert _bounds(score, None, 1e300) == [(">=", -(2**63)), ("<=", 2**63 - 1)]
-    assert _bounds(z, 0.0, None) == [(">=", 0.0), ("<=", float("inf"))]
-    assert str(_bounds(z, 0.0, -0.0)) == "[('>=', -0.0), ('<=', 0.0)]"
-    assert _bounds(gene, "A", "A") == [("=", "A")]
-    assert _bounds(gene, "A", None) == [(">=", "A")]
-    assert _bounds(gene, None, None) == []
+    assert bounds(score, 1.5, 3.5) == [(">=", 2), ("<=", 3)]
+    assert bounds(score, 1.2, 1.8) is None
+    assert bounds(score, None, 1e300) == [(">=", -(2**63)), ("<=", 2**63 - 1)]
+    assert bounds(z, 0.0, None) == [(">=", 0.0), ("<=", float("inf"))]
+    assert str(bounds(z, 0.0, -0.0)) == "[('>=', -0.0), ('<=', 0.0)]"
+    assert bounds(gene, "A", "A") == [("=", "A")]
+    assert bounds(gene, "A", None) == [(">=", "A")]
+    assert bounds(gene, None, None) == []
 
 
 # Real servers from here on.
