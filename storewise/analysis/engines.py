@@ -17,6 +17,9 @@ from storewise.trial import Trial
 
 #: The client's own ceiling: takes everything, answers from nothing; never a choice.
 CEILING = "null"
+#: Reads the inputs again for every question: what a user has today, first in every verdict and
+#: never a choice itself.
+BASELINE = "files"
 
 
 @cache

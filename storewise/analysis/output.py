@@ -77,6 +77,7 @@ def verdict_data(found: Verdict) -> dict[str, object]:
                         "low": s.estimate.low if s.estimate.known() else None,
                         "high": s.estimate.high if s.estimate.known() else None,
                         "resampled": s.estimate.resampled,
+                        "baseline": s.baseline,
                     }
                     for s in c.standings
                 ],

@@ -11,12 +11,21 @@ from storewise.analysis import host as hosts
 from storewise.analysis import latency as latencies
 from storewise.analysis import nodes as servers
 from storewise.analysis import throughput as rates
+from storewise.analysis.breakeven import breakeven
 from storewise.analysis.load import Results, phase_samples
 from storewise.analysis.parts import SESSION, processes_of, threads_of
 from storewise.analysis.points import points
+from storewise.analysis.questions import questions
 from storewise.analysis.references import compare
 from storewise.analysis.scaling import scaling
 from storewise.analysis.sessions import nodes, sessions
+from storewise.analysis.steps import (
+    highest_rates,
+    measured_steps,
+    searches,
+    step_parameters,
+    steps,
+)
 from storewise.analysis.storage import node_storage, storage
 from storewise.analysis.verification import verification, verification_warnings
 from storewise.analysis.warning import StudyWarning, warning_table
@@ -38,6 +47,9 @@ class Tables:
     latency: pd.DataFrame
     latency_summary: pd.DataFrame
     scaling: pd.DataFrame
+    steps: pd.DataFrame
+    searches: pd.DataFrame
+    highest_rates: pd.DataFrame
     storage: pd.DataFrame
     storage_summary: pd.DataFrame
     host: pd.DataFrame
@@ -48,6 +60,8 @@ class Tables:
     client_bound: pd.DataFrame
     canary: pd.DataFrame
     verification: pd.DataFrame
+    questions: pd.DataFrame
+    breakeven: pd.DataFrame
     reference_values: pd.DataFrame
     reference_curves: pd.DataFrame
     reference_shapes: pd.DataFrame
@@ -94,6 +108,9 @@ def build_tables(results: Results) -> Tables:
     )
     summary = rates.over_repeats(throughput, results, ["phase", "step", "measure"], series)
     found, log_warnings = latencies.histograms(results)
+    told = step_parameters(results)
+    searched = searches(results)
+    merged = latencies.merged_latency(found, results)
     node_table = nodes(results.parts, results.samples)
     session_table = sessions(node_table, results.samples)
     stored = storage(samples, results.inputs)
@@ -127,8 +144,11 @@ def build_tables(results: Results) -> Tables:
         throughput=throughput,
         summary=summary,
         latency=latencies.latency(found),
-        latency_summary=latencies.merged_latency(found, results),
+        latency_summary=merged,
         scaling=scaling(summary, results.factors),
+        steps=steps(measured_steps(samples, series, told), told, found, results),
+        searches=searched,
+        highest_rates=highest_rates(searched, results),
         storage=stored,
         storage_summary=rates.over_repeats(
             stored, results, ["phase", "step", "measure"], counted=True
@@ -141,6 +161,8 @@ def build_tables(results: Results) -> Tables:
         client_bound=bound,
         canary=canary,
         verification=checked,
+        questions=questions(results, merged),
+        breakeven=breakeven(samples, results),
         reference_values=published.values,
         reference_curves=published.curves,
         reference_shapes=published.shapes,

@@ -3,18 +3,21 @@
 Per criterion every choice stands with its best measured configuration. Choices whose 95 %
 intervals overlap that of the best are named together: there is no winner among them. The null
 engine is the client's ceiling and never a choice; choices with failed trials or with lost or
-wrong documents are set aside and said to be.
+wrong documents are set aside and said to be. Reading the input files again (engine ``files``) is
+the baseline: it stands first at each criterion, leads none, and has nothing to load.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import CEILING, title, varying_factors
+from storewise.analysis.breakeven import times_asked
+from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
 from storewise.analysis.frames import records
 from storewise.analysis.resample import Estimate
 from storewise.analysis.scaling import as_estimate
@@ -30,6 +33,8 @@ _CRITERIA = (
     ("read", "reading", "documents/s", True),
     ("disk", "space on disk", "B/document", False),
 )
+#: Of studies that have such a phase.
+_ASKING = ("query", "asking", "questions/s", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Standing:
     where: str
     estimate: Estimate
     leads: bool
+    baseline: bool = False
+    """It is no store, but what a user has without one."""
 
     @property
     def shown(self) -> str:
@@ -58,6 +65,11 @@ class Criterion:
     unit: str
     standings: Sequence[Standing]
     sentence: str
+
+    @property
+    def stores(self) -> Sequence[Standing]:
+        """All but the baseline."""
+        return [s for s in self.standings if not s.baseline]
 
     @property
     def leaders(self) -> tuple[str, ...]:
@@ -81,20 +93,29 @@ def verdict(tables: Tables) -> Verdict:
     promises = [f for f in PROMISES if f in factors and _varies(tables.results.trials, f)]
     aside = _set_aside(tables, promises)
     criteria = []
-    for name, heading, unit, more in _CRITERIA:
+    asked = "query" in set(tables.summary["phase"])
+    wanted = [*_CRITERIA, *([_ASKING] if asked else [])]
+    own = _own_phases(tables)
+    if own:
+        # Of a workload with phases of its own each is a criterion.
+        wanted = [c for c in wanted if c[0] != "read"]
+        wanted[1:1] = [(f"phase {name}", f"phase {name}", "operations/s", True) for name in own]
+    for name, heading, unit, more in wanted:
         rows = _rows(tables, name)
         standings = _standings(rows, factors, promises, aside, more=more)
-        if standings:
+        if any(not s.baseline for s in standings):
             criteria.append(
                 Criterion(name, heading, unit, standings, _sentence(heading, unit, standings, more))
             )
-    finding = "For these inputs, on this machine: " + _finding(criteria)
+    what = "this workload" if own else "these inputs"
+    finding = f"For {what}, on this machine: " + _finding(criteria)
     text = [c.sentence for c in criteria]
     text += [
         f"Nothing was measured about {h}."
-        for n, h, _, _ in _CRITERIA
+        for n, h, _, _ in wanted
         if n not in {c.name for c in criteria}
     ]
+    text += _pays(tables, promises, aside)
     text += [f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())]
     return Verdict(finding, text, criteria, sorted(aside.items()))
 
@@ -133,9 +154,32 @@ def _rows(tables: Tables, criterion: str) -> pd.DataFrame:
     if criterion == "disk":
         found = tables.storage_summary
         return found[found["measure"] == "bytes_per_document"]
-    loads = set(summary.loc[summary["measure"] == "insert_documents_per_s", "phase"])
+    if criterion == "query":
+        mine = (summary["measure"] == "operations_per_s") & (summary["phase"] == "query")
+        return summary[mine]
+    if criterion.startswith("phase "):
+        mine = (summary["measure"] == "operations_per_s") & (summary["phase"] == criterion[6:])
+        return summary[mine]
+    loads = _loads(summary)
     rows = summary[summary["measure"] == "documents_per_s"]
-    return rows[rows["phase"].isin(loads) if criterion == "write" else rows["phase"] == "read"]
+    if criterion == "read":
+        return rows[rows["phase"] == "read"]
+    # The files themselves need no load: what was timed is their parsing.
+    rows = rows[rows["phase"].isin(loads)]
+    return rows[rows["engine"] != BASELINE] if len(rows) else rows
+
+
+def _loads(summary: pd.DataFrame) -> set[str]:
+    return set(summary.loc[summary["measure"] == "insert_documents_per_s", "phase"])
+
+
+def _own_phases(tables: Tables) -> list[str]:
+    """Phases after the load of a workload other than the study's own, in their order."""
+    if tables.results.study.get("workload", "alignments") == "alignments":
+        return []
+    summary = tables.summary
+    loads = _loads(summary)
+    return [name for name in tables.phases_of(summary) if name not in loads]
 
 
 def _standings(
@@ -156,18 +200,19 @@ def _standings(
     varying = [f for f in varying_factors(rows, factors) if f not in promises]
     varying += ["step"] if "step" in rows and rows["step"].nunique() > 1 else []
     ranked = sorted(best.items(), key=lambda item: item[1]["mean"], reverse=more)
-    if not ranked:
-        return []
-    first = as_estimate(ranked[0][1])
+    base = [(name, row) for name, row in ranked if row["engine"] == BASELINE]
+    ranked = [(name, row) for name, row in ranked if row["engine"] != BASELINE]
+    first = as_estimate(ranked[0][1]) if ranked else None
     return [
         Standing(
             name,
             setting(row, _shape(row, varying)),
             setting(row, [f for f in varying if f not in _SHAPE]),
             estimate := as_estimate(row),
-            estimate.overlaps(first) or position == 0,
+            row["engine"] != BASELINE and first is not None and estimate.overlaps(first),
+            row["engine"] == BASELINE,
         )
-        for position, (name, row) in enumerate(ranked)
+        for name, row in [*base[:1], *ranked]
     ]
 
 
@@ -198,13 +243,16 @@ def figure(standing: Standing, unit: str) -> str:
 
 
 def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool) -> str:
+    base = [s for s in standings if s.baseline]
+    standings = [s for s in standings if not s.baseline]
     leaders = [s for s in standings if s.leads]
     rest = [s for s in standings if not s.leads]
+    without = "".join(f" Without any store ({s.label}): {figure(s, unit)}." for s in base)
     start = heading.capitalize()
     best = leaders[0]
     superlative = "fastest" if more else "smallest"
     if len(standings) == 1:
-        return f"{start}: only {best.shown} can be judged: {figure(best, unit)}."
+        return f"{start}: only {best.shown} can be judged: {figure(best, unit)}.{without}"
     if len(leaders) > 1:
         listed = "; ".join(f"{s.shown} {figure(s, unit)}" for s in leaders)
         why = (
@@ -221,6 +269,33 @@ def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool
         times = _times(best.estimate.mean, rest[0].estimate.mean, "fast" if more else "large")
         subject = "the best" if more else "it"
         text += f" Next: {rest[0].shown}, {figure(rest[0], unit)}; {subject} is {times}."
+    return text + without
+
+
+def _pays(tables: Tables, promises: Sequence[str], aside: Mapping[str, str]) -> list[str]:
+    """From how many questions on each store pays, a sentence each, the soonest first."""
+    found: dict[str, dict[str, float]] = {}
+    for row in records(tables.breakeven):
+        name = label(row, promises)
+        if name not in aside:
+            own = found.setdefault(name, {})
+            own[row["operation"]] = min(own.get(row["operation"], math.inf), row["mean"])
+    files = title(BASELINE)
+    text = []
+    for name, kinds in sorted(found.items(), key=lambda item: (min(item[1].values()), item[0])):
+        paying = {k: n for k, n in kinds.items() if math.isfinite(n)}
+        never = [k for k, n in kinds.items() if not math.isfinite(n)]
+        if not paying:
+            text.append(f"Against {files}, {name} never pays for its load: no question is faster.")
+            continue
+        soon, late = min(paying, key=paying.__getitem__), max(paying, key=paying.__getitem__)
+        one = f"{times_asked(paying[soon])} questions on ({soon})"
+        more = f" to {times_asked(paying[late])} ({late})" if late != soon else ""
+        no = f"; never for {all_of(never, 'or')}" if never else ""
+        text.append(
+            f"Against {files}, {name} pays for its load from {one}{more}, by the kind of "
+            f"question{no}."
+        )
     return text
 
 
@@ -234,7 +309,7 @@ def _times(a: float, b: float, adjective: str) -> str:
 def _finding(criteria: Sequence[Criterion]) -> str:
     if not criteria:
         return "no store can be judged, because no store has results that count."
-    labels = {s.label for c in criteria for s in c.standings}
+    labels = {s.label for c in criteria for s in c.stores}
     if len(labels) == 1:
         (only,) = labels
         numbers = _numbers(criteria, only)
@@ -244,7 +319,7 @@ def _finding(criteria: Sequence[Criterion]) -> str:
     if len(order) == 1:
         (name,) = order
         shared = [c.title for c in criteria if len(c.leaders) > 1]
-        clear = [c.title for c in criteria if len(c.leaders) == 1 and len(c.standings) > 1]
+        clear = [c.title for c in criteria if len(c.leaders) == 1 and len(c.stores) > 1]
         parts = []
         if clear:
             parts.append(f"it leads in {all_of(clear)}")
@@ -263,7 +338,7 @@ def _finding(criteria: Sequence[Criterion]) -> str:
         return f"{all_of(order)} cannot be told apart, because {why}{more}."
     by_leaders: dict[tuple[str, ...], list[str]] = {}
     for criterion in criteria:
-        best = criterion.standings[0].estimate.mean
+        best = criterion.stores[0].estimate.mean
         leaders = tuple(sorted(s.shown for s in criterion.standings if s.leads))
         by_leaders.setdefault(leaders, []).append(
             f"{criterion.title} ({number(best)} {criterion.unit})"

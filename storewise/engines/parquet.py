@@ -26,6 +26,14 @@ from pydantic import Field as Setting
 from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
 from storewise.engines.duckreads import DuckReads, DuckSettings, open_duckdb, sql_string
+from storewise.engines.parquet_files import (
+    final_file,
+    last_part,
+    part_files,
+    parts_directory,
+    remove,
+    sync,
+)
 from storewise.engines.tabular import (
     Keys,
     Router,
@@ -138,7 +146,11 @@ class ParquetClient(DuckReads):
             shared.tables = make_tables(schema, KEYS)
             for kind, table in shared.tables.items():
                 # An empty part makes the columns known even where no document of a kind comes.
-                shared.next_part[kind] = _last_part(self._stores[0], kind) + 1
+                last, final = last_part(self._stores[0], kind), final_file(self._stores[0], kind)
+                if final.is_file():
+                    # A finished file takes parts up to its own number for merged already.
+                    last = max(last, _merged_parts(self, 0, final))
+                shared.next_part[kind] = last + 1
                 self._write_part(kind, _arrow().arrow_table(table, []))
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
@@ -197,21 +209,21 @@ class ParquetClient(DuckReads):
         with shared.lock:
             number = shared.next_part[kind]
             shared.next_part[kind] = number + 1
-        directory = _parts_directory(self._stores[0], kind)
+        directory = parts_directory(self._stores[0], kind)
         path = directory / f"{number:010d}.parquet"
         aside = path.with_suffix(".tmp")
         try:
             if not directory.is_dir():
                 directory.mkdir(exist_ok=True)
                 if shared.durable:
-                    _sync(directory.parent)
+                    sync(directory.parent)
             # Parts are read once, by `finish`: no statistics, no dictionaries.
             pq.write_table(
                 batch, aside, compression="zstd", use_dictionary=False, write_statistics=False
             )
             self._publish(aside, path)
         except (OSError, pa.ArrowException) as error:
-            _remove(aside)
+            remove(aside)
             raise EngineError(f"parquet: {path}: {error}") from error
         with shared.lock:
             shared.version += 1
@@ -219,16 +231,16 @@ class ParquetClient(DuckReads):
     def _publish(self, aside: Path, path: Path) -> None:
         """Rename a finished file; where durable, only after its content is on disk."""
         if self._shared.durable:
-            _sync(aside)
+            sync(aside)
         aside.replace(path)
         if self._shared.durable:
-            _sync(path.parent)
+            sync(path.parent)
 
     def _merge(self, table: Table) -> None:
         shared, store = self._shared, self._stores[0]
-        last = _last_part(store, table.kind)
-        path = _final(store, table.kind)
-        parts = _part_files(store, table.kind)
+        last = last_part(store, table.kind)
+        path = final_file(store, table.kind)
+        parts = part_files(store, table.kind)
         if not parts:
             return
         aside = path.with_suffix(".tmp")
@@ -247,12 +259,12 @@ class ParquetClient(DuckReads):
             shared.version += 1
             for part in parts:
                 part.unlink()
-            _parts_directory(store, table.kind).rmdir()
+            parts_directory(store, table.kind).rmdir()
         except OSError as error:
-            _remove(aside)
+            remove(aside)
             raise EngineError(f"parquet: {path}: {error}") from error
         except EngineError:
-            _remove(aside)
+            remove(aside)
             raise
 
     def _writing(self, verb: str) -> _Shared:
@@ -267,39 +279,10 @@ def _arrow() -> Any:
     return import_module("storewise.engines.arrow")
 
 
-def _final(store: Path, kind: Kind) -> Path:
-    return store / f"{kind.table}.parquet"
-
-
-def _parts_directory(store: Path, kind: Kind) -> Path:
-    return store / f"{kind.table}.parts"
-
-
-def _part_files(store: Path, kind: Kind) -> list[Path]:
-    return sorted(_parts_directory(store, kind).glob("*.parquet"))
-
-
-def _last_part(store: Path, kind: Kind) -> int:
-    parts = _part_files(store, kind)
-    return int(parts[-1].stem) if parts else 0
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-
-
 def _from_item(client: ParquetClient, table: Table, store: int) -> str:
     """The FROM item of a kind in one store: its finished file where that is all there is."""
     directory = client._stores[store]
-    final, parts = _final(directory, table.kind), _part_files(directory, table.kind)
+    final, parts = final_file(directory, table.kind), part_files(directory, table.kind)
     if final.is_file():
         merged = _merged_parts(client, store, final)
         parts = [part for part in parts if int(part.stem) > merged]
@@ -336,9 +319,9 @@ def _find_tables(client: ParquetClient) -> dict[Kind, Table]:
     for store, directory in enumerate(client._stores):
         found = 0
         for kind in client._shared.kinds:
-            files = _part_files(directory, kind)
-            if _final(directory, kind).is_file():
-                files.append(_final(directory, kind))
+            files = part_files(directory, kind)
+            if final_file(directory, kind).is_file():
+                files.append(final_file(directory, kind))
             if not files:
                 continue
             found += 1

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from storewise.analysis.engines import CEILING, title, varying_factors
+from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
 from storewise.analysis.frames import grouped, records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import setting
@@ -34,6 +34,9 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
     """Documents per second by engine and setting, a panel per phase, with 95 % intervals."""
     found = tables.summary[tables.summary["measure"] == "documents_per_s"]
     found = found[found["mean"] > 0]
+    # The files themselves load nothing: what was timed there is parsing alone.
+    loads = set(tables.summary.loc[tables.summary["measure"] == "insert_documents_per_s", "phase"])
+    found = found[~((found["engine"] == BASELINE) & found["phase"].isin(loads))]
     phases = tables.phases_of(found)[:MAX_PANELS]
     if not phases:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from storewise.analysis.engines import CEILING
+from storewise.analysis.engines import BASELINE, CEILING
 from storewise.analysis.frames import records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import setting
@@ -29,8 +29,10 @@ def phase_title(phase: str) -> str:
 
 def engines_in(table: pd.DataFrame) -> list[str]:
     """Engines in the order of the legend, the ceiling last."""
-    names = sorted(set(table["engine"]) - {CEILING})
-    return [*names, CEILING] if CEILING in set(table["engine"]) else names
+    there = set(table["engine"])
+    names = sorted(there - {BASELINE, CEILING})
+    ends = [[name] if name in there else [] for name in (BASELINE, CEILING)]
+    return [*ends[0], *names, *ends[1]]
 
 
 def lowest(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import title, varying_factors
+from storewise.analysis.engines import BASELINE, title, varying_factors
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.parts import SESSION
 from storewise.analysis.tables import Tables
@@ -83,11 +83,12 @@ def rate_table(tables: Tables) -> Table:
     found = _phases_in_order(found, tables)
     names = ["engine", *varying_factors(found, tables.results.factors)]
     names += ["step"] if found["step"].nunique() > 1 else []
+    loads = set(found.loc[found["measure"] == "insert_documents_per_s", "phase"])
     rows = [
         [
             text_cell(row["phase"]),
             *(level_cell(n, row[n]) for n in names),
-            text_cell(_MEASURES[row["measure"]]),
+            text_cell(_MEASURES[row["measure"]] + _no_load(row, loads)),
             number_cell(row["mean"]),
             _interval(row),
             number_cell(row["n"], str(row["n"])),
@@ -96,6 +97,15 @@ def rate_table(tables: Tables) -> Table:
     ]
     heads = ["phase", *names, "measure", "mean", "95 % interval", "repeats"]
     return Table("rates", "Throughput, mean over repeats", heads, rows)
+
+
+def _no_load(row: dict[str, Any], loads: set[str]) -> str:
+    """The files themselves load nothing: said where their rates stand beside those of loads."""
+    return (
+        " (parsing only, nothing is loaded)"
+        if row["engine"] == BASELINE and (row["phase"] in loads)
+        else ""
+    )
 
 
 def latency_table(tables: Tables) -> Table:

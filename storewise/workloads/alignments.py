@@ -84,7 +84,7 @@ class AlignmentsWorkload(Workload):
         "write": PhaseSpec("write", WriteParams, ("insert", "finish"), loads=True),
         "read": PhaseSpec("read", ReadParams, ("get",), loads=False),
         "query": PhaseSpec("query", QueryParams, QUESTIONS, loads=False),
-        "mixed": PhaseSpec("mixed", MixedParams, ("get", "insert"), loads=False, changes=True),
+        "mixed": PhaseSpec("mixed", MixedParams, ("get", "add"), loads=False, changes=True),
     }
 
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:

@@ -92,7 +92,7 @@ class _Inserts:
             return None
         part, note = self._next
         call = partial(self._insert, part, note)
-        return Operation("insert", call, len(part.documents), part.bytes)
+        return Operation("add", call, len(part.documents), part.bytes)
 
     def _insert(self, part: Part, note: dict[str, Any]) -> int:
         count, number = len(part.documents), part.kind.number
@@ -145,7 +145,7 @@ class _Inserts:
 
 
 def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:
-    """The operations of one client: ``insert`` and ``get``.
+    """The operations of one client: ``add`` (an insert) and ``get``.
 
     Raises ConfigError where nothing was left to insert, EngineError where nothing can be read.
     """

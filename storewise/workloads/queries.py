@@ -74,7 +74,14 @@ class Answer:
 
 
 def way_of(name: Name, flags: Flags) -> Way:
-    """Who answers a question on an engine with these flags."""
+    """Who answers a question on an engine with these flags.
+
+    What reads the files again answers in the client's processes, whatever the verb."""
+    way = _way(name, flags)
+    return Way("client", way.by) if flags.rereads else way
+
+
+def _way(name: Name, flags: Flags) -> Way:
     if name == "top_genes" and flags.server_aggregation:
         return Way("store", "aggregate")
     if name == "bits_histogram" and flags.finds:

@@ -1,0 +1,103 @@
+"""Tables of the page about questions: who answered them, and when a store has paid."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from storewise.analysis.breakeven import times_asked
+from storewise.analysis.engines import BASELINE, varying_factors
+from storewise.analysis.frames import records
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import seconds
+from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
+
+
+def tables_of(tables: Tables) -> list[Table]:
+    """Those that have rows."""
+    return [t for t in (question_table(tables), breakeven_table(tables)) if t.rows]
+
+
+def question_table(tables: Tables) -> Table:
+    """Question by engine: who answered it, by which index, in which time."""
+    found = tables.questions
+    names = ["engine", *varying_factors(found, tables.results.factors)]
+    names += ["step"] if len(found) and found["step"].nunique() > 1 else []
+    rows = [
+        [
+            text_cell(row["question"]),
+            *(level_cell(n, row[n]) for n in names),
+            text_cell(_who(row)),
+            text_cell(row["index"] or "none"),
+            number_cell(row["median"], seconds(row["median"])),
+            number_cell(row["operations"], f"{row['operations']:,.0f}"),
+        ]
+        if row["median"] is not None and math.isfinite(row["median"])
+        else [
+            text_cell(row["question"]),
+            *(level_cell(n, row[n]) for n in names),
+            text_cell(_who(row)),
+            text_cell(row["index"] or "none"),
+            number_cell(None),
+            number_cell(0, "0"),
+        ]
+        for row in records(found)
+    ]
+    heads = ["question", *names, "answered by", "index that may serve it", "median", "asked"]
+    return Table("questions", "Questions: who answered them, and how fast", heads, rows)
+
+
+def _who(row: dict[str, Any]) -> str:
+    if row["engine"] == BASELINE:
+        return "client (reads the files)"
+    return f"{row['answered_by']} ({row['by']})"
+
+
+def breakeven_table(tables: Tables) -> Table:
+    """From how many questions on a store pays; the files themselves are the first row."""
+    found = tables.breakeven
+    names = ["engine", *varying_factors(found, tables.results.factors)]
+    names += ["step"] if len(found) and found["step"].nunique() > 1 else []
+    rows: list[list[Cell]] = []
+    done: set[tuple[str, str]] = set()
+    for row in records(found.sort_values(["phase", "operation"], kind="stable")):
+        if (row["phase"], row["operation"]) not in done:
+            done.add((row["phase"], row["operation"]))
+            rows.append(
+                [
+                    text_cell(row["phase"]),
+                    text_cell(row["operation"]),
+                    *(level_cell(n, BASELINE if n == "engine" else None) for n in names),
+                    text_cell("none"),
+                    number_cell(row["files_question"], seconds(row["files_question"])),
+                    text_cell("the baseline"),
+                    text_cell("–"),
+                ]
+            )
+        rows.append(
+            [
+                text_cell(row["phase"]),
+                text_cell(row["operation"]),
+                *(level_cell(n, row[n]) for n in names),
+                number_cell(row["load"], seconds(row["load"])),
+                number_cell(row["store_question"], seconds(row["store_question"])),
+                _pays(row),
+                text_cell(_interval(row)),
+            ]
+        )
+    heads = ["phase", "question", *names, "load", "mean time", "pays from", "95 % interval"]
+    caption = "Number of questions from which on a store pays against reading the files again"
+    return Table("breakeven", caption, heads, rows)
+
+
+def _pays(row: dict[str, Any]) -> Cell:
+    if not math.isfinite(row["mean"]):
+        return Cell("never: the files are faster", math.inf)
+    count = times_asked(row["mean"])
+    return Cell(f"{count} {'question' if count == '1' else 'questions'} on", float(row["mean"]))
+
+
+def _interval(row: dict[str, Any]) -> str:
+    if row["resampled"] == "none":
+        return "none"
+    return f"{times_asked(row['low'])} to {times_asked(row['high'])}"
