@@ -30,6 +30,7 @@ from storewise.engines.tabular import (
     Router,
     Row,
     Table,
+    check_columns,
     consistency_of,
     index_ddl,
     make_tables,
@@ -109,6 +110,7 @@ class DuckdbClient(DuckReads):
         tables = make_tables(schema, KEYS)
         for table in tables.values():
             self._execute(_table_ddl(table))
+        check_columns(self, tables)
         if schema.index_time == "before":
             self._make_indexes(schema)
         shared.tables, shared.schema = tables, schema

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from pydantic import Field as Setting
-
-from storewise.documents import FieldType, Kind
+from storewise.documents import Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
+from storewise.engines.sqlite_file import (
+    FAILURES,
+    FILE_NAME,
+    KEYS,
+    Shared,
+    SqliteSettings,
+    open_store,
+    table_ddl,
+)
 from storewise.engines.sqlreads import SqlReads
 from storewise.engines.tabular import (
-    Keys,
     Router,
     Row,
     Table,
+    check_columns,
     consistency_of,
     directory_bytes,
     index_ddl,
@@ -34,64 +39,13 @@ from storewise.engines.tabular import (
 )
 from storewise.errors import EngineError
 
-FILE_NAME = "documents.sqlite"
-KEYS: Keys = "row"
-#: Seconds that a connection waits for another one's lock.
-BUSY_SECONDS = 60.0
-
-_TYPES: Mapping[FieldType, str] = {
-    "id": "BLOB",
-    "key": "BLOB",
-    "int": "INTEGER",
-    "float": "REAL",
-    "str": "TEXT",
-}
-#: What the driver raises: its own errors, and Python's for values that SQLite cannot hold (an
-#: integer above 64 bits, a lone surrogate in a string).
-_FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
-
-
-class SqliteSettings(EngineSettings):
-    """Settings of SQLite."""
-
-    page_size: int = Setting(
-        default=4096, ge=512, le=65536, description="bytes of a database page, a power of two"
-    )
-    cache_mib: int = Setting(
-        default=64, ge=1, description="page cache of a connection to a store, MiB"
-    )
-    immutable: bool = Setting(
-        default=True,
-        description="readers take finished files as unchanging: no locks, no look for changes",
-    )
-
-
-@dataclass(slots=True)
-class _Shared:
-    """What the clients of one process have in common."""
-
-    mode: Mode
-    paths: tuple[Path, ...]
-    settings: SqliteSettings
-    durable: bool
-    wal: bool
-    router: Router
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    tables: dict[Kind, Table] = field(default_factory=dict)
-    schema: Schema | None = None
-    # SQLite lets one connection write at a time and makes the others poll; a lock of our own
-    # hands over without sleeping.
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[SqliteClient] = field(default_factory=list)
-
 
 class SqliteClient(SqlReads[Path]):
     """One thread's connections to the stores."""
 
     engine_name = "sqlite"
 
-    def __init__(self, shared: _Shared) -> None:
+    def __init__(self, shared: Shared) -> None:
         super().__init__([path.parent for path in shared.paths], shared.router)
         self._shared = shared
         self._connections: dict[int, sqlite3.Connection] = {}
@@ -116,7 +70,7 @@ class SqliteClient(SqlReads[Path]):
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
         tables = make_tables(schema, KEYS)
-        statements = [_table_ddl(table) for table in tables.values()]
+        statements = [table_ddl(table) for table in tables.values()]
         if schema.index_time == "before":
             statements += [index_ddl(*index) for index in schema.indexes]
         connection = self._connection(0)
@@ -124,7 +78,8 @@ class SqliteClient(SqlReads[Path]):
             try:
                 for statement in statements:
                     connection.execute(statement)
-            except _FAILURES as error:
+                check_columns(self, tables)
+            except FAILURES as error:
                 self._fail(0, error)
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
@@ -141,7 +96,7 @@ class SqliteClient(SqlReads[Path]):
                 connection.execute("BEGIN IMMEDIATE")
                 connection.executemany(sql, rows)
                 connection.execute("COMMIT")
-            except _FAILURES as error:
+            except FAILURES as error:
                 self._roll_back(connection, error)
 
     def finish(self) -> None:
@@ -164,7 +119,7 @@ class SqliteClient(SqlReads[Path]):
                         f"sqlite: {shared.paths[0]}: the journal could not be merged into the "
                         "database: another connection still uses the file"
                     )
-            except _FAILURES as error:
+            except FAILURES as error:
                 self._fail(0, error)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
@@ -180,7 +135,7 @@ class SqliteClient(SqlReads[Path]):
                 connection.execute("BEGIN IMMEDIATE")
                 done = self._change(connection, table, key, changes)
                 connection.execute("COMMIT")
-            except (*_FAILURES, EngineError) as error:
+            except (*FAILURES, EngineError) as error:
                 self._roll_back(connection, error)
         return done
 
@@ -213,7 +168,7 @@ class SqliteClient(SqlReads[Path]):
         with shared.lock:
             try:
                 return self._connection(0).execute(sql, key).rowcount > 0
-            except _FAILURES as error:
+            except FAILURES as error:
                 self._fail(0, error)
 
     def disk_bytes(self) -> int:
@@ -257,8 +212,8 @@ class SqliteClient(SqlReads[Path]):
             if self._closed:
                 raise EngineError(f"sqlite: the client of {self._shared.paths[store]} is closed")
             try:
-                connection = self._connections[store] = _open(self._shared, store)
-            except _FAILURES as error:
+                connection = self._connections[store] = open_store(self._shared, store)
+            except FAILURES as error:
                 self._fail(store, error)
         return connection
 
@@ -267,7 +222,7 @@ class SqliteClient(SqlReads[Path]):
     ) -> list[Row]:
         try:
             return self._connection(store).execute(sql, values).fetchall()
-        except _FAILURES as error:
+        except FAILURES as error:
             self._fail(store, error)
 
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
@@ -280,7 +235,7 @@ class SqliteClient(SqlReads[Path]):
     def whole(self, number: str) -> str:
         return f"CAST({number} AS INTEGER)"
 
-    def _writing(self, verb: str) -> _Shared:
+    def _writing(self, verb: str) -> Shared:
         if self._shared.mode != "write":
             raise EngineError(f"sqlite: {verb} needs a client that is connected to write")
         return self._shared
@@ -301,59 +256,7 @@ class SqliteClient(SqlReads[Path]):
         raise EngineError(f"sqlite: {self._shared.paths[store]}: {error}") from error
 
 
-def _table_ddl(table: Table) -> str:
-    # WITHOUT ROWID: the table is one B-tree in the order of `_id`. A rowid table would keep the
-    # rows by a number that nobody asks for and the 12-byte ids in a second tree, so that each read
-    # descends twice; ids of one file ascend, so that loading appends in both cases. Its price,
-    # long rows in interior pages, is small here: SQLite moves most of a long row to overflow pages.
-    columns = [
-        f"{quoted(c.name)} {_TYPES[c.type]}" + (" NOT NULL" if c.name in table.key else "")
-        for c in table.columns
-    ]
-    return (
-        f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} "
-        f"({', '.join(columns)}, PRIMARY KEY ({table.key_list})) WITHOUT ROWID"
-    )
-
-
-def _open(shared: _Shared, store: int) -> sqlite3.Connection:
-    path = shared.paths[store]
-    query = "mode=rwc"
-    if shared.mode == "read":
-        query = "mode=ro"
-        # `immutable` is right only for a file that nobody writes and that has no journal to
-        # replay: the loading job has ended, and `finish` has left nothing beside the file.
-        left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
-        if shared.settings.immutable and not any(left):
-            query += "&immutable=1"
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?{query}",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,  # transactions are begun by us, never by the driver
-        check_same_thread=False,  # one thread uses it, another one may close it
-    )
-    try:
-        connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
-        if shared.mode == "write":
-            _configure_writer(connection, shared, path)
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _configure_writer(connection: sqlite3.Connection, shared: _Shared, path: Path) -> None:
-    connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
-    # WAL needs memory that all connections share, which network file systems do not have.
-    wanted = "wal" if shared.wal else "truncate"
-    mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
-    if mode != wanted:
-        raise sqlite3.OperationalError(f"{path.parent} does not take journal mode {wanted}")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
-
-
-def _read_tables(client: SqliteClient, shared: _Shared) -> dict[Kind, Table]:
+def _read_tables(client: SqliteClient, shared: Shared) -> dict[Kind, Table]:
     """The tables that all stores have, from the files themselves."""
     tables: dict[Kind, Table] = {}
     for store, path in enumerate(shared.paths):
@@ -404,7 +307,7 @@ class SqliteEngine(Engine):
         settings = parse_settings(SqliteSettings, self, cluster)
         if settings.page_size & (settings.page_size - 1):
             raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
-        shared = _Shared(
+        shared = Shared(
             mode=mode,
             durable=consistency_of(self, cluster) == "durable",
             paths=tuple(d / FILE_NAME for d in store_directories(self, cluster, mode)),

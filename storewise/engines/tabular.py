@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -25,6 +25,9 @@ from storewise.engines.conditions import NEVER, conditions
 from storewise.engines.keys import CompositeKey
 from storewise.engines.keys import quoted as quoted
 from storewise.errors import EngineError
+
+if TYPE_CHECKING:
+    from storewise.engines.sqlreads import SqlReads
 
 Row = tuple[Any, ...]
 _Settings = TypeVar("_Settings", bound=EngineSettings)
@@ -263,6 +266,19 @@ def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys =
     raise EngineError(
         f"{where}: {kind.table} has the columns {', '.join(names)}; expected {', '.join(expected)}"
     )
+
+
+def check_columns(client: SqlReads[Path], tables: Mapping[Kind, Table]) -> None:
+    """Raise EngineError where a table that was there before `create` has other columns (SQLite
+    and DuckDB)."""
+    for table in tables.values():
+        rows = client._rows(0, f"PRAGMA table_info({quoted(table.name)})")
+        names = tuple(row[1] for row in rows)
+        if names != table.names:
+            raise EngineError(
+                f"{client.engine_name}: {client._stores[0]}: {table.name} has the columns "
+                f"{', '.join(names)}; expected {', '.join(table.names)}: load into an empty store"
+            )
 
 
 def index_ddl(kind: Kind, field_name: str) -> str:
