@@ -329,9 +329,7 @@ class _Process:
             whole = Paced()
             for one in paced:
                 whole.merge(one)
-        return Done(
-            recorded, end, status, size, loaded, refused, notes, whole, merge_marks(marks)
-        )
+        return Done(recorded, end, status, size, loaded, refused, notes, whole, merge_marks(marks))
 
     def _loop(
         self,

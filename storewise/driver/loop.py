@@ -108,17 +108,23 @@ def open_loop(
         interval = (due - first) // (begun - 1) if begun > 1 else NS
         return Paced(begun + unserved, unserved, due - zero, max(0, start - due - interval))
 
-    for name, call, documents, nbytes, owner, size in operations:
-        next_due = zero + next(intended)
-        if next_due >= end_at:
-            return paced(0)
-        while (left := next_due - clock()) > 0:
-            if len(rows) and left > 2 * _CLOSE and clock() >= recorder.wake:
+    def wait(until: int) -> bool:
+        """Whether the time `until` has come, and not a stop."""
+        while (left := until - clock()) > 0:
+            if rows and left > 2 * _CLOSE and clock() >= recorder.wake:
                 work_up()  # there is time for it now
             elif left > _CLOSE:
                 sleep(min(left - _CLOSE, _NAP) / NS)
             if left > _NAP and stopped():
-                return paced(0)
+                return False
+        return True
+
+    for name, call, documents, nbytes, owner, size in operations:
+        next_due = zero + next(intended)
+        if not wait(min(next_due, end_at)):
+            return paced(0)
+        if next_due >= end_at:
+            return paced(0)
         if clock() >= end_at:
             return paced(_due(intended, end_at - zero, begun, share))
         due = next_due

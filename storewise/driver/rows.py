@@ -45,9 +45,16 @@ class StepDone:
         """This worker's part of the target rate, operations/s."""
         if self.step.params.rate is None:
             return None
-        processes, clients = len(self.done), self.step.clients
-        mine = sum(clients.here(worker, workers, p, processes)[1] for p in range(processes))
-        return self.step.params.rate * mine / clients.all(workers, processes)
+        total = self.step.clients.all(workers, len(self.done))
+        return self.step.params.rate * sum(self.busy(worker, workers)) / total
+
+    def busy(self, worker: int, workers: int) -> list[int]:
+        """Clients of each of this worker's processes."""
+        processes = len(self.done)
+        return [
+            self.step.clients.here(worker, workers, process, processes)[1]
+            for process in range(processes)
+        ]
 
     def is_warmup(self, second: int) -> bool:
         """Whether a second lies, wholly or in part, within the warm-up."""
@@ -59,10 +66,11 @@ def step_samples(
 ) -> list[Sample]:
     """Rows of one step of one worker: per process and second, totals, and the step's figures."""
     step = found.step.number
-    samples = [
-        Sample(phase, "started_at", found.started_at, "s", step=step, worker=worker),
-        Sample(phase, "duration", found.duration, "s", step=step, worker=worker),
-    ]
+    samples = [Sample(phase, "started_at", found.started_at, "s", step=step, worker=worker)]
+    busy = found.busy(worker, workers)
+    if any(busy):
+        # A worker without clients in this step ends at once, which is nobody's run time.
+        samples.append(Sample(phase, "duration", found.duration, "s", step=step, worker=worker))
     paced, target = found.paced, found.target(worker, workers)
     if paced is not None and target is not None:
         samples += [
@@ -88,9 +96,10 @@ def step_samples(
         for name, counter in totals.items():
             samples += _counter_rows(counter, phase, step, worker, process, name, None, False)
         took = (done.end - found.zero) / NS
-        samples.append(
-            Sample(phase, "duration", took, "s", step=step, worker=worker, process=process)
-        )
+        if busy[process]:
+            samples.append(
+                Sample(phase, "duration", took, "s", step=step, worker=worker, process=process)
+            )
         samples += [
             Sample(phase, f"status.{name}", value, "1", step=step, worker=worker, process=process)
             for name, value in done.status.items()

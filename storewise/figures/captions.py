@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from storewise.analysis.tables import Tables
 from storewise.errors import ResultError
 from storewise.figures import hosts, overlay, plots, scale
+from storewise.figures import steps as stepped
 from storewise.figures.style import drawing, to_bytes
 
 
@@ -28,6 +29,8 @@ class FigureSpec:
     make: Callable[[Tables], Figure | None]
     servers: bool = False
     """It is about servers; a study without any has no need to be told that it is missing."""
+    steps: bool = False
+    """It is about steps; likewise for a study without."""
     references: bool = False
     """It is about published studies; likewise for a study that names none."""
 
@@ -75,6 +78,34 @@ FIGURES = (
         "no engine was measured with several numbers of nodes",
         scale.over_nodes,
         servers=True,
+    ),
+    FigureSpec(
+        "clients",
+        "Throughput over clients",
+        "Operations per second over the number of client threads of all workers, with 95 % "
+        "intervals; where a phase varies operations or rate too, at the highest of them.",
+        "no phase was measured with several numbers of clients",
+        stepped.throughput_over_clients,
+        steps=True,
+    ),
+    FigureSpec(
+        "latency_over_throughput",
+        "Latency over throughput",
+        "Response time (from the intended start, so that waiting counts) of each operation over "
+        "what all operations together reached: mean, and dashed the 99th percentile. A curve that "
+        "turns upwards or backwards shows where a store has no more to give.",
+        "no phase was measured at several rates or numbers of clients",
+        stepped.latency_over_throughput,
+        steps=True,
+    ),
+    FigureSpec(
+        "runtime",
+        "Run time over clients",
+        "Time until the last client was done, over the number of client threads, for each number "
+        "of operations.",
+        "no phase was measured with several numbers of operations",
+        stepped.runtime_over_clients,
+        steps=True,
     ),
     FigureSpec(
         "storage",
