@@ -165,6 +165,14 @@ class Study(_Section):
             key=lambda t: hashlib.sha256(f"order:{self.seed}:{t.id}".encode()).digest(),
         )
 
+    def leaves_out(self, phase: str, factors: Mapping[str, Any]) -> bool:
+        """Whether `exclude` takes a phase out of the trials with these levels."""
+        return any(
+            all(factors.get(key) == value for key, value in rule.items() if key != "phase")
+            for rule in self.exclude
+            if rule.get("phase") == phase
+        )
+
     def _combinations(self) -> Iterator[Trial]:
         for name, settings in self.engines.items():
             own = {key: levels for key, levels in self.factors.items() if _has_factor(name, key)}
@@ -182,6 +190,7 @@ class Study(_Section):
                 if any(
                     all(factors.get(key) == value for key, value in rule.items())
                     for rule in self.exclude
+                    if "phase" not in rule
                 ):
                     continue
                 for repeat in range(1, self.repeats + 1):
@@ -201,6 +210,7 @@ class Study(_Section):
         phases = [
             phase.model_copy(update={"params": {**phase.params, **overrides.get(phase.name, {})}})
             for phase in self.phases
+            if not self.leaves_out(phase.name, factors)
         ]
         identifier = trial_id(factors, repeat)
         return Trial(

@@ -41,6 +41,12 @@ def _texts(value: Any) -> Any:
     return {str(k): ["" if v is None else str(v) for v in _as_list(vs)] for k, vs in value.items()}
 
 
+def _phases(value: Any) -> Any:
+    """A name, a list of names, or names with the levels that they must have."""
+    names = value if isinstance(value, dict) else dict.fromkeys(_as_list(value))
+    return {name: levels or {} for name, levels in names.items()}
+
+
 Rows = Annotated[dict[str, list[str]], BeforeValidator(_texts)]
 
 
@@ -73,7 +79,8 @@ class Series(_Section):
     times: float = Field(default=1.0, gt=0)
     """Multiplied with a published value gives our unit."""
     unit: str
-    phases: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    phases: Annotated[dict[str, dict[str, Any]], BeforeValidator(_phases)] = Field(min_length=1)
+    """Phases of ours, each with the levels that it must have."""
     measure: str
     """Of ours: documents_per_s, operations_per_s, duration, mean_service_time, ..."""
     operation: str = ""

@@ -143,9 +143,15 @@ def _check_factors(study: Study, text: StudyText) -> None:
                 text.fail(("factors", name), f"levels are above 0 and at most 1; found {level!r}")
             if name == "index" and level not in {"none", "before", "after"}:
                 text.fail(("factors", name), f"levels are none, before, after; found {level!r}")
+    later = [phase.name for phase in study.phases[1:]]
     for i, rule in enumerate(study.exclude):
+        if "phase" in rule and rule["phase"] not in later:
+            text.fail(
+                ("exclude", i, "phase"),
+                f"{rule['phase']!r} is no phase after the load{nearest(str(rule['phase']), later)}",
+            )
         for key in rule:
-            known = ["engine", *PLAIN_FACTORS, *study.factors]
+            known = ["engine", "phase", *PLAIN_FACTORS, *study.factors]
             if key not in known:
                 text.fail(("exclude", i, key), f"is not a factor{nearest(key, known)}")
 
@@ -268,10 +274,13 @@ def _check_phases(study: Study, text: StudyText) -> None:
                     if problem := chosen.clash(load, params):
                         text.fail(place, problem)
                 for name in study.engines:
+                    if study.leaves_out(phase.name, {"engine": name}):
+                        continue
                     for flag in spec[phase.name].needs(params):
                         if not getattr(engine(name).flags, flag):
                             text.fail(
                                 place,
                                 f"engine {name} cannot do this: it has no {flag.replace('_', ' ')};"
-                                " leave the engine or the phase out",
+                                " leave the engine or the phase out, or add "
+                                f"`exclude: [{{engine: {name}, phase: {phase.name}}}]`",
                             )

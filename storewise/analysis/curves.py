@@ -81,6 +81,7 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
             for p in points
             if p.engine == target["engine"]
             and p.phase in series.phases
+            and within(p.levels, series.phases[p.phase])
             and p.measure == series.measure
             and p.operation == (series.operation if series.operation else p.operation)
             and within(p.levels, wanted)
@@ -131,6 +132,7 @@ def _numeric(value: Any) -> bool:
 def _settings(own: Sequence[Point], series: Series, wanted: Mapping[str, Any]) -> list[str]:
     """Levels that vary among these points and are held fixed neither by the series nor here."""
     free = {"engine", CLIENTS, *_NO_SETTING, *series.over}
+    free |= {name for levels in series.phases.values() for name in levels}
     free |= {k for k, v in wanted.items() if not isinstance(v, list | Mapping)}
     if series.x is not None:
         free.add(series.x.level)
@@ -139,7 +141,8 @@ def _settings(own: Sequence[Point], series: Series, wanted: Mapping[str, Any]) -
     if {*series.over} & {CLIENTS}:
         free |= set(_CLIENT_LEVELS)
     names = dict.fromkeys(name for p in own for name in p.levels if name not in free)
-    return [n for n in names if len({str(p.levels[n]) for p in own if n in p.levels}) > 1]
+    # That a point does not have a level is a level too: of steps, only some slow a node down.
+    return [n for n in names if len({str(p.levels.get(n)) for p in own}) > 1]
 
 
 def base_of(curve: Curve, others: Iterable[Curve]) -> float:

@@ -74,10 +74,19 @@ def points(results: Results, samples: pd.DataFrame, throughput: pd.DataFrame) ->
 def levels_of(factors: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
     """All levels of a step: factors, then the step's parameters, then the number of clients."""
     levels = {k: v for k, v in factors.items() if "." not in k}
-    levels |= {k: v for k, v in step.items() if not missing_level(v)}
+    levels |= {k: _plain(v) for k, v in step.items() if not missing_level(v)}
     if missing_level(levels.get(CLIENTS)):
         levels[CLIENTS] = math.prod(int(levels.get(name, 1)) for name in _OF_CLIENTS)
     return levels
+
+
+def _plain(value: Any) -> Any:
+    """A list of one as that one; conditions, such as a slowed node, in words."""
+    if isinstance(value, list) and len(value) == 1:
+        return value[0]
+    if isinstance(value, Mapping):
+        return " ".join(f"{k} {v}" for k, v in value.items() if v not in (None, [], ()))
+    return value
 
 
 def missing_level(value: Any) -> bool:
