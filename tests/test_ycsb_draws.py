@@ -1,0 +1,237 @@
+"""Keys and distributions of the workload ``ycsb`` against published vectors and formulas."""
+
+import math
+from zlib import crc32
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from storewise.workloads.ycsb_draws import (
+    SCRAMBLED_ITEMS,
+    SCRAMBLED_ZETA,
+    THETA,
+    Exponential,
+    Hotspot,
+    Latest,
+    Lengths,
+    Scrambled,
+    Sequential,
+    Uniform,
+    Zipfian,
+    zeta,
+)
+from storewise.workloads.ycsb_keys import (
+    KeyPlacement,
+    fnv_hash,
+    fnv_hashes,
+    make_keys,
+    of_store,
+)
+
+DRAWS = 200_000
+#: A correct generator is refused by chance once in so many runs; the seeds are fixed.
+LEAST = 1e-3
+
+
+def fnv1a(octets: bytes) -> int:
+    """FNV-1a of 64 bits as its specification writes it."""
+    found = 0xCBF29CE484222325
+    for octet in octets:
+        found = ((found ^ octet) * 0x100000001B3) % 2**64
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    # Test vectors of draft-eastlake-fnv (and of the authors' test_fnv.c).
+    [
+        (b"", 0xCBF29CE484222325),
+        (b"a", 0xAF63DC4C8601EC8C),
+        (b"foobar", 0x85944171F73967E8),
+    ],
+)
+def test_the_tests_own_hash_is_the_specified_one(text, value):
+    assert fnv1a(text) == value
+
+
+@pytest.mark.parametrize(
+    "number", [0, 1, 2, 255, 256, 65_535, 12_345_678_901, 2**40, 10**18, 2**62 - 1]
+)
+def test_hashes_are_fnv_1a_of_the_octets(number):
+    value = fnv1a(number.to_bytes(8, "little"))
+    signed = value - 2**64 if value >= 2**63 else value
+    assert fnv_hash(number) == abs(signed)
+    assert fnv_hashes(np.array([number])).tolist() == [abs(signed)]
+
+
+def test_keys_are_those_that_ycsb_loads():
+    # The first records of every YCSB load, as its clients print them (BasicDB, verbose).
+    assert make_keys(np.arange(3), hashed=True) == [
+        b"user6284781860667377211",
+        b"user8517097267634966620",
+        b"user1820151046732198393",
+    ]
+    assert make_keys(np.array([7, 123]), hashed=False) == [b"user7", b"user123"]
+    assert make_keys(np.array([7, 123]), hashed=False, padding=5) == [b"user00007", b"user00123"]
+    assert make_keys(np.array([0]), hashed=True, padding=21) == [b"user006284781860667377211"]
+
+
+def test_a_store_holds_the_keys_of_its_crc():
+    keys = make_keys(np.arange(2000), hashed=True)
+    placement = KeyPlacement(3)
+    assert [placement.store_of(key) for key in keys] == [crc32(key) % 3 for key in keys]
+    held = [of_store(keys, shard, 3) for shard in range(3)]
+    assert (np.sum(held, axis=0) == 1).all()
+    assert min(h.sum() for h in held) > 600
+    assert of_store(keys, 0, 0).all()
+
+
+@pytest.mark.parametrize("items", [1, 2, 999, 1000, 1001, 5000, 100_000])
+def test_zeta_is_the_sum(items):
+    terms = math.fsum(i**-THETA for i in range(1, items + 1))
+    assert zeta(items) == pytest.approx(terms, rel=1e-13)
+
+
+def test_zeta_is_the_constant_of_ycsb():
+    assert zeta(SCRAMBLED_ITEMS) == pytest.approx(SCRAMBLED_ZETA, rel=1e-10)
+
+
+def expected_zipfian(items: int, zetan: float | None = None, first: int | None = None):
+    """Probabilities of the first values that the method of Gray et al. gives, from its formula
+    solved for the random number; the last entry is all others."""
+    zetan = zeta(items) if zetan is None else zetan
+    first = items if first is None else first
+    alpha = 1 / (1 - THETA)
+    eta = (1 - (2 / items) ** (1 - THETA)) / (1 - zeta(2) / zetan)
+    one, two = 1 / zetan, (1 + 0.5**THETA) / zetan
+    # u at which the formula reaches the value k
+    u = [((k / items) ** (1 / alpha) - 1 + eta) / eta for k in range(1, first + 1)]
+    below = [two, *(max(value, two) for value in u)]
+    chances = np.diff(np.minimum(below, 1))
+    chances[0] += one
+    chances[1] += two - one
+    return np.append(chances, 1 - chances.sum())
+
+
+def fits(values, chances):
+    """p of chi-square; classes that are too small are put together with the last one."""
+    counts = np.bincount(values, minlength=len(chances))[: len(chances)].astype(float)
+    wanted = np.asarray(chances) * len(values)
+    big = wanted >= 10
+    counts = np.append(counts[big], len(values) - counts[big].sum())
+    wanted = np.append(wanted[big], len(values) - wanted[big].sum())
+    if wanted[-1] < 1:
+        counts, wanted = counts[:-1], wanted[:-1]
+        wanted *= counts.sum() / wanted.sum()
+    return chisquare(counts, wanted).pvalue
+
+
+@pytest.mark.parametrize("items", [3, 10, 1000])
+def test_zipfian(items):
+    found = Zipfian(items).draw(np.random.default_rng(1), DRAWS)
+    assert found.min() >= 0
+    assert found.max() < items
+    assert fits(found, expected_zipfian(items)[:-1]) > LEAST
+    # The method is an approximation: near the distribution itself.
+    exact = np.arange(1, items + 1) ** -THETA / zeta(items)
+    assert np.abs(expected_zipfian(items)[:-1] - exact).max() < 0.02
+
+
+@pytest.mark.parametrize("items", [1, 2])
+def test_zipfian_of_next_to_nothing(items):
+    found = Zipfian(items).draw(np.random.default_rng(1), 10_000)
+    exact = np.arange(1, items + 1) ** -THETA / zeta(items)
+    assert set(found) == set(range(items))
+    if items == 2:
+        assert fits(found, exact) > LEAST
+
+
+def test_scrambled_zipfian():
+    records, ranks = 1000, 200_000
+    existing = np.full(DRAWS, records)
+    found = Scrambled(records).draw(np.random.default_rng(2), existing)
+    # Every rank's chance goes to the record that its hash names; the rest is spread evenly.
+    head = expected_zipfian(SCRAMBLED_ITEMS, SCRAMBLED_ZETA, ranks)
+    chances = np.full(records, head[-1] / records)
+    np.add.at(chances, fnv_hashes(np.arange(ranks)) % records, head[:-1])
+    assert fits(found, chances) > LEAST
+    popular = np.bincount(found).argmax()
+    assert popular == fnv_hash(0) % records
+
+
+def test_scrambled_zipfian_leaves_out_what_is_not_there_yet():
+    existing = np.repeat([1000, 1100], 20_000)
+    found = Scrambled(1000, expected=500).draw(np.random.default_rng(3), existing)
+    assert found[:20_000].max() < 1000
+    assert 1000 <= found[20_000:].max() < 1100
+    # Which record is the most popular does not depend on how many there are by now.
+    places = [fnv_hash(rank) % 1500 for rank in range(10)]
+    popular = next(place for place in places if place < 1000)
+    assert np.bincount(found[:20_000]).argmax() == np.bincount(found[20_000:]).argmax() == popular
+
+
+def test_latest():
+    existing = np.full(DRAWS, 500)
+    found = Latest().draw(np.random.default_rng(4), existing)
+    assert fits(499 - found, expected_zipfian(500)[:-1]) > LEAST
+
+
+def test_latest_follows_the_newest():
+    existing = np.arange(100, 1100)
+    draws = np.array([Latest().draw(np.random.default_rng(i), existing) for i in range(20)])
+    assert (draws >= 0).all()
+    assert (draws < existing).all()
+    newest = (draws == existing - 1).mean()
+    assert newest == pytest.approx(1 / zeta(100), abs=0.02)
+
+
+def test_uniform():
+    found = Uniform(300).draw(np.random.default_rng(5), np.full(DRAWS, 400))
+    assert fits(found, np.full(300, 1 / 300)) > LEAST
+
+
+def test_hotspot():
+    found = Hotspot(200, 0.2, 0.8).draw(np.random.default_rng(6), np.full(DRAWS, 200))
+    chances = np.concatenate((np.full(40, 0.8 / 40), np.full(160, 0.2 / 160)))
+    assert fits(found, chances) > LEAST
+
+
+@pytest.mark.parametrize(("data", "part"), [(0.0, (0, 50)), (1.0, (0, 50))])
+def test_hotspot_of_one_part_only(data, part):
+    found = Hotspot(50, data, 0.8).draw(np.random.default_rng(6), np.full(20_000, 50))
+    assert (found.min(), found.max() + 1) == part
+    assert fits(found, np.full(50, 1 / 50)) > LEAST
+
+
+def test_exponential():
+    records, frac = 1000, 0.2
+    draw = Exponential(95, records * frac).draw
+    found = records - 1 - draw(np.random.default_rng(7), np.full(DRAWS, records))
+    rate = -math.log(0.05) / (records * frac)
+    ages = np.arange(records)
+    chances = np.exp(-rate * ages) - np.exp(-rate * (ages + 1))
+    # Beyond the oldest record it is drawn again.
+    assert fits(found, chances / chances.sum()) > LEAST
+    assert (found < 200).mean() == pytest.approx(0.95, abs=0.005)
+
+
+def test_sequential_takes_all_in_turn():
+    existing = np.full(40, 10)
+    clients = [Sequential(10, client, 2) for client in range(2)]
+    found = [c.draw(np.random.default_rng(0), existing[:7]).tolist() for c in clients]
+    assert found == [[0, 2, 4, 6, 8, 0, 2], [1, 3, 5, 7, 9, 1, 3]]
+    assert clients[0].draw(np.random.default_rng(0), existing[:3]).tolist() == [4, 6, 8]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "zipfian", "constant"])
+def test_lengths(kind):
+    lengths = Lengths(kind, 3, 42)
+    found = lengths.draw(np.random.default_rng(8), DRAWS)
+    if kind == "constant":
+        assert lengths.fixed == 42
+        assert set(found) == {42}
+        return
+    chances = np.full(40, 1 / 40) if kind == "uniform" else expected_zipfian(40)[:-1]
+    assert lengths.fixed is None
+    assert fits(found - 3, chances) > LEAST
