@@ -1,0 +1,526 @@
+"""The workload ``ycsb`` in one process: what clients do, what they leave, what is verified."""
+
+from collections import Counter
+from types import SimpleNamespace
+from zlib import crc32
+
+import bson
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.errors import ConfigError, EngineError
+from storewise.workloads.base import ClientContext, Look
+from storewise.workloads.ycsb import YcsbWorkload, usertable
+from storewise.workloads.ycsb_keys import make_keys
+from storewise.workloads.ycsb_params import LoadParams
+from storewise.workloads.ycsb_records import Records
+
+WORKLOAD = YcsbWorkload()
+
+
+class Trial:
+    """Runs phases on stores of SQLite, one for each process, one client after the other."""
+
+    def __init__(self, directory, *, processes=1, threads=1, **load):
+        self.engine = engine("sqlite")
+        self.load = LoadParams(**{"recordcount": 200, "fieldlength": 20, **load})
+        self.kind = usertable(self.load.fieldcount)
+        self.processes, self.threads = processes, threads
+        self.stores = tuple(directory / f"p{i}" for i in range(processes))
+        self.notes = []
+        for store in self.stores:
+            store.mkdir()
+
+    def context(self, phase, params, process=0, thread=0, **given):
+        spec = WORKLOAD.phases[phase]
+        return ClientContext(
+            **{
+                "engine": self.engine,
+                "schema": Schema(kinds=(self.kind,)),
+                "params": params,
+                "shards": None,
+                "worker": 0,
+                "workers": 1,
+                "process": process,
+                "processes": self.processes,
+                "thread": thread,
+                "threads": self.threads,
+                "seed": 7,
+                "phase": phase,
+                "load": self.load,
+                "before": tuple(self.notes),
+                "stores": self.processes,
+                "own": spec.changes,
+                **given,
+            }
+        )
+
+    def cluster(self, stores):
+        placement = WORKLOAD.placement(len(stores), ())
+        return Cluster("sqlite", stores=stores, kinds=(self.kind,), placement=placement)
+
+    def run(self, phase, **params):
+        """All operations of all clients of a phase: names and what they returned."""
+        params = self.load if phase == "load" else WORKLOAD.phases[phase].params(**params)
+        spec = WORKLOAD.phases[phase]
+        done, notes = [], []
+        for process in range(self.processes):
+            writes = spec.loads or spec.changes
+            stores = self.stores[process : process + 1] if writes else self.stores
+            client = self.engine.connect(self.cluster(stores), "write" if writes else "read")
+            if writes:
+                client.create(Schema(kinds=(self.kind,)))
+            for thread in range(self.threads):
+                context = self.context(phase, params, process, thread)
+                for operation in WORKLOAD.operations(phase, client, context):
+                    done.append((operation.name, operation.call()))
+                notes += context.notes
+            if writes:
+                client.finish()
+            client.close()
+        self.notes += notes
+        return done
+
+    def verify(self, **given):
+        client = self.engine.connect(self.cluster(self.stores), "read")
+        try:
+            return WORKLOAD.verify(
+                Look(
+                    **{
+                        "engine": self.engine,
+                        "client": client,
+                        "load": self.load,
+                        "kinds": (self.kind,),
+                        "seed": 7,
+                        "sample": 10,
+                        "written": (),
+                        "notes": tuple(self.notes),
+                        "check": lambda: None,
+                        **given,
+                    }
+                )
+            )[0]
+        finally:
+            client.close()
+
+
+class Spy:
+    """Keeps the calls that it gets; a store that has everything."""
+
+    def __init__(self, fails=lambda key: False):
+        self.calls = []
+        self.acknowledged = set()
+        self._fails = fails
+
+    def insert(self, kind, documents):
+        for document in documents:
+            key = document["_id"]
+            self.calls.append(("insert", key))
+            if self._fails(key):
+                raise EngineError("refused")
+            self.acknowledged.add(key)
+
+    def get(self, kind, key):
+        self.calls.append(("get", key))
+        return {"_id": key}
+
+    def update(self, kind, key, changes):
+        self.calls.append(("update", key, changes))
+        return True
+
+    def scan(self, kind, key, limit):
+        self.calls.append(("scan", key, limit))
+        return [{"_id": key}] * limit
+
+
+def storing(encoding="dict", owner=False):
+    flags = SimpleNamespace(stores=True, owner=owner, embedded=False)
+    return SimpleNamespace(encoding=encoding, flags=flags)
+
+
+def operations(phase, client, *, load=None, before=(), **given):
+    """The operations of one client on a server, and its notes."""
+    params = given.pop("params", {"operationcount": 1000})
+    load = load or LoadParams(recordcount=500)
+    context = ClientContext(
+        **{
+            "engine": storing(),
+            "schema": Schema(kinds=(usertable(load.fieldcount),)),
+            "params": load if phase == "load" else WORKLOAD.phases[phase].params(**params),
+            "shards": None,
+            "worker": 0,
+            "workers": 1,
+            "process": 0,
+            "processes": 1,
+            "thread": 0,
+            "threads": 1,
+            "seed": 3,
+            "phase": phase,
+            "load": load,
+            "before": tuple(before),
+            **given,
+        }
+    )
+    return WORKLOAD.operations(phase, client, context), context.notes
+
+
+def run_all(found):
+    """Call all operations; the failed ones are counted."""
+    names = Counter()
+    for operation in found:
+        try:
+            operation.call()
+        except EngineError:
+            names["failed"] += 1
+        else:
+            names[operation.name] += 1
+    return names
+
+
+def test_every_acknowledged_insert_is_readable(tmp_path):
+    trial = Trial(tmp_path, processes=3, threads=2, dataintegrity=True, batchsize=7)
+    assert sum(count for _, count in trial.run("load")) == 200
+    inserts = 0
+    for phase, count in (("a", 300), ("d", 300), ("e", 120), ("f", 100), ("g", 90), ("c", 200)):
+        done = trial.run(phase, operationcount=count)
+        assert len(done) == count
+        names = Counter(name for name, _ in done)
+        assert set(names) <= set(WORKLOAD.phases[phase].operations)
+        inserts += names["insert"]
+    assert inserts > 80
+    found = trial.verify()
+    assert (found.expected, found.counted, found.checked) == (200 + inserts,) * 3
+    assert not found.differs()
+    assert found.first is None
+
+
+def test_steps_go_on_above_each_other():
+    load = LoadParams(recordcount=100)
+    spy, notes = Spy(), []
+    for step in range(3):
+        place = {"step": step, "threads": step + 1, "process": 1, "processes": 2}
+        before = list(notes)
+        for thread in range(step + 1):
+            params = {"operationcount": 200}
+            found, mine = operations(
+                "g", spy, load=load, before=before, thread=thread, params=params, **place
+            )
+            run_all(found)
+            notes += mine
+    inserted = [key for name, *rest in spy.calls if name == "insert" for key in rest]
+    assert len(set(inserted)) == len(inserted)
+    assert not set(inserted) & set(make_keys(np.arange(100), hashed=True))
+    assert len(Records(load, notes)) == 100 + len(inserted)
+
+
+def test_clients_never_insert_the_same_and_later_phases_know_all():
+    load, notes, keys = LoadParams(recordcount=50), [], []
+    for phase in ("d", "g"):
+        before = tuple(notes)
+        for process in range(2):
+            for thread in range(3):
+                place = {"process": process, "processes": 2, "thread": thread, "threads": 3}
+                spy = Spy()
+                found, mine = operations(
+                    phase,
+                    spy,
+                    load=load,
+                    before=before,
+                    params={"operationcount": 600},
+                    **place,
+                )
+                run_all(found)
+                notes += mine
+                keys += spy.acknowledged
+    assert len(set(keys)) == len(keys) > 400
+    records = Records(load, notes)
+    everything = load.keys(records.numbers(np.arange(len(records))))
+    assert set(everything) == set(keys) | set(load.keys(np.arange(50)))
+    # Reading the latest picks all but only those.
+    spy = Spy()
+    found, _ = operations("run", spy, load=load, before=notes, params=LATEST)
+    run_all(found)
+    read = {key for _, key in spy.calls}
+    assert read <= set(everything)
+    assert read & set(keys)
+
+
+LATEST = {"operationcount": 3000, "readproportion": 1, "updateproportion": 0} | {
+    "requestdistribution": "latest"
+}
+
+
+@pytest.mark.parametrize("distribution", ["latest", "zipfian", "exponential", "uniform"])
+def test_inserts_that_failed_are_never_read(distribution):
+    spy = Spy(fails=lambda key: crc32(key) % 3 == 0)
+    load = LoadParams(recordcount=50)
+    params = {
+        "operationcount": 3000,
+        "readproportion": 0.4,
+        "updateproportion": 0.1,
+        "scanproportion": 0.1,
+        "insertproportion": 0.4,
+        "requestdistribution": distribution,
+    }
+    found, notes = operations("run", spy, load=load, params=params)
+    names = run_all(found)
+    assert 250 < names["failed"] < 550
+    known = set(load.keys(np.arange(50))) | spy.acknowledged
+    used = {call[1] for call in spy.calls if call[0] != "insert"}
+    assert used <= known
+    if distribution == "latest":
+        assert len(used & spy.acknowledged) > 100
+    records = Records(load, notes)
+    assert set(load.keys(records.numbers(np.arange(len(records))))) == known
+    assert records.failed == names["failed"]
+    # The next phase does not use their numbers again.
+    spy2 = Spy()
+    found, _ = operations("g", spy2, load=load, before=notes)
+    run_all(found)
+    assert not spy2.acknowledged & {call[1] for call in spy.calls if call[0] == "insert"}
+
+
+def test_a_read_may_follow_the_insert_of_its_record_at_once():
+    spy = Spy()
+    load = LoadParams(recordcount=20)
+    found, _ = operations("run", spy, load=load, params=LATEST | {"insertproportion": 1})
+    run_all(found)
+    newest = None
+    hits = reads = 0
+    for name, key in spy.calls:
+        if name == "insert":
+            newest = key
+        elif newest is not None:
+            reads += 1
+            hits += key == newest
+    assert hits / reads > 0.1  # 1 / zeta(records)
+
+
+def test_failed_loads_leave_gaps():
+    load = LoadParams(recordcount=100, batchsize=4)
+    spy, notes = Spy(fails=lambda key: crc32(key) % 11 == 0), []
+    for thread in range(3):
+        found, mine = operations("load", spy, load=load, thread=thread, threads=3)
+        run_all(found)
+        notes += mine
+    records = Records(load, notes)
+    keys = load.keys(records.numbers(np.arange(len(records))))
+    # A batch that failed may be there in part: none of it counts.
+    assert 0 < records.failed < 100
+    assert len(set(keys)) == len(keys) == 100 - records.failed
+    assert set(keys) <= spy.acknowledged
+    assert not [key for key in keys if crc32(key) % 11 == 0]
+
+
+@pytest.mark.parametrize("order", ["hashed", "ordered"])
+def test_the_load_is_shared_without_gaps(order):
+    load = LoadParams(
+        recordcount=1000, insertstart=10, insertcount=500, batchsize=9, insertorder=order
+    )
+    keys = []
+    for process in range(2):
+        for thread in range(2):
+            spy = Spy()
+            place = {"process": process, "processes": 2, "thread": thread, "threads": 2}
+            found, notes = operations("load", spy, load=load, **place)
+            run_all(found)
+            assert notes[0]["tried"] == 125
+            keys += spy.acknowledged
+    assert sorted(keys) == sorted(load.keys(np.arange(10, 510)))
+
+
+@pytest.mark.parametrize("phase", list("abcdefg"))
+def test_mixes(phase):
+    params = WORKLOAD.phases[phase].params(operationcount=20_000)
+    found, _ = operations(phase, Spy(), params={"operationcount": 20_000})
+    names = run_all(found)
+    shares = {name: share for name, share in params.shares().items() if share}
+    assert set(names) == set(shares)
+    assert sum(names.values()) == 20_000
+    if len(shares) > 1:
+        counts = [names[name] for name in shares]
+        assert chisquare(counts, [20_000 * s for s in shares.values()]).pvalue > 1e-3
+
+
+def test_clients_share_the_operations():
+    counts = []
+    for client in range(3):
+        found, _ = operations("c", Spy(), params={"operationcount": 100}, thread=client, threads=3)
+        counts.append(sum(run_all(found).values()))
+    assert counts == [34, 33, 33]
+
+
+def test_scans_begin_at_a_record_and_have_the_lengths_asked_for():
+    spy = Spy()
+    load = LoadParams(recordcount=300)
+    params = {"operationcount": 20_000, "minscanlength": 5, "maxscanlength": 24}
+    found, _ = operations("e", spy, load=load, params=params)
+    run_all(found)
+    lengths = [call[2] for call in spy.calls if call[0] == "scan"]
+    counts = np.bincount(lengths, minlength=25)
+    assert counts[:5].sum() == 0
+    assert chisquare(counts[5:]).pvalue > 1e-3
+    known = set(load.keys(np.arange(300))) | spy.acknowledged
+    assert {call[1] for call in spy.calls} <= known
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_updates_set_one_field_or_all(whole):
+    spy = Spy()
+    params = {"operationcount": 500, "writeallfields": whole}
+    found, _ = operations("f", spy, params=params)
+    run_all(found)
+    updates = [call for call in spy.calls if call[0] == "update"]
+    assert {len(call[2]) for call in updates} == ({10} if whole else {1})
+    assert {len(v) for call in updates for v in call[2].values()} == {100}
+    assert {name for call in updates for name in call[2]} == {f"field{i}" for i in range(10)}
+    # A read-modify-write reads the record that it changes.
+    pairs = zip(spy.calls, spy.calls[1:], strict=False)
+    assert all(a[:2] == ("get", b[1]) for a, b in pairs if b[0] == "update")
+
+
+def test_bytes_are_those_of_the_fields():
+    sizes = {}
+    for whole in (False, True):
+        params = {"operationcount": 10, "readproportion": 1, "updateproportion": 1}
+        params |= {"writeallfields": whole, "readallfields": not whole}
+        found, _ = operations("run", Spy(), params=params)
+        sizes |= {(op.name, whole): op.bytes for op in found}
+    assert sizes == {
+        ("read", False): 1000,
+        ("update", False): 100,
+        ("read", True): 100,
+        ("update", True): 1000,
+    }
+    varied = LoadParams(
+        recordcount=50, fieldlength=40, minfieldlength=10, fieldlengthdistribution="uniform"
+    )
+    found, _ = operations("load", Spy(), load=varied)
+    written = sum(op.bytes for op in found)
+    assert 50 * 10 * 20 < written < 50 * 10 * 30
+    found, _ = operations("g", Spy(), load=varied, params={"operationcount": 50})
+    for op in found:
+        op.call()
+        assert op.name != "insert" or 100 <= op.size() <= 400
+
+
+def test_documents_as_bson():
+    class Encoded(Spy):
+        def insert(self, kind, documents):
+            super().insert(kind, [bson.decode(document) for document in documents])
+
+    spy = Encoded()
+    load = LoadParams(recordcount=30, batchsize=10)
+    found, _ = operations("load", spy, load=load, engine=storing("bson"))
+    assert run_all(found) == {"insert": 3}
+    assert spy.acknowledged == {key.decode() for key in load.keys(np.arange(30))}
+    found, _ = operations("g", spy, load=load, engine=storing("bson"))
+    assert run_all(found)["failed"] == 0
+
+
+def test_owners_are_those_that_the_client_tells():
+    class Owning(Spy):
+        def owner(self, kind, key):
+            return f"data{crc32(key) % 2}"
+
+    params = {"operationcount": 400, "scanproportion": 0.3, "insertproportion": 0.3}
+    params |= {"readmodifywriteproportion": 0.3}
+    spy = Owning()
+    found, _ = operations("run", spy, params=params, engine=storing(owner=True))
+    for operation in found:
+        before = len(spy.calls)
+        operation.call()
+        key = spy.calls[before][1]
+        expected = None if operation.name == "scan" else f"data{crc32(key) % 2}"
+        assert operation.owner == expected
+
+
+def test_draws_are_the_same_again_and_differ_between_clients():
+    def seen(**place):
+        spy = Spy()
+        found, _ = operations("a", spy, params={"operationcount": 200}, threads=2, **place)
+        run_all(found)
+        return spy.calls
+
+    assert seen(thread=0) == seen(thread=0)
+    assert seen(thread=0) != seen(thread=1)
+    assert seen(thread=0) != seen(thread=0, step=1)
+    assert seen(thread=0) != seen(thread=0, seed=4)
+
+
+def test_what_is_missing_or_wrong_fails():
+    class Empty(Spy):
+        def get(self, kind, key):
+            return None
+
+        def update(self, kind, key, changes):
+            return False
+
+        def scan(self, kind, key, limit):
+            return []
+
+    params = {"operationcount": 90, "scanproportion": 1, "readmodifywriteproportion": 1}
+    found, _ = operations("run", Empty(), params=params)
+    assert set(run_all(found)) == {"failed"}
+    found, _ = operations("c", Empty(), load=LoadParams(recordcount=5, dataintegrity=True))
+    assert set(run_all(found)) == {"failed"}
+
+
+def test_a_phase_that_contradicts_the_load_is_refused():
+    with pytest.raises(ConfigError, match="fieldcount is 4, but .* loaded with 10"):
+        operations("c", Spy(), params={"operationcount": 1, "fieldcount": 4})
+
+
+def test_verification_finds_what_is_lost_and_what_is_wrong(tmp_path):
+    trial = Trial(tmp_path, dataintegrity=True, insertorder="ordered")
+    trial.run("load")
+    client = trial.engine.connect(trial.cluster(trial.stores), "write")
+    client.create(Schema(kinds=(trial.kind,)))
+    client.delete(trial.kind, b"user17")
+    client.update(trial.kind, b"user40", {"field3": "y" * 20})
+    client.update(trial.kind, b"user41", {"field3": "short"})
+    client.finish()
+    client.close()
+    found = trial.verify()
+    assert (found.expected, found.counted, found.checked) == (200, 199, 200)
+    assert (found.lost, found.wrong) == (1, 2)
+    assert found.first == "record user17 is missing"
+    # An engine that cannot count: what is read back is all there is.
+    flags = SimpleNamespace(count="none", stores=True)
+    found = trial.verify(engine=SimpleNamespace(flags=flags))
+    assert (found.expected, found.counted, found.lost, found.wrong) == (200, 199, 1, 2)
+
+
+def test_a_failed_insert_may_be_there_or_not(tmp_path):
+    trial = Trial(tmp_path)
+    trial.run("load")
+    note = {"ycsb": "g", "step": 0, "process": 0, "start": 200, "stride": 1, "tried": 3}
+    trial.notes.append({**note, "failed": [[0, 3]], "stores": 0})
+    assert not trial.verify().differs()
+    trial.notes[-1]["failed"] = [[0, 2]]
+    found = trial.verify()
+    assert (found.expected, found.lost) == (201, 1)
+    assert "is missing" in found.first
+
+
+def test_of_many_records_a_sample_with_the_last_is_read(tmp_path, monkeypatch):
+    from storewise.workloads import ycsb_verify
+
+    monkeypatch.setattr(ycsb_verify, "_ALL", 100)
+    monkeypatch.setattr(ycsb_verify, "_LAST", 20)
+    trial = Trial(tmp_path, insertorder="ordered", recordcount=2000)
+    trial.run("load")
+    trial.run("g", operationcount=300)
+    last = trial.notes[-1]["start"] + trial.notes[-1]["tried"] - 1
+    client = trial.engine.connect(trial.cluster(trial.stores), "write")
+    client.create(Schema(kinds=(trial.kind,)))
+    client.delete(trial.kind, b"user%d" % last)
+    client.finish()
+    client.close()
+    found = trial.verify()
+    assert found.checked <= 1100
+    assert found.lost == 1
+    assert found.first == f"record user{last} is missing"

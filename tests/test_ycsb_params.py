@@ -1,0 +1,249 @@
+"""Parameters of the workload ``ycsb``: names, property files, refusals."""
+
+import logging
+
+import pytest
+
+from storewise.config import load_study
+from storewise.errors import ConfigError
+from storewise.workloads.ycsb import YcsbWorkload
+from storewise.workloads.ycsb_params import LoadParams, MixedParams, canonical
+from storewise.workloads.ycsb_properties import read_properties
+
+#: As YCSB's own workloads/workloada, with what users add to it.
+WORKLOAD_A = """\
+# Yahoo! Cloud System Benchmark
+#   Read/update ratio: 50/50
+recordcount=300
+operationcount=600
+workload=site.ycsb.workloads.CoreWorkload
+
+readallfields=true
+readproportion=0.5
+updateproportion = 0.5
+scanproportion: 0
+insertproportion=0
+requestdistribution=hotspot
+exponential.percentile=90
+hotspotdatafraction=0.1
+! for the database
+mongodb.url=mongodb://localhost:27017/ycsb?\\
+    w=1
+measurementtype=hdrhistogram
+hdrhistogram.percentiles=50,95,99
+threadcount=8
+target=0
+"""
+
+STUDY = """\
+workload: ycsb
+engines: [sqlite]
+phases:
+  - load: {recordcount: 500}
+  - run: {operationcount: 10}
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workloada").write_text(WORKLOAD_A)
+    return tmp_path
+
+
+def study(place, text):
+    (place / "s.yaml").write_text(text)
+    return load_study(place / "s.yaml")
+
+
+def refusal(place, text):
+    with pytest.raises(ConfigError) as error:
+        study(place, text)
+    return str(error.value)
+
+
+def test_defaults_are_those_of_ycsb():
+    load, run = LoadParams(), MixedParams(operationcount=1)
+    assert (load.fieldcount, load.fieldlength, load.fieldlengthdistribution) == (
+        10,
+        100,
+        "constant",
+    )
+    assert (load.insertorder, load.zeropadding, load.insertstart) == ("hashed", 1, 0)
+    assert run.shares() == {
+        "read": 0.95,
+        "update": 0.05,
+        "insert": 0,
+        "scan": 0,
+        "read-modify-write": 0,
+    }
+    assert (run.requestdistribution, run.minscanlength, run.maxscanlength) == ("uniform", 1, 1000)
+    assert (run.hotspotdatafraction, run.hotspotopnfraction) == (0.2, 0.8)
+    assert (run.exponential_percentile, run.exponential_frac) == (95, 0.8571428571)
+    assert (run.readallfields, run.writeallfields) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("phase", "shares", "distribution"),
+    [
+        ("a", {"read": 0.5, "update": 0.5}, "zipfian"),
+        ("b", {"read": 0.95, "update": 0.05}, "zipfian"),
+        ("c", {"read": 1}, "zipfian"),
+        ("d", {"read": 0.95, "insert": 0.05}, "latest"),
+        ("e", {"scan": 0.95, "insert": 0.05}, "zipfian"),
+        ("f", {"read": 0.5, "read-modify-write": 0.5}, "zipfian"),
+        ("g", {"read": 0.1, "insert": 0.9}, "zipfian"),
+    ],
+)
+def test_core_workloads(phase, shares, distribution):
+    spec = YcsbWorkload.phases[phase]
+    params = spec.params(operationcount=5)
+    assert {name: share for name, share in params.shares().items() if share} == shares
+    assert params.requestdistribution == distribution
+    assert set(spec.operations) == set(shares)
+    assert spec.changes == (phase != "c")
+    assert ("scans" in spec.needs(params)) == (phase == "e")
+    assert ("updates" in spec.needs(params)) == (phase != "c")
+
+
+def test_ycsbs_names_stand_for_ours():
+    given = {"operationcount": 5, "maxexecutiontime": 2, "target": 9, "exponential.frac": 0.5}
+    params = MixedParams.model_validate(given)
+    assert (params.operations, params.seconds, params.rate) == (5, 2, 9)
+    assert params.exponential_frac == 0.5
+    with pytest.raises(ValueError, match="are the same"):
+        canonical({"operations": 5, "operationcount": 5})
+
+
+def test_a_property_file(place, caplog):
+    text = STUDY.replace("recordcount: 500", "properties: workloada, fieldcount: 3").replace(
+        "operationcount: 10", "properties: workloada, hotspotopnfraction: 0.7"
+    )
+    with caplog.at_level(logging.WARNING):
+        found = study(place, text)
+    load, run = found.phases
+    assert load.params == {"recordcount": 300, "fieldcount": 3}
+    assert run.params == {
+        "recordcount": 300,
+        "operations": 600,
+        "readallfields": True,
+        "readproportion": 0.5,
+        "updateproportion": 0.5,
+        "scanproportion": 0,
+        "insertproportion": 0,
+        "requestdistribution": "hotspot",
+        "exponential_percentile": 90,
+        "hotspotdatafraction": 0.1,
+        "hotspotopnfraction": 0.7,
+    }
+    warned = caplog.text
+    assert "mongodb.url" in warned
+    assert "hdrhistogram.percentiles" in warned
+    assert "the factor `threads`" in warned
+
+
+def test_what_stands_in_the_study_wins(place):
+    run = STUDY.replace("operationcount: 10", "properties: workloada, operations: 7, recordcount: ")
+    found = study(place, run.replace("recordcount: }", "recordcount: 500}"))
+    assert found.phases[1].params["operations"] == 7
+    assert found.phases[1].params["recordcount"] == 500
+
+
+def test_a_step_takes_a_property_file_too(place):
+    text = STUDY.replace("500", "300").replace(
+        "operationcount: 10", "steps: [{properties: workloada}, {operationcount: 4}]"
+    )
+    steps = study(place, text).phases[1].steps
+    assert steps[0]["requestdistribution"] == "hotspot"
+    assert steps[1] == {"operations": 4}
+
+
+def test_a_file_beside_the_study_is_found(place, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    text = STUDY.replace("recordcount: 500", "properties: workloada")
+    assert study(place, text).phases[0].params["recordcount"] == 300
+
+
+def test_syntax_of_property_files(tmp_path):
+    path = tmp_path / "p"
+    path.write_text("a=1\n  b : two words \nc 3\n#d=4\n! e=5\nf\\=g = x\\\n   y\nempty=\nlast=z\\")
+    assert {name: value for name, (value, _) in read_properties(path).items()} == {
+        "a": "1",
+        "b": "two words",
+        "c": "3",
+        "f=g": "xy",
+        "empty": "",
+        "last": "z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("recordcuont=5", ("workloada, line 22", "recordcuont", "did you mean 'recordcount'")),
+        ("workload=site.ycsb.workloads.TimeSeriesWorkload", ("only CoreWorkload",)),
+        ("fieldlengthhistogram=hist.txt", ("histogram", "not supported")),
+        ("readproportion=lots", ("lots",)),
+    ],
+)
+def test_property_files_that_cannot_be_used(place, line, words):
+    (place / "workloada").write_text(WORKLOAD_A + line + "\n")
+    text = refusal(place, STUDY.replace("operationcount: 10", "properties: workloada"))
+    for word in words:
+        assert word in text
+
+
+def test_a_missing_property_file(place):
+    text = refusal(place, STUDY.replace("recordcount: 500", "properties: nothere"))
+    assert "s.yaml, line 4" in text
+    assert "nothere: the property file cannot be read" in text
+
+
+def test_a_core_workload_keeps_its_mix(place):
+    text = STUDY.replace("run:", "c:").replace("operationcount: 10", "properties: workloada")
+    found = refusal(place, text)
+    assert "readproportion is 0.5, but phase c has 1; use phase `run`" in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("operationcount: 10", "maxscanlength: 5", "`operationcount` (over all clients)"),
+        (
+            "operationcount: 10",
+            "operationcount: 9, readproportion: 0, updateproportion: 0",
+            "share",
+        ),
+        ("operationcount: 10", "operationcount: 9, hotspotdatafraction: 1.2", "less than or equal"),
+        ("operationcount: 10", "operationcount: 9, hotspotopnfraction: -1", "greater than or"),
+        ("operationcount: 10", "operationcount: 9, requestdistribution: zipf", "'zipfian'"),
+        ("operationcount: 10", "operationcount: 9, minscanlength: 9, maxscanlength: 8", "above"),
+        ("operationcount: 10", "operationcount: 9, operations: 9", "are the same"),
+        ("operationcount: 10", "operationcount: 9, readpropotion: 1", "'readproportion'"),
+        ("operationcount: 10", "operationcount: 9, recordcount: 7", "recordcount is 7, but"),
+        ("operationcount: 10", "operationcount: 9, fieldcount: 2", "loaded with 10"),
+        ("recordcount: 500", "recordcount: 5, insertstart: 5", "insertstart"),
+        ("recordcount: 500", "recordcount: 5, operationcount: 5", "cannot end it"),
+        ("recordcount: 500", "recordcount: 0", "greater than or equal to 1"),
+        ("recordcount: 500", "dataintegrity: true, fieldlengthdistribution: uniform", "constant"),
+        ("sqlite", "parquet", "engine parquet cannot do this: it has no updates"),
+        ("run: {operationcount: 10}", "a: {operationcount: 9, readproportion: 1}", "not a param"),
+        ("workload: ycsb", "workload: ycsb\ninputs: {paths: x}", "reads no inputs"),
+    ],
+)
+def test_refusals(place, old, new, words):
+    text = refusal(place, STUDY.replace(old, new))
+    assert "s.yaml" in text
+    assert words in text
+
+
+def test_scans_need_an_engine_that_has_them(place):
+    text = STUDY.replace("sqlite", "riak").replace("run:", "e:")
+    assert "engine riak cannot do this: it has no scans" in refusal(place, text)
+
+
+def test_a_factor_of_the_load_reaches_all_phases(place):
+    found = study(place, STUDY + "factors: {load.recordcount: [10, 20]}\n")
+    assert [t.load.params["recordcount"] for t in found.trials()] in ([10, 20], [20, 10])
+    text = STUDY.replace("count: 10}", "count: 10, recordcount: 500}")
+    assert "recordcount is 500" in refusal(place, text + "factors: {load.recordcount: [10]}\n")
