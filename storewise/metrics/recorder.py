@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from storewise.metrics.hdr import COUNTERS, Integers, Time, bucket_indexes
 
 NS = 1_000_000_000
-#: Operations worked up at once: about 0.1 ms of work.
-SLICE = 512
+#: Operations worked up at once: about 0.3 ms of work.
+SLICE = 1024
 #: Work up at least this often (ns), so that progress can be seen from outside.
 FLUSH_EVERY = NS // 4
 _WIDTH = 6
@@ -109,9 +109,20 @@ class _Open:
 
     def __init__(self) -> None:
         self.second = -1
-        self.service = np.zeros(COUNTERS, dtype=np.uint32)
+        self.service: Integers = np.zeros(COUNTERS, dtype=np.int64)
         # None while every operation began when it was meant to: both times are then the same.
-        self.response: NDArray[np.uint32] | None = None
+        self.response: Integers | None = None
+
+
+def _count(counters: Integers, indexes: Integers) -> None:
+    """Add one to the counter of each index.
+
+    Times of a slice lie near each other: counting within their range costs a fraction of what
+    ``np.add.at`` does.
+    """
+    first = int(indexes.min())
+    found = np.bincount(indexes - first)
+    counters[first : first + len(found)] += found
 
 
 class Recorder:
@@ -236,8 +247,8 @@ class Recorder:
             if running.response is None:
                 running.response = running.service.copy()
             other = indexes if response is None else bucket_indexes(response)
-            np.add.at(running.response, other, 1)
-        np.add.at(running.service, indexes, 1)
+            _count(running.response, other)
+        _count(running.service, indexes)
 
     def _close(self, code: int, running: _Open) -> None:
         indexes = np.flatnonzero(running.service)
@@ -245,11 +256,12 @@ class Recorder:
             return
         series, failed, second = self._series[code >> 1], bool(code & 1), running.second
         where = indexes.astype(np.int32)
-        counts = running.service[indexes]
+        counts = running.service[indexes].astype(np.uint32)
         self._closed.append(Counts(series, failed, "service_time", second, where, counts))
         if running.response is not None:
             other = np.flatnonzero(running.response)
-            where, counts = other.astype(np.int32), running.response[other]
+            where = other.astype(np.int32)
+            counts = running.response[other].astype(np.uint32)
             running.response = None
         self._closed.append(Counts(series, failed, "response_time", second, where, counts))
         running.service[indexes] = 0

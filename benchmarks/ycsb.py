@@ -1,0 +1,348 @@
+"""The client of workload `ycsb`: its own ceiling, and next to go-ycsb on the same server.
+
+    python benchmarks/ycsb.py [--engine postgres] [--records 100000] [--seconds 5] [--json FILE]
+
+In one run:
+
+- `null`: operations/s of one process of workloads A and C on the null engine, everything recorded
+  (to reach: 300,000).
+- A server of the engine is started as a session starts it and loaded with the same number of
+  records by both programs, each in tables of its own. Then both run C and A with 1, 4, 16 and 64
+  threads, one after the other, first the one and then the other in turn over the rounds. Told are
+  the medians of operations/s and of the client's processor time per operation, and the ratio of
+  the throughputs (to reach: 0.5 at equal threads). Our threads are spread over as many processes as
+  the machine has processors.
+
+go-ycsb (https://github.com/pingcap/go-ycsb, v1.0.1) is built with the Go toolchain from
+`benchmarks/go_ycsb`, into a cache directory of the user. Client and server share the machine, so
+these are no figures of the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+import psycopg
+import pyarrow.compute as pc
+import pymysql
+
+from storewise.driver.worker import WorkerJob, run_worker
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.engines.server import Credentials, Topology
+from storewise.metrics.host import facts
+from storewise.metrics.schema import read_part
+from storewise.session.local import local_cluster
+from storewise.trial import Phase, Trial
+
+HERE = Path(__file__).parent
+THREADS = (1, 4, 16, 64)
+WORKLOADS = ("c", "a")
+TARGET_NULL = 300_000
+TARGET_RATIO = 0.5
+DATABASE = "go_ycsb"
+#: YCSB's own properties of the workloads, for go-ycsb, whose default is half reads and half writes.
+_MIX = {"a": (0.5, 0.5), "c": (1.0, 0.0)}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What one run reached."""
+
+    per_second: float
+    cpu_us: float
+    """Processor time of the client per operation, in µs."""
+
+
+def cpu_seconds() -> float:
+    """Of this process and those of its children that have ended."""
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+class Ours:
+    """Storewise's driver on one store."""
+
+    def __init__(self, name: str, place: Path, records: int, processes: int) -> None:
+        self.name, self.place, self.records, self.processes = name, place, records, processes
+        self.cluster: Cluster | None = None
+        self._number = 0
+
+    def trial(self, phase: str, params: Mapping[str, Any]) -> Trial:
+        return Trial(
+            study="benchmark",
+            id="benchmark",
+            engine=self.name,
+            workload="ycsb",
+            repeat=0,
+            seed=1,
+            factors={"engine": self.name},
+            processes=self.processes,
+            phases=[
+                Phase(name="load", params={"recordcount": self.records}),
+                *([Phase(name=phase, params=dict(params))] if phase != "load" else []),
+            ],
+        )
+
+    def work(self, phase: str, **params: Any) -> Path:
+        """Run one phase; the result part."""
+        self._number += 1
+        loads = phase == "load"
+        live = self.place / f"live.{self._number}"
+        live.mkdir()
+        result = self.place / (f"{phase}.parquet" if loads else f"{phase}.{self._number}.parquet")
+        log = logging.getLogger("benchmark")
+        log.setLevel(logging.WARNING)
+        written = self.place / "written.parquet"
+        job = WorkerJob(
+            trial=self.trial(phase, params),
+            phase=phase,
+            worker=0,
+            shards=None,
+            live=live,
+            result=result,
+            hdr_log=result.with_suffix(".hlog"),
+            store=self.place / "store" if loads and self.cluster is None else None,
+            stores=() if loads or self.cluster is not None else (self.place / "store",),
+            written=() if loads else (written,),
+            before=() if loads else (self.place / "load.parquet",),
+            files=written if loads else None,
+            cluster=self.cluster,
+        )
+        run_worker(job, lambda: None, log)
+        return result
+
+    def rate(self, phase: str, threads: int, seconds: float) -> Rate:
+        before = cpu_seconds()
+        part = self.work(phase, seconds=seconds, clients=threads)
+        used = cpu_seconds() - before
+        table, _ = read_part(part)
+        table = table.filter(pc.is_null(table["second"]))
+        operations = total(table, "operations")
+        if total(table, "errors"):
+            raise SystemExit(f"{phase}: operations failed; see {part}")
+        (took,) = (
+            row["value"]
+            for row in table.filter(pc.field("metric") == "duration").to_pylist()
+            if row["process"] is None
+        )
+        return Rate(operations / took, 1e6 * used / operations)
+
+
+def total(table: Any, metric: str) -> float:
+    return float(sum(table.filter(pc.field("metric") == metric)["value"].to_pylist()))
+
+
+class GoYcsb:
+    """go-ycsb on the same server, in a database of its own."""
+
+    def __init__(self, name: str, program: Path, cluster: Cluster, records: int) -> None:
+        assert cluster.credentials is not None
+        secrets, endpoint = Credentials.read(cluster.credentials), cluster.endpoints[0]
+        self.program, self.records = program, records
+        if name == "postgres":
+            self.binding, prefix = "postgresql", "pg"
+            with psycopg.connect(
+                host=endpoint.address,
+                port=endpoint.port,
+                user=secrets.user,
+                password=secrets.password,
+                dbname="postgres",
+                autocommit=True,
+            ) as connection:
+                connection.execute(f"CREATE DATABASE {DATABASE}")
+        else:
+            self.binding, prefix = "mysql", "mysql"
+            with pymysql.connect(
+                host=endpoint.address,
+                port=endpoint.port,
+                user=secrets.user,
+                password=secrets.password,
+            ) as link:
+                link.cursor().execute(f"CREATE DATABASE {DATABASE}")
+        self.properties = {
+            f"{prefix}.host": endpoint.address,
+            f"{prefix}.port": endpoint.port,
+            f"{prefix}.user": secrets.user,
+            f"{prefix}.password": secrets.password,
+            f"{prefix}.db": DATABASE,
+        }
+
+    def _run(self, what: str, **properties: Any) -> str:
+        given = {
+            **self.properties,
+            "recordcount": self.records,
+            "requestdistribution": "zipfian",
+            "measurement.interval": 3600,
+            **properties,
+        }
+        done = subprocess.run(
+            [str(self.program), what, self.binding, *(f"{k}={v}" for k, v in given.items())],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"go-ycsb {what} failed:\n{done.stderr[-2000:]}{done.stdout[-2000:]}")
+        return done.stdout
+
+    def load(self) -> None:
+        self._run("load", threadcount=8)
+
+    def rate(self, phase: str, threads: int, seconds: float) -> Rate:
+        reads, updates = _MIX[phase]
+        text = self._run(
+            "run",
+            threadcount=threads,
+            seconds=seconds,
+            operationcount=10**9,
+            readproportion=reads,
+            updateproportion=updates,
+            scanproportion=0,
+            insertproportion=0,
+        )
+        counts = re.findall(r"^(READ|UPDATE) +- .*?Count: (\d+)", text, re.M)
+        last = re.search(r"RUNTIME ([\d.]+) CPU ([\d.]+)", text)
+        if not counts or last is None:
+            raise SystemExit(f"go-ycsb said something unexpected:\n{text[-2000:]}")
+        operations = sum(int(count) for count in dict(counts).values())
+        return Rate(operations / float(last[1]), 1e6 * float(last[2]) / operations)
+
+
+def build(cache: Path) -> Path:
+    """The program, built where it is not there yet; outside of the project."""
+    if shutil.which("go") is None:
+        raise SystemExit("go-ycsb is built with the Go toolchain: install it (https://go.dev/dl/)")
+    program = cache / "go_ycsb"
+    sources = [HERE / "go_ycsb" / name for name in ("main.go", "go.mod")]
+    newest = max(source.stat().st_mtime for source in sources)
+    if program.is_file() and program.stat().st_mtime > newest:
+        return program
+    cache.mkdir(parents=True, exist_ok=True)
+    for source in sources:
+        shutil.copy(source, cache / source.name)
+    for command in (["go", "mod", "tidy"], ["go", "build", "-o", "go_ycsb", "."]):
+        subprocess.run(command, cwd=cache, check=True)
+    return program
+
+
+def null_rates(records: int, seconds: float) -> dict[str, float]:
+    """Operations/s of one process on the null engine."""
+    with tempfile.TemporaryDirectory() as name:
+        ours = Ours("null", Path(name), records, 1)
+        ours.work("load")
+        return {phase: ours.rate(phase, 1, seconds).per_second for phase in WORKLOADS}
+
+
+def compare(options: argparse.Namespace, program: Path) -> list[dict[str, Any]]:
+    """One row per workload and number of threads."""
+    processes = options.processes or os.cpu_count() or 1
+    found: dict[tuple[str, int, str], list[Rate]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)  # a server may run as another user
+        ours = Ours(options.engine, place, options.records, processes)
+        with local_cluster(
+            options.engine,
+            place / "cluster",
+            Topology(nodes=1, memory_mb=options.memory_mb),
+            {},
+            schema=Schema(kinds=ours.trial("load", {}).kinds()),
+        ) as cluster:
+            ours.cluster = cluster
+            ours.work("load")
+            theirs = GoYcsb(options.engine, program, cluster, options.records)
+            theirs.load()
+            for number in range(options.rounds):
+                pair: list[tuple[str, Any]] = [("storewise", ours), ("go-ycsb", theirs)]
+                for phase in WORKLOADS:
+                    for threads in options.threads:
+                        for who, client in pair[:: -1 if number % 2 else 1]:
+                            rate = client.rate(phase, threads, options.seconds)
+                            found.setdefault((phase, threads, who), []).append(rate)
+    rows = []
+    for phase in WORKLOADS:
+        for threads in options.threads:
+            row: dict[str, Any] = {"workload": phase.upper(), "threads": threads}
+            for who in ("storewise", "go-ycsb"):
+                rates = found[phase, threads, who]
+                row[who] = round(median(r.per_second for r in rates))
+                row[f"{who} cpu_us"] = round(median(r.cpu_us for r in rates), 1)
+            row["ratio"] = round(row["storewise"] / row["go-ycsb"], 2)
+            rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--engine", choices=("postgres", "mysql"), default="postgres")
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each run (default: 5)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, nargs="+", default=list(THREADS))
+    parser.add_argument("--processes", type=int, help="of our client (default: processors)")
+    parser.add_argument("--memory-mb", type=int, default=1024)
+    parser.add_argument("--null-only", action="store_true", help="only our own ceiling")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path.home() / ".cache" / "storewise-benchmarks" / "go_ycsb",
+        help="where go-ycsb is built",
+    )
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    program = None if options.null_only else build(options.cache)
+    null = null_rates(options.records, options.seconds)
+    for phase, rate in sorted(null.items()):
+        print(f"null engine, workload {phase.upper()}: {rate:,.0f} operations/s a process")
+    rows: list[dict[str, Any]] = []
+    if program is not None:
+        rows = compare(options, program)
+        heads = list(rows[0])
+        print("  ".join(f"{head:>16}" for head in heads))
+        for row in rows:
+            print(
+                "  ".join(
+                    f"{row[head]:>16,}" if head != "workload" else f"{row[head]:>16}"
+                    for head in heads
+                )
+            )
+    if options.json is not None:
+        conditions = {
+            "python": platform.python_version(),
+            "engine": options.engine,
+            "versions": dict(engine(options.engine).versions()),
+            "go-ycsb": "v1.0.1",
+            "records": options.records,
+            "seconds": options.seconds,
+            "rounds": options.rounds,
+            "host": facts(),
+            "load_average": psutil.getloadavg(),
+        }
+        result = {"null": null, "target_null": TARGET_NULL, "rows": rows, "conditions": conditions}
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    missed = [phase.upper() for phase, rate in null.items() if rate < TARGET_NULL]
+    missed += [f"{r['workload']} at {r['threads']}" for r in rows if r["ratio"] < TARGET_RATIO]
+    if missed:
+        raise SystemExit(f"below what is to be reached: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()
