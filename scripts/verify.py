@@ -5,6 +5,7 @@ from pathlib import Path
 
 from storewise.driver.verify import VerifyJob, run_verify
 from storewise.session.beside import phase_cluster
+from storewise.session.external import external_store, is_external
 from storewise.session.job import trial_job
 from storewise.session.live import FINISHED
 from storewise.trial import Trial
@@ -31,6 +32,11 @@ with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitSt
         )
         check = found.check
         served = {"cluster": found.cluster, "versions": found.formed.server_versions()}
+    if outside := is_external(trial):
+        store = stack.enter_context(
+            external_store(trial, job.session.run, results, job.log, ends=True)
+        )
+        served = {"cluster": store.cluster, "versions": store.versions}
     run_verify(
         VerifyJob(
             trial=trial,
@@ -45,5 +51,5 @@ with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitSt
         check,
         job.log,
     )
-    if not served:
+    if not served or outside:
         (job.live / FINISHED).touch()  # otherwise closing its session does

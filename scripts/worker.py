@@ -5,6 +5,7 @@ from pathlib import Path
 
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.session.beside import phase_cluster
+from storewise.session.external import external_store, is_external
 from storewise.session.job import trial_job
 from storewise.trial import Trial
 
@@ -42,6 +43,15 @@ with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack(
         conditions["warnings"] = list(found.formed.warnings)
         if store:
             Path(store).mkdir()  # the servers have the data
+    if is_external(trial):
+        outside = stack.enter_context(
+            external_store(
+                trial, job.session.run, results, job.log, creates=bool(store) and worker == 0
+            )
+        )
+        served = {"cluster": outside.cluster, "versions": outside.versions}
+        if store:
+            Path(store).mkdir()  # the database has the data
     run_worker(
         WorkerJob(
             trial=trial,

@@ -182,7 +182,7 @@ class Study(_Section):
                 "threads": [1],
                 "consistency": [next(iter(engine(name).consistencies))],
                 "index": ["none"],
-                **(SERVER_FACTORS if not engine(name).flags.embedded else {}),
+                **(SERVER_FACTORS if engine(name).flags.nodes else {}),
                 **own,
             }
             for combination in itertools.product(*levels.values()):
@@ -244,7 +244,7 @@ def _has_factor(name: str, factor: str) -> bool:
     owner, _, setting = factor.partition(".")
     if setting and owner in ENGINES:
         return owner == name
-    return factor not in SERVER_FACTORS or not engine(name).flags.embedded
+    return factor not in SERVER_FACTORS or engine(name).flags.nodes
 
 
 #: Keys that the file may have and that are used up in reading it.

@@ -70,9 +70,12 @@ def check_study(study: Study, text: StudyText) -> None:
         engines = {name: engine(name) for name in study.engines}
     except EngineError as error:
         text.fail(("engines",), str(error))
-    if all(found.flags.embedded for found in engines.values()):
+    if not any(found.flags.nodes for found in engines.values()):
         for name in study.factors.keys() & SERVER_FACTORS.keys():
-            text.fail(("factors", name), "is a factor of servers; all engines here are embedded")
+            text.fail(
+                ("factors", name),
+                "is a factor of servers; no engine here has nodes: all are embedded or external",
+            )
     trials = study.trials()
     if not trials:
         text.fail(("exclude",), "leaves no trial at all")

@@ -56,6 +56,13 @@ class Flags:
     """Conditions on fields are answered by the store: `find`, `count_where`, `histogram`."""
     explains: bool = False
     """The store tells how it would answer: `explain`."""
+    external: bool = False
+    """A database that is there already: neither embedded nor made of nodes of a session."""
+
+    @property
+    def nodes(self) -> bool:
+        """Its stores are servers that a session starts."""
+        return not self.embedded and not self.external
     rereads: bool = False
     """Keeps nothing and answers from the input files (`Cluster.sources`): the baseline without a
     database."""

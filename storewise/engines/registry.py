@@ -21,6 +21,7 @@ ENGINES: dict[str, str] = {
     "cassandra": "storewise.engines.cassandra_engine:CassandraEngine",
     "hbase": "storewise.engines.hbase:HbaseEngine",
     "riak": "storewise.engines.riak:RiakEngine",
+    "sql": "storewise.engines.sql:SqlEngine",
 }
 
 

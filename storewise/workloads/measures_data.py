@@ -329,8 +329,9 @@ def _sample(readings: Readings, rows: int) -> tuple[Floats, int, bool]:
 
 
 def threshold(readings: Readings, rows: int, percent: float) -> Threshold:
-    """The value that round(rows * percent / 100) of the first `rows` readings exceed (fewer where
-    readings are equal): an order statistic, exact up to `EXACT_ROWS`, above that of a sample.
+    """The value that round(rows * percent / 100) of the first `rows` readings exceed, at least one
+    (fewer where readings are equal): an order statistic, exact up to `EXACT_ROWS`, above that of
+    a sample.
 
     ValueError for a share beyond 0 to 10 %.
     """
@@ -338,7 +339,7 @@ def threshold(readings: Readings, rows: int, percent: float) -> Threshold:
         raise ValueError(f"{percent} % of {rows} readings: expected more than 0 and at most 10 %")
     with _LOCK:
         highest, size, whole = _sample(readings, rows)
-    place = len(highest) - round(size * percent / 100) - 1
+    place = len(highest) - max(1, round(size * percent / 100)) - 1
     # A whole tenth lies above a value just below its least.
     value = float(highest[place]) if place >= 0 else float(highest[0]) - 10.0**-DECIMALS
     above = len(highest) - int(np.searchsorted(highest, value, side="right"))
