@@ -102,7 +102,8 @@ def store(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Store]
     cluster = replace(cluster, kinds=BOTH)
     writer = loaded(cluster)
     reader = connect(cluster, "read")
-    yield Store(target.name, cluster, writer, reader, standin)
+    # As the driver has it: each thread has its own.
+    yield Store(target.name, cluster, writer.for_thread(), reader.for_thread(), standin)
     reader.close()
     writer.close()
     if standin is not None:
