@@ -31,7 +31,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -266,7 +266,7 @@ def compare(options: argparse.Namespace, program: Path) -> list[dict[str, Any]]:
             {},
             schema=Schema(kinds=ours.trial("load", {}).kinds()),
         ) as cluster:
-            ours.cluster = cluster
+            ours.cluster = replace(cluster, kinds=ours.trial("load", {}).kinds())
             ours.work("load")
             theirs = GoYcsb(options.engine, program, cluster, options.records)
             theirs.load()

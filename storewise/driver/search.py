@@ -160,5 +160,6 @@ def summaries(live: Path, name: str, workers: int) -> list[Summary]:
             raise StorewiseError(
                 f"{path}: a worker's summary of a step cannot be read: {error.strerror}"
             ) from error
+        values |= {name: tuple(values[name]) for name in ("indexes", "counts")}
         found.append(Summary(**values))
     return found
