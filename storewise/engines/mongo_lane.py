@@ -56,6 +56,9 @@ class Lane:
             self._log_in(user, password)
             # As the driver does: a server that thinks is waited for.
             self._socket.settimeout(None)
+        except (KeyError, ValueError, TypeError) as error:
+            self.close()
+            raise Trouble(f"an answer to the log in that makes no sense: {error!r}") from error
         except BaseException:
             self.close()
             raise
@@ -86,7 +89,7 @@ class Lane:
             # The answer that is still to come would be taken for that to a later request.
             self.close()
             raise
-        if answer["ok"] != 1:
+        if answer.get("ok") != 1:
             self.close()
             raise Trouble(str(answer.get("errmsg")))
         return answer

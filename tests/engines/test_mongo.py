@@ -403,7 +403,7 @@ def test_acknowledged_documents_outlive_the_server(tmp_path: Path) -> None:
 def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
     shape = Topology(replicas=3, memory_mb=512)
     with running("mongodb", tmp_path, shape, {"home": home()}) as found:
-        client = ENGINE.connect(found.cluster, "write")
+        client = ENGINE.connect(found.cluster, "write").for_thread()
         insert(client, Kind.RNA, FILES[0][Kind.RNA])
         some = FILES[0][Kind.RNA][0]["_id"]
         assert client.owner(Kind.RNA, some) == "data0"
@@ -456,7 +456,7 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
                 insert(writer, kind, every[kind])
                 insert(writer, kind, every[kind][:50])
             writer.finish()
-            client = ENGINE.connect(cluster, "read")
+            client = ENGINE.connect(cluster, "read").for_thread()
             for kind in KINDS:
                 assert client.count(kind) == len(every[kind])
                 ids = [d["_id"] for d in every[kind]]
@@ -492,7 +492,7 @@ def _empty(cluster: Cluster) -> None:
 
 def _a_shard_dies(found: LocalCluster, settings: dict[str, Any]) -> None:
     cluster = replace(found.cluster, settings=settings)
-    writer = ENGINE.connect(cluster, "write")
+    writer = ENGINE.connect(cluster, "write").for_thread()
     _empty(cluster)
     writer.create(Schema())
     documents = [d for seed in range(4) for d in sample(seed, 40)[Kind.RNA]]

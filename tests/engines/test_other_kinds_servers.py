@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -417,3 +418,44 @@ def test_tables_of_another_workload_are_not_taken_for_ours(store: Store) -> None
     other = Kind("other", (Field("_id", "key", "a key"), Field("f", "str", "text")))
     with pytest.raises(EngineError, match=r"other was never created|another workload: usertable"):
         connect(replace(store.cluster, kinds=(other,)), "read").get(other, b"1")
+
+
+@pytest.mark.all_cells
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("key", ["hashed", "ranged"])
+def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
+    """Where the routing table has a key, there it is."""
+    from mongodb_binaries import emulated
+
+    from storewise.engines.mongo_cluster import as_system
+    from storewise.engines.server import Credentials, Topology
+    from storewise.session.local import running
+
+    settings = {"home": str(emulated()), "shard_key": key}
+    shape = Topology(nodes=3, routers=1, memory_mb=512)
+    schema = Schema(BOTH)
+    with running("mongodb", tmp_path, shape, settings, schema=schema) as found:
+        cluster = replace(found.cluster, kinds=BOTH)
+        writer = loaded(cluster)
+        for kind, documents in ((KEYED, USERS), (READINGS, ROWS)):
+            content: dict[str, set[Any]] = {}
+            assert cluster.credentials is not None
+            secrets = Credentials.read(cluster.credentials)
+            for endpoint in cluster.endpoints:
+                if endpoint.role == "data":
+                    with as_system(endpoint, secrets, 30.0) as connection:
+                        ids = connection.storewise[kind.table].find({}, {"_id": 1})
+                        content[endpoint.name] = {row["_id"] for row in ids}
+            owners = Counter(writer.owner(kind, document["_id"]) for document in documents)
+            assert owners == {name: len(ids) for name, ids in content.items() if ids}
+            if kind is KEYED:
+                assert min(owners.values()) > 40 and len(owners) == 3
+            ordered = by_id(documents)
+            thread = writer.for_thread()
+            assert thread.scan(kind, b"", 999) == ordered
+            assert thread.get_many(kind, [d["_id"] for d in documents]) == documents
+        assert writer.count_where(READINGS, CONDITIONS[1]) == sum(
+            fulfils(row, CONDITIONS[1]) for row in ROWS
+        )
+        assert "IXSCAN mv_1" in writer.explain("find", READINGS, CONDITIONS[1])
+        writer.close()
