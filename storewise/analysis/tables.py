@@ -10,10 +10,12 @@ import pandas as pd
 from storewise.analysis import host as hosts
 from storewise.analysis import latency as latencies
 from storewise.analysis import nodes as servers
+from storewise.analysis import owners
 from storewise.analysis import throughput as rates
 from storewise.analysis.breakeven import breakeven
 from storewise.analysis.load import Results, phase_samples
 from storewise.analysis.parts import SESSION, processes_of, threads_of
+from storewise.analysis.plans import plan_summary, plan_warnings, plans
 from storewise.analysis.points import points
 from storewise.analysis.questions import questions
 from storewise.analysis.references import compare
@@ -55,6 +57,9 @@ class Tables:
     host: pd.DataFrame
     cpu: pd.DataFrame
     balance: pd.DataFrame
+    per_node: pd.DataFrame
+    slowdown: pd.DataFrame
+    crashes: pd.DataFrame
     nodes: pd.DataFrame
     sessions: pd.DataFrame
     client_bound: pd.DataFrame
@@ -66,6 +71,8 @@ class Tables:
     reference_curves: pd.DataFrame
     reference_shapes: pd.DataFrame
     reference_ratios: pd.DataFrame
+    plans: pd.DataFrame
+    plan_summary: pd.DataFrame
     warnings: Sequence[StudyWarning]
 
     def phases_of(self, table: pd.DataFrame) -> list[str]:
@@ -119,6 +126,9 @@ def build_tables(results: Results) -> Tables:
     taken = servers.node_samples(
         joined([samples, results.samples[results.samples["phase"] == SESSION]])
     )
+    host = joined([load, servers.node_load(taken, load)])
+    balance = servers.balance(samples)
+    conditions = owners.step_conditions(results)
     cpu = hosts.cpu_series(samples)
     bound = hosts.client_bound(load, throughput, summary, results)
     canary = hosts.canary(results.samples)
@@ -127,8 +137,10 @@ def build_tables(results: Results) -> Tables:
         results.references,
         points(results, samples, throughput) if results.references else (),
     )
+    planned = plans(results)
     warnings = [
         *results.warnings,
+        *plan_warnings(planned, results),
         *log_warnings,
         *rates.short_phases(throughput),
         *rates.errors(throughput),
@@ -153,9 +165,20 @@ def build_tables(results: Results) -> Tables:
         storage_summary=rates.over_repeats(
             stored, results, ["phase", "step", "measure"], counted=True
         ),
-        host=joined([load, servers.node_load(taken, load)]),
+        host=host,
         cpu=joined([cpu, servers.node_cpu(taken, cpu)]),
-        balance=servers.balance(samples),
+        balance=balance,
+        per_node=owners.per_node(
+            results,
+            owners.owner_histograms(results),
+            balance,
+            rates.durations(samples),
+            host,
+            node_table,
+            conditions,
+        ),
+        slowdown=owners.slowdown(throughput, conditions, results),
+        crashes=owners.crashes(results, checked),
         nodes=node_table,
         sessions=session_table,
         client_bound=bound,
@@ -167,5 +190,7 @@ def build_tables(results: Results) -> Tables:
         reference_curves=published.curves,
         reference_shapes=published.shapes,
         reference_ratios=published.ratios,
+        plans=planned,
+        plan_summary=plan_summary(planned, results),
         warnings=sorted(set(warnings)),
     )

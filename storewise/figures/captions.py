@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from storewise.analysis.tables import Tables
 from storewise.errors import ResultError
-from storewise.figures import hosts, overlay, plots, scale
+from storewise.figures import hosts, overlay, owners, plans, plots, scale
 from storewise.figures import steps as stepped
 from storewise.figures.style import drawing, to_bytes
 
@@ -31,6 +31,10 @@ class FigureSpec:
     """It is about servers; a study without any has no need to be told that it is missing."""
     steps: bool = False
     """It is about steps; likewise for a study without."""
+    slowed: bool = False
+    """It is about slowed nodes; likewise for a study without."""
+    plans: bool = False
+    """It is about plans of queries; likewise for a study without."""
     references: bool = False
     """It is about published studies; likewise for a study that names none."""
 
@@ -108,6 +112,16 @@ FIGURES = (
         steps=True,
     ),
     FigureSpec(
+        "plans",
+        "Readings above a value: time over selectivity",
+        "Mean time of an execution of q2 (fetch the readings above a value) and q3 (count them) "
+        "over the share of the readings that it finds. Hollow markers: the store's own plan did "
+        "not use the secondary index. Several settings of one engine have lines of their own.",
+        "no query was measured at several selectivities",
+        plans.over_selectivity,
+        plans=True,
+    ),
+    FigureSpec(
         "storage",
         "Storage",
         "Bytes on disk per document at the end of the load, beside what the inputs take as they "
@@ -135,6 +149,26 @@ FIGURES = (
         "no store of this study is a server",
         hosts.busy_nodes,
         servers=True,
+    ),
+    FigureSpec(
+        "latency_by_node",
+        "Latency and load by node",
+        "Above: service time of the operations on the documents that each node owns: median (bar), "
+        "95th percentile (line) and mean (dot). Below: what the processors of its host did in the "
+        "same time, time spent waiting for the disk (iowait) included; nodes of one host share it.",
+        "no engine tells which of several nodes owns a document",
+        owners.latency_by_node,
+        servers=True,
+    ),
+    FigureSpec(
+        "slowed_nodes",
+        "Slowed nodes",
+        "Operations per second with 0, 1, 2 ... nodes slowed on purpose, with 95 % intervals; then "
+        "the 95th percentile of service time and the iowait of each node, full where the node "
+        "was slowed.",
+        "no node was slowed",
+        owners.slowed_nodes,
+        slowed=True,
     ),
     FigureSpec(
         "published",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import binascii
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -213,6 +213,27 @@ def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
                     f"{path}, line {number}: the histogram cannot be decoded: {error}"
                 ) from error
     return total
+
+
+def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Any]:
+    """As `merge_logs`, for all tags that are wanted, with one look at each log; by tag."""
+    totals: dict[str, Any] = {}
+    for path in paths:
+        for number, found, parts in _lines(path):
+            total = totals.get(found)
+            if total is None:
+                if found in totals:
+                    continue
+                total = totals[found] = new_histogram() if wanted(found) else None
+                if total is None:
+                    continue
+            try:
+                total.decode_and_add(parts[3])
+            except (*_BROKEN, IndexError) as error:
+                raise ResultError(
+                    f"{path}, line {number}: the histogram cannot be decoded: {error}"
+                ) from error
+    return {tag: total for tag, total in totals.items() if total is not None}
 
 
 def intervals(path: Path, tag: str | Tag) -> Iterator[Interval]:

@@ -15,7 +15,7 @@ from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
-from storewise.report import cells, content, published, questions, servers, steps
+from storewise.report import cells, content, owners, plans, published, questions, servers, steps
 
 TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
@@ -91,11 +91,13 @@ def html(tables: Tables, found: Verdict, made: list[Made]) -> str:
             cells.rate_table(tables),
             cells.latency_table(tables),
             *questions.tables_of(tables),
+            *plans.tables_of_plans(tables),
             cells.storage_table(tables),
             cells.scaling_table(tables),
             *steps.tables_of_steps(tables),
             cells.load_table(tables),
             *servers.load_tables(tables),
+            *owners.tables_of_owners(tables),
             cells.verification_table(tables),
         ],
         canary=cells.canary_table(tables),
@@ -117,7 +119,11 @@ def _wanted(made: Made, tables: Tables) -> bool:
     """Whether a study is of the kind that a figure is about."""
     if made.spec.servers and tables.nodes.empty:
         return False
+    if made.spec.plans and tables.plans.empty:
+        return False
     if made.spec.steps and tables.steps.empty:
+        return False
+    if made.spec.slowed and tables.slowdown.empty:
         return False
     return bool(tables.results.references) or not made.spec.references
 

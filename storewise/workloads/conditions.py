@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 #: Fields of `Slow` that only one way of slowing knows.
-_OWN = {
+OWN_FIELDS = {
     "file_mb": "disk",
     "processes": "cpu",
     "delay_ms": "network",
@@ -48,9 +48,9 @@ class Slow(_Condition):
 
     @model_validator(mode="after")
     def _fits(self) -> Slow:
-        for name in sorted(self.model_fields_set & _OWN.keys()):
-            if _OWN[name] != self.how and getattr(self, name) is not None:
-                raise ValueError(f"{name} belongs to `how: {_OWN[name]}`, not to {self.how}")
+        for name in sorted(self.model_fields_set & OWN_FIELDS.keys()):
+            if OWN_FIELDS[name] != self.how and getattr(self, name) is not None:
+                raise ValueError(f"{name} belongs to `how: {OWN_FIELDS[name]}`, not to {self.how}")
         if {"nodes", "names"} <= self.model_fields_set and self.names:
             raise ValueError("give either nodes (how many) or names (which)")
         if self.how == "network" and self.delay_ms is None and self.rate_mbit is None:
