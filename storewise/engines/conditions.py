@@ -98,7 +98,7 @@ def in_type(
     if column.type not in ("int", "float") or isinstance(value, str | bytes):
         return operator, value
     known = (_of_ints if column.type == "int" else _of_floats)(operator, value)
-    if known is not None and not infinite and isinf(known[1]):
+    if known is not None and known[0] != _ALWAYS and not infinite and isinf(known[1]):
         return _true_or_false(known[0], known[1])
     return known
 
