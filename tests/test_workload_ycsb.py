@@ -75,8 +75,8 @@ class Trial:
                 client.create(Schema(kinds=(self.kind,)))
             for thread in range(self.threads):
                 context = self.context(phase, params, process, thread)
-                for operation in WORKLOAD.operations(phase, client, context):
-                    done.append((operation.name, operation.call()))
+                found = WORKLOAD.operations(phase, client, context)
+                done += [(operation.name, operation.call()) for operation in found]
                 notes += context.notes
             if writes:
                 client.finish()
@@ -470,7 +470,7 @@ def test_what_is_missing_or_wrong_fails():
 
 
 def test_a_phase_that_contradicts_the_load_is_refused():
-    with pytest.raises(ConfigError, match="fieldcount is 4, but .* loaded with 10"):
+    with pytest.raises(ConfigError, match=r"fieldcount is 4, but .* loaded with 10"):
         operations("c", Spy(), params={"operationcount": 1, "fieldcount": 4})
 
 
