@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from storewise import __version__
 from storewise.errors import StorewiseError
+from storewise.measures_cli import measures
 
 app = typer.Typer(
     name="storewise",
@@ -371,6 +372,9 @@ def sessions(
                 + (f" at {node.address}, guarded by {node.guard}" if node.address else "")
             )
         typer.echo(f"  jobs: {', '.join(session.jobs) or 'none'}")
+
+
+app.command()(measures)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

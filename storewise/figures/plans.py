@@ -43,7 +43,7 @@ def over_selectivity(tables: Tables) -> Figure | None:
         axis.set_title(query)
         axis.set_xlabel("selectivity (% of the readings)")
         shares = sorted(set(here["selectivity_pct"]))
-        axis.set_xticks(shares, [f"{share:g}" for share in shares], rotation=60)
+        axis.set_xticks(shares, _labels(shares))
         axis.minorticks_off()
         axis.yaxis.set_major_formatter(lambda value, _: tick(value))
         if axis is axes[0]:
@@ -51,6 +51,17 @@ def over_selectivity(tables: Tables) -> Figure | None:
     plain_numbers(axes[0].yaxis)
     legend_outside(figure, axes, columns=2)
     return figure
+
+
+def _labels(shares: list[float]) -> list[str]:
+    """Texts of ticks; those that would lie on the one before are empty."""
+    found: list[str] = []
+    last = 0.0
+    for share in shares:
+        close = share < 1.7 * last
+        found.append("" if close else f"{share:g}")
+        last = last if close else share
+    return found
 
 
 def _line(

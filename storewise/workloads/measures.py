@@ -131,8 +131,8 @@ class RangeParams(PhaseParams):
     @field_validator("selectivity_pct")
     @classmethod
     def _shares(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if wrong := [share for share in value if not 0 < share <= 10]:
-            raise ValueError(f"{wrong[0]} is no share between 0 and 10 %")
+        if wrong := [share for share in value if not 0 < share <= 100]:
+            raise ValueError(f"{wrong[0]} is no share between 0 and 100 %")
         if len(set(value)) < len(value):
             raise ValueError("a share stands there twice")
         return value

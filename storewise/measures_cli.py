@@ -1,0 +1,58 @@
+"""``storewise measures``: the readings of workload `measures` as CSV."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storewise.errors import StorewiseError
+
+HEADING = "m,s,bt,et,mv\n"
+#: Those of the generator, which is imported only when it is needed: it takes numpy and scipy.
+MAX_ROWS = 1_000_000_000
+MAX_NUMBER = 65_535
+
+
+def measures(
+    rows: Annotated[int, typer.Option("--rows", min=1, max=MAX_ROWS, help="Readings to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file; - is standard output.")],
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Of the readings (a study's `data_seed`).")
+    ] = 1,
+    machines: Annotated[int, typer.Option("--machines", min=1, max=MAX_NUMBER)] = 16,
+    sensors: Annotated[
+        int, typer.Option("--sensors", min=1, max=MAX_NUMBER, help="Of each machine.")
+    ] = 4,
+) -> None:
+    """Write the readings that workload **measures** stores as CSV: m, s, bt, et (µs), mv.
+
+    They are those of a load with the same numbers, in the order of time.
+    """
+    from storewise.workloads.measures_data import CHUNK, Part, Readings, csv_lines
+
+    part = Part(Readings(machines, sensors, seed), 0, rows)
+    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with ExitStack() as stack:
+            if str(out) == "-":
+                stream = sys.stdout
+            else:
+                stack.callback(aside.unlink, missing_ok=True)
+                stream = stack.enter_context(aside.open("w", encoding="utf-8"))
+            stream.write(HEADING)
+            for chunk in part.chunks(CHUNK):
+                stream.write(csv_lines(chunk))
+            stream.flush()
+            if str(out) != "-":
+                aside.replace(out)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorewiseError(
+            f"{out}: cannot be written: {error.strerror}; check its directory and the free space"
+        ) from error
