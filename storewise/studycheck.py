@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from storewise.conditioncheck import check_conditions
 from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
@@ -85,6 +86,7 @@ def check_study(study: Study, text: StudyText) -> None:
     for trial in trials:
         _check_trial(trial, engines[trial.engine], text)
     _check_phases(study, text)
+    check_conditions(study, text)
 
 
 def _check_indexes(study: Study, text: StudyText) -> None:

@@ -50,14 +50,14 @@ class Events:
     def begin(self, step: Step, check: Callable[[], None]) -> None:
         """Before a step's barrier: slow nodes down."""
         slow = step.params.slow
-        if slow is not None and self._job.worker == 0:
+        if slow is not None and slow.nodes and self._job.worker == 0 and not self._embedded:
             self._log.info("step %d: slowing nodes: %s", step.number, slow.words())
             self._slowed = tuple(self._orders(check).slow(slow))
 
     def started(self, step: Step, at: float, check: Callable[[], None]) -> None:
         """After a step has started, at Unix time `at`: have a node killed at its moment."""
         crash = step.params.crash
-        if crash is None:
+        if crash is None or self._embedded:
             return
         orders = self._orders(check)
         self._crashing = crash.drawn(orders.nodes(), self._job.trial.seed, step.number)
@@ -73,7 +73,7 @@ class Events:
         samples: list[Sample] = []
         if step.params.slow is None and step.params.crash is None:
             return samples
-        if step.params.crash is not None:
+        if step.params.crash is not None and not self._embedded:
             samples += self._outages(found)
         # The operations of all workers have ended: what follows is no part of the step.
         self._meet(f"{self._job.phase}-{step.number}-worked")

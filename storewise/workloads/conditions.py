@@ -17,6 +17,9 @@ OWN_FIELDS = {
 }
 
 
+_NO_NODES = "an embedded engine has no nodes that could be slowed or killed"
+
+
 class _Condition(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,6 +64,8 @@ class Slow(_Condition):
 
     def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """The nodes to slow, of the `known` ones in order; ValueError where one is not known."""
+        if not known:
+            raise ValueError(_NO_NODES)
         data = tuple(name for name in known if name.rstrip("0123456789") == "data") or known
         if not self.names:
             if self.nodes > len(data):
@@ -111,6 +116,8 @@ class Crash(_Condition):
     def drawn(self, known: tuple[str, ...], seed: int, step: int) -> tuple[str, float]:
         """The node and the moment (s), the same for the same seed and step; ValueError where
         there is no such node."""
+        if not known:
+            raise ValueError(_NO_NODES)
         generator = np.random.default_rng(np.random.SeedSequence([seed, 0x6B696C6C, step]))
         low, high = self.after if isinstance(self.after, tuple) else (self.after, self.after)
         moment = float(generator.uniform(low, high)) if high > low else low

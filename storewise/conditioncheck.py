@@ -1,0 +1,67 @@
+"""Whether what a study does to nodes can be done to the nodes that its trials have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storewise.engines.registry import engine
+from storewise.engines.server import ServerEngine
+from storewise.studyfile import StudyText
+from storewise.trial import Trial
+from storewise.workloads.conditions import Crash, Slow
+
+if TYPE_CHECKING:
+    from storewise.config import Study
+
+#: It has no nodes, and is in a study to show what the clients can do at all.
+_CEILING = "null"
+
+
+def check_conditions(study: Study, text: StudyText) -> None:
+    """Refuse a slowing or a crash of nodes that a trial does not have, and a crash while loading.
+
+    The phases' own parameters must have been checked.
+    """
+    for trial in study.trials():
+        known = node_names(trial)
+        for i, phase in enumerate(study.phases):
+            if phase.name not in {one.name for one in trial.phases}:
+                continue
+            own = trial.phase(phase.name)
+            place = ("phases", i, phase.name)
+            for step in own.step_overrides():
+                values = {**own.params, **step}
+                slow, crash = values.get("slow"), values.get("crash")
+                if crash and i == 0:
+                    text.fail(
+                        (*place, "crash"),
+                        "a loading phase has no `crash`: what a load could not store would be "
+                        "missing in all that follows; crash a phase that writes after it",
+                    )
+                if not (slow or crash) or trial.engine == _CEILING:
+                    continue
+                try:
+                    if slow:
+                        Slow.model_validate(slow).chosen(known)
+                    if crash:
+                        Crash.model_validate(crash).drawn(known, trial.seed, 0)
+                except ValueError as error:
+                    text.fail(place, f"{error}; {_remedy(trial, phase.name)}")
+
+
+def node_names(trial: Trial) -> tuple[str, ...]:
+    """Nodes of a trial that are jobs of their own, data nodes first; none for embedded engines."""
+    found = engine(trial.engine)
+    if not isinstance(found, ServerEngine):
+        return ()
+    specs = found.roles(trial.topology, trial.settings)
+    names = [spec.name for spec in specs if spec.placement == "node"]
+    return tuple(sorted(names, key=lambda name: not name.startswith("data")))
+
+
+def _remedy(trial: Trial, phase: str) -> str:
+    nodes = f", nodes: {trial.factors['nodes']}" if "nodes" in trial.factors else ""
+    return (
+        f"trial {trial.id} ({trial.engine}{nodes}) cannot do it: leave it out, for example by "
+        f"`exclude: [{{engine: {trial.engine}{nodes}, phase: {phase}}}]`"
+    )
