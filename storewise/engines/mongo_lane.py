@@ -1,9 +1,9 @@
 """A connection of one thread to one MongoDB server, for what is asked most often.
 
-The driver costs a client 120 to 150 µs of processor time for one document, whichever way it is
-asked (sessions, pools, checks, cursors), and one process then cannot ask for more than some 7,000
-documents a second; this costs 20. It knows only what goes right: whoever gets `Trouble` asks the
-driver, with its elections, retries and words of errors.
+The driver costs a client some 150 µs of processor time for one document (sessions, pools, checks,
+cursors), so that one process cannot ask for more than 7,000 documents a second; this costs a fifth
+of that. It knows only what goes right: whoever gets `Trouble` asks the driver, with its elections,
+retries and words of errors.
 
 Protocol: https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/ (OP_MSG); log in:
 SCRAM-SHA-256, RFC 7677 and https://www.mongodb.com/docs/manual/core/security-scram/
