@@ -14,7 +14,10 @@ from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 from storewise.ssearch.build import to_bson
 
-EMBEDDED = sorted(name for name in ENGINES if engine(name).flags.embedded)
+#: But for those that answer from input files: they take no made-up documents.
+EMBEDDED = sorted(
+    name for name in ENGINES if engine(name).flags.embedded and not engine(name).flags.rereads
+)
 STORING = [name for name in EMBEDDED if engine(name).flags.stores]
 
 
