@@ -71,6 +71,13 @@ def check_study(study: Study, text: StudyText) -> None:
         engines = {name: engine(name) for name in study.engines}
     except EngineError as error:
         text.fail(("engines",), str(error))
+    for name, found in engines.items():
+        if found.flags.rereads and not workload(study.workload).reads_inputs:
+            text.fail(
+                ("engines", name),
+                f"answers from SSEARCH outputs, which workload {study.workload} does not have; "
+                "leave the engine out",
+            )
     if not any(found.flags.nodes for found in engines.values()):
         for name in study.factors.keys() & SERVER_FACTORS.keys():
             text.fail(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,7 @@ def verdict_data(found: Verdict) -> dict[str, object]:
             }
             for c in found.criteria
         ],
+        "pays_from": {k: v if math.isfinite(v) else None for k, v in found.pays.items()},
         "set_aside": [{"choice": label, "reason": reason} for label, reason in found.set_aside],
     }
 

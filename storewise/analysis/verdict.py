@@ -85,6 +85,9 @@ class Verdict:
     criteria: Sequence[Criterion]
     set_aside: Sequence[tuple[str, str]]
     """Choices that are not recommended, with the reason."""
+    pays: Mapping[str, float]
+    """Choice -> fewest questions from which on it pays against reading the files again; inf is
+    never. Empty without engine ``files``."""
 
 
 def verdict(tables: Tables) -> Verdict:
@@ -115,9 +118,11 @@ def verdict(tables: Tables) -> Verdict:
         for n, h, _, _ in wanted
         if n not in {c.name for c in criteria}
     ]
-    text += _pays(tables, promises, aside)
+    asked_for = _asked(tables, promises, aside)
+    text += _pays(asked_for)
     text += [f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())]
-    return Verdict(finding, text, criteria, sorted(aside.items()))
+    soonest = {name: min(kinds.values()) for name, kinds in asked_for.items()}
+    return Verdict(finding, text, criteria, sorted(aside.items()), soonest)
 
 
 def _varies(trials: pd.DataFrame, factor: str) -> bool:
@@ -127,6 +132,8 @@ def _varies(trials: pd.DataFrame, factor: str) -> bool:
 
 def label(row: Mapping[str, Any], promises: Sequence[str]) -> str:
     """What a choice is called: the store and what it promises, where that varies."""
+    if row["engine"] == BASELINE:
+        return title(BASELINE)  # it promises nothing
     extra = [str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row]
     name = title(str(row["engine"]))
     return f"{name} ({', '.join(extra)})" if extra else name
@@ -272,14 +279,21 @@ def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool
     return text + without
 
 
-def _pays(tables: Tables, promises: Sequence[str], aside: Mapping[str, str]) -> list[str]:
-    """From how many questions on each store pays, a sentence each, the soonest first."""
+def _asked(
+    tables: Tables, promises: Sequence[str], aside: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """Per choice and kind of question, how many it takes until its best configuration pays."""
     found: dict[str, dict[str, float]] = {}
     for row in records(tables.breakeven):
         name = label(row, promises)
         if name not in aside:
             own = found.setdefault(name, {})
             own[row["operation"]] = min(own.get(row["operation"], math.inf), row["mean"])
+    return found
+
+
+def _pays(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """From how many questions on each store pays, a sentence each, the soonest first."""
     files = title(BASELINE)
     text = []
     for name, kinds in sorted(found.items(), key=lambda item: (min(item[1].values()), item[0])):

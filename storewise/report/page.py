@@ -86,6 +86,7 @@ def html(tables: Tables, found: Verdict, made: list[Made]) -> str:
         name=name,
         title=str(study.get("title") or name),
         verdict=found,
+        choices=questions.verdict_table(found, tables),
         figures=[_figure(one) for one in made if _wanted(one, tables)],
         tables=[
             cells.rate_table(tables),

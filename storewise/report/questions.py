@@ -6,11 +6,44 @@ import math
 from typing import Any
 
 from storewise.analysis.breakeven import times_asked
-from storewise.analysis.engines import BASELINE, varying_factors
+from storewise.analysis.engines import BASELINE, title, varying_factors
 from storewise.analysis.frames import records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import seconds
+from storewise.analysis.verdict import Verdict
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
+
+
+def verdict_table(found: Verdict, tables: Tables) -> list[Table]:
+    """The verdict's figures, choice by criterion, where the files themselves took part: they are
+    the first row, then the stores in the order of the soonest to pay."""
+    if BASELINE not in set(tables.trials.get("engine", ())) or not found.criteria:
+        return []
+    choices = list(dict.fromkeys(s.label for c in found.criteria for s in c.standings))
+    files = title(BASELINE)
+    choices.sort(key=lambda name: (name != files, found.pays.get(name, math.inf)))
+    by_name = {c.name: {s.label: s for s in c.standings} for c in found.criteria}
+    rows = []
+    for name in [files, *(c for c in choices if c != files)]:
+        cells = [text_cell(name)]
+        for criterion in found.criteria:
+            standing = by_name[criterion.name].get(name)
+            if standing is not None:
+                cells.append(number_cell(standing.estimate.mean))
+            elif name == files and criterion.name == "write":
+                cells.append(Cell("nothing to load", math.inf, True))
+            else:
+                cells.append(number_cell(None))
+        pays = found.pays.get(name)
+        words = "the baseline" if name == files else "–"
+        if pays is not None:
+            words = times_asked(pays)
+        cells.append(Cell(words, -math.inf if pays is None else pays, True))
+        rows.append(cells)
+    heads = ["choice", *(f"{c.title}, {c.unit}" for c in found.criteria)]
+    heads.append("pays from so many questions on (of the kind that pays soonest)")
+    caption = "The best configuration of each choice, reading the files again first"
+    return [Table("verdict-table", caption, heads, rows)]
 
 
 def tables_of(tables: Tables) -> list[Table]:

@@ -94,6 +94,14 @@ class AlignmentsWorkload(Workload):
             raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
         return phases[phase](client, context)
 
+    def clash(self, load: Any, params: Any) -> str | None:
+        if isinstance(params, MixedParams) and params.writes and not load.leave:
+            return (
+                "inserts what the load has left, and it leaves nothing; add `leave` to the load, "
+                "such as `write: {leave: 0.3}`, or set `writes: 0`"
+            )
+        return None
+
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return ShardPlacement(StoredFiles.read(written))
 
