@@ -218,7 +218,8 @@ def parse_reference(name: str, text: str, table: str, where: str = "") -> Refere
     try:
         reference = Reference.model_validate({"name": name, "rows": rows, **data})
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt key also makes the right one missing: name the misspelt one.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         place = ".".join(map(str, first["loc"]))
         known = nearest(str(first["loc"][-1]), list(Reference.model_fields))
         hint = known if first["type"] == "extra_forbidden" else ""

@@ -58,11 +58,13 @@ def compare(references: Sequence[Reference], points: Sequence[Point]) -> Compare
         theirs = published(reference)
         pairs = [(one, ours) for one in theirs if (ours := measured(reference, one, points))]
         values += _values(reference, {(c.series.id, c.system, c.same) for c, _ in pairs})
+        panels: dict[tuple[Any, ...], list[Curve]] = {}
         for one, ours in pairs:
             if one.series.x is not None:
-                for curve in (one, *ours):
-                    curves += _curve_rows(curve, base_of(curve, [one, *ours]))
-                shapes += [row for own in ours if (row := _shape(one, own))]
+                panels.setdefault((one.series.id, one.same), []).extend((one, *ours))
+                shapes += [_shape(one, own) for own in ours]
+        for panel in panels.values():
+            curves += [row for own in panel for row in _curve_rows(own, base_of(own, panel))]
         ratios += _ratios(reference, pairs)
     return Compared(
         pd.DataFrame(values, columns=[*VALUES, "compared"]),
@@ -145,9 +147,8 @@ def _curve_rows(curve: Curve, base: float) -> list[dict[str, Any]]:
     ]
 
 
-def _shape(one: Curve, own: Curve) -> dict[str, Any] | None:
-    if one.series.x is None:
-        return None
+def _shape(one: Curve, own: Curve) -> dict[str, Any]:
+    assert one.series.x is not None
     common = sorted(set(one.values) & set(own.values))
     if len(common) > 1:
         theirs, ours = ({x: c.values[x] for x in common} for c in (one, own))
