@@ -1,0 +1,251 @@
+"""Hosts that are network namespaces, joined by a bridge, and a trial whose nodes run on them.
+
+Each host has a network and a host name of its own; files and processes are shared. Nothing
+outlives the test process: a host's first process dies with it, and its network with that; the
+next start removes a bridge whose process has gone. Sources: unshare(1), nsenter(1), ip-link(8).
+
+As a program it is one job of such a trial: ``hosts.py DIRECTORY node NAME INTERFACE`` or
+``hosts.py DIRECTORY worker PHASE``, with the trial in ``DIRECTORY/trial.json``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from storewise.driver.worker import WorkerJob, run_worker
+from storewise.errors import Aborted, StorewiseError
+from storewise.processes import dies_with_parent
+from storewise.session.close import CloseJob, run_close
+from storewise.session.cluster import CLUSTER, client_cluster, make_credentials, read_cluster
+from storewise.session.form import FormJob, run_form
+from storewise.session.live import Abort, Session, abort, read_abort
+from storewise.session.node import run_node
+from storewise.session.node_place import NodeJob
+from storewise.trial import Trial
+
+INTERFACE = "node0"
+_PREFIX = "swn"
+_HOST = """\
+set -e
+hostname {name}
+echo unshared
+read word
+ip link set lo up
+ip address add {address}/24 dev {interface}
+ip link set {interface} up
+echo up
+exec sleep infinity
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """One namespace; `pid` is its first process."""
+
+    name: str
+    address: str
+    pid: int
+
+    def command(self, *words: str) -> list[str]:
+        """A command as it is run on the host."""
+        return ["nsenter", "--target", str(self.pid), "--net", "--uts", "--", *words]
+
+    def says(self, *words: str) -> str:
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, check=True)
+        return done.stdout
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _sweep() -> None:
+    for path in Path("/sys/class/net").glob(f"{_PREFIX}*b"):
+        pid = path.name.removeprefix(_PREFIX).removesuffix("b")
+        if not pid.isdigit() or not psutil.pid_exists(int(pid)):
+            _ip("link", "delete", path.name)
+
+
+@contextmanager
+def hosts(number: int) -> Iterator[list[Host]]:
+    """So many hosts, reachable from here; needs root."""
+    _sweep()
+    bridge = f"{_PREFIX}{os.getpid()}b"
+    network = f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+    with ExitStack() as stack:
+        _ip("link", "add", bridge, "type", "bridge")
+        stack.callback(_ip, "link", "delete", bridge)
+        _ip("address", "add", f"{network}.1/24", "dev", bridge)
+        _ip("link", "set", bridge, "up")
+        yield [stack.enter_context(_host(bridge, network, k)) for k in range(number)]
+
+
+@contextmanager
+def _host(bridge: str, network: str, number: int) -> Iterator[Host]:
+    name, address = f"differ{number}", f"{network}.{10 + number}"
+    script = _HOST.format(name=name, address=address, interface=INTERFACE)
+    with subprocess.Popen(
+        ["unshare", "--net", "--uts", "bash", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=dies_with_parent(),
+    ) as process:
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == "unshared\n"
+            end = f"{bridge[:-1]}{number}"
+            _ip(
+                *("link", "add", end, "type", "veth", "peer", "name", INTERFACE),
+                *("netns", str(process.pid)),
+            )
+            _ip("link", "set", end, "master", bridge, "up")
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "up\n"
+            yield Host(name, address, process.pid)
+        finally:
+            process.kill()
+
+
+class OnHosts:
+    """A trial with one data node on each host, from its opening to its end."""
+
+    def __init__(self, directory: Path, trial: Trial, places: list[Host]) -> None:
+        self.directory, self.trial, self.places = directory, trial, places
+        self.live = directory / "live"
+        self.results = directory / "results" / "trials" / trial.id
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.live.mkdir(parents=True)
+        self.results.mkdir(parents=True)
+        self.session = Session(trial.id, "run", 60.0, 0.0)
+        make_credentials(self.live)
+        (directory / "trial.json").write_text(trial.model_dump_json())
+
+    def __enter__(self) -> OnHosts:
+        try:
+            for index, place in enumerate(self.places):
+                name = f"data{index}"
+                self.nodes[name] = self._job(place, "node", name, INTERFACE)
+            run_form(
+                FormJob(self.trial, self.live, self.live / CLUSTER, self.directory),
+                self.session,
+                self._check,
+                logging.getLogger("form"),
+            )
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        abort(self.live, Abort("the test ends", own=False))
+        for process in self.nodes.values():
+            process.wait(60)
+
+    def _job(self, place: Host | None, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, __file__, str(self.directory), *words]
+        log = (self.directory / f"{words[1]}.log").open("ab")
+        with log:
+            return subprocess.Popen(
+                place.command(*command) if place is not None else command,
+                stdout=log,
+                stderr=log,
+                preexec_fn=dies_with_parent(),
+            )
+
+    def _check(self) -> None:
+        for name, process in self.nodes.items():
+            if process.poll() is not None:
+                raise StorewiseError(f"{name}: {(self.directory / f'{name}.log').read_text()}")
+
+    def phase(self, name: str) -> subprocess.Popen[bytes]:
+        """Start the one worker of a phase."""
+        return self._job(None, "worker", name)
+
+    def run(self, name: str) -> None:
+        process = self.phase(name)
+        assert process.wait(120) == 0, (self.directory / f"{name}.log").read_text()
+
+    def close(self) -> None:
+        run_close(
+            CloseJob(self.trial, self.live, self.live / CLUSTER, self.results / "session.parquet"),
+            self.session,
+            self._check_live,
+            logging.getLogger("close"),
+        )
+
+    def _check_live(self) -> None:
+        _check_of(self.live)
+
+
+def _check_of(live: Path) -> None:
+    if (live / "abort").exists():
+        raise Aborted(read_abort(live / "abort").reason)
+
+
+def _node(directory: Path, trial: Trial, name: str, interface: str) -> None:
+    live, results = directory / "live", directory / "results" / "trials" / trial.id
+    run_node(
+        NodeJob(
+            trial,
+            name,
+            live,
+            results / f"node.{name}.parquet",
+            directory / f"{name}.server.log",
+            directory / f"kept.{name}",
+            interface=interface,
+        ),
+        Session(trial.id, "run", 60.0, 0.0),
+        lambda: _check_of(live),
+        logging.getLogger("node"),
+        lambda error: abort(live, Abort(str(error), own=True)) and None,
+    )
+
+
+def _worker(directory: Path, trial: Trial, phase: str) -> None:
+    live, results = directory / "live", directory / "results" / "trials" / trial.id
+    earlier = [p.name for p in trial.phases[: [p.name for p in trial.phases].index(phase)]]
+    run_worker(
+        WorkerJob(
+            trial=trial,
+            phase=phase,
+            worker=0,
+            shards=None,
+            live=live,
+            result=results / f"{phase}.0.parquet",
+            hdr_log=results / f"{phase}.0.hlog",
+            written=(),
+            before=tuple(results / f"{name}.0.parquet" for name in earlier),
+            cluster=client_cluster(trial, live, read_cluster(live / CLUSTER)),
+        ),
+        lambda: _check_of(live),
+        logging.getLogger("worker"),
+    )
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO)
+    directory = Path(sys.argv[1])
+    trial = Trial.model_validate_json((directory / "trial.json").read_text())
+    jobs = {"node": _node, "worker": _worker}
+    try:
+        jobs[sys.argv[2]](directory, trial, *sys.argv[3:])
+    except Aborted as error:
+        logging.info("ended: %s", error)
+
+
+if __name__ == "__main__":
+    main()
