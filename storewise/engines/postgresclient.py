@@ -16,6 +16,7 @@ from psycopg.types.json import set_json_loads
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.jsontable import DOCUMENT_COLUMN, JsonTable
+from storewise.engines.postgresprepared import Prepared
 from storewise.engines.server import Credentials
 from storewise.engines.sharded import ShardedClient
 from storewise.engines.shards import Shard
@@ -94,6 +95,8 @@ class Session:
 
     connection: psycopg.Connection[Row]
     reads: psycopg.Cursor[Row]
+    prepared: Prepared | None
+    """None where the study wants no prepared statements."""
 
 
 class PostgresClient(ShardedClient[Session]):
@@ -111,7 +114,8 @@ class PostgresClient(ShardedClient[Session]):
         connection.prepare_threshold = 0 if self._shared.settings.prepare else None
         # A JSON column gives its text: the table makes the document of it.
         set_json_loads(lambda data: data, connection)
-        return Session(connection, connection.cursor(binary=True))
+        prepared = Prepared(connection) if self._shared.settings.prepare else None
+        return Session(connection, connection.cursor(binary=True), prepared)
 
     def _shut(self, connection: Session) -> None:
         connection.connection.close()
@@ -125,6 +129,10 @@ class PostgresClient(ShardedClient[Session]):
         # The server may keep one plan for all parameters of a prepared statement.
         prepare = False if anew else None
         try:
+            if connection.prepared is not None and not anew:
+                rows = connection.prepared.rows(sql, values)
+                if rows is not None:
+                    return rows
             return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
         except _UNDONE:
             if not _alone(connection):
@@ -141,6 +149,10 @@ class PostgresClient(ShardedClient[Session]):
 
     def _change(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
         try:
+            if connection.prepared is not None and values:
+                changed = connection.prepared.change(sql, values)
+                if changed is not None:
+                    return changed
             return connection.connection.execute(_sql(sql), values or None).rowcount
         except _UNDONE:
             if not _alone(connection):
