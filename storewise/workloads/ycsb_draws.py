@@ -23,6 +23,8 @@ SCRAMBLED_ITEMS = 10_000_000_000
 SCRAMBLED_ZETA = 26.46902820178302
 #: Terms of zeta that are summed one by one; the rest follows from Euler and Maclaurin's formula.
 _TERMS = 1000
+#: Places that are drawn at once where most do not exist.
+_TRIES = 4096
 
 
 def zeta(items: int, theta: float = THETA) -> float:
@@ -114,7 +116,12 @@ class Scrambled:
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
         found = self._places(random, len(existing))
         while len(missing := np.flatnonzero(found >= existing)):
-            found[missing] = self._places(random, len(missing))
+            # Several tries for each, of which the first that exists counts: most of the range may
+            # not be there yet.
+            tries = max(1, _TRIES // len(missing))
+            again = self._places(random, len(missing) * tries).reshape(-1, tries)
+            good = again < existing[missing, np.newaxis]
+            found[missing] = again[np.arange(len(missing)), good.argmax(axis=1)]
         return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -164,15 +164,25 @@ class Records:
         return found
 
 
+class Known(NamedTuple):
+    """What a client knows of the records when a step begins."""
+
+    records: Records
+    base: int
+    """The numbers from here on are the phase's own."""
+    common: int
+    """So many of the records, the oldest, are known to all clients."""
+
+
 class _Latest:
     """The records of the step that runs: all threads of a process ask for the same."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._key: tuple[Any, ...] = ()
-        self._found: tuple[Records, int] | None = None
+        self._found: Known | None = None
 
-    def get(self, key: tuple[Any, ...], make: Callable[[], tuple[Records, int]]) -> Any:
+    def get(self, key: tuple[Any, ...], make: Callable[[], Known]) -> Known:
         with self._lock:
             same = len(key) == len(self._key) and all(
                 a is b for a, b in zip(key, self._key, strict=True)
@@ -185,22 +195,20 @@ class _Latest:
 _latest = _Latest()
 
 
-def records_before(context: ClientContext) -> tuple[Records, int]:
-    """The records that exist when a step begins, as far as this client can know, and the first
-    number that all clients of this phase leave to the phase.
-
-    All inserts of earlier phases are known, of earlier steps of this phase those of this process.
-    """
+def records_before(context: ClientContext) -> Known:
+    """What a client knows when a step begins: all inserts of earlier phases, and those of earlier
+    steps of this phase by this process."""
     load: LoadParams = context.load
 
-    def make() -> tuple[Records, int]:
-        # What this phase has inserted so far differs between processes; its base must not.
+    def make() -> Known:
+        # What this phase has inserted so far differs between processes; what they share must not.
         earlier = [note for note in context.before if note.get("ycsb") != context.phase]
-        base = Records(load, earlier).top
-        return Records(load, context.before), base
+        common = Records(load, earlier)
+        own = len(earlier) < len(context.before)
+        records = Records(load, context.before) if own else common
+        return Known(records, common.top, len(common))
 
-    found: tuple[Records, int] = _latest.get((context.before, load, context.phase), make)
-    return found
+    return _latest.get((context.before, load, context.phase), make)
 
 
 def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]:

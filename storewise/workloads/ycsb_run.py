@@ -122,7 +122,7 @@ class _Run:
         self.limits = np.cumsum([shares[name] for name in _NAMES])[:-1]
         self.only = next((i for i, name in enumerate(_NAMES) if shares[name] == 1.0), None)
         self.inserts = shares["insert"]
-        self.records, base = records_before(context)
+        self.records, base, self.common = records_before(context)
         if not len(self.records) and self.inserts < 1:
             raise EngineError("there is nothing to read: the load stored no record")
         if self.inserts:
@@ -150,9 +150,11 @@ class _Run:
             case "uniform":
                 return Uniform(records)
             case "zipfian":
-                # YCSB doubles the number of inserts that it expects, to be sure.
-                expected = int(2 * (params.operations or 0) * self.inserts)
-                return Scrambled(records, expected)
+                # YCSB doubles the number of inserts that it expects, to be sure. A client knows of
+                # its own inserts only. What is popular must be the same for all clients: their
+                # ranges are equal, whatever else each of them knows.
+                each = -(-(params.operations or 0) // context.clients)
+                return Scrambled(self.common, int(2 * each * self.inserts))
             case "latest":
                 return Latest()
             case "hotspot":
