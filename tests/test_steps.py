@@ -262,3 +262,10 @@ def test_a_search_sets_rate_and_time():
     for wrong in ({"operations": 5}, {"rate": 5}, {"seconds": 5}):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             PhaseParams.model_validate({"search": search(seconds=3).model_dump(), **wrong})
+
+
+def test_every_parameter_is_explained():
+    text = (Path(__file__).parent.parent / "config" / "README.md").read_text()
+    names = {*PhaseParams.model_fields, *SearchParams.model_fields, "steps", "sweep", "clients"}
+    names -= {"slow", "crash"}  # what is done to servers has pages of its own
+    assert not [name for name in sorted(names) if f"`{name}`" not in text]

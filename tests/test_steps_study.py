@@ -19,12 +19,14 @@ title: Steps
 workload: ycsb
 engines: [sqlite]
 factors: {workers: [2], processes: [2]}
-repeats: 2
 phases:
   - load: {recordcount: 500}
   - a: {sweep: {operations: [60, 120], clients: [1, 2, 6]}}
-  - b: {seconds: 0.3, arrivals: poisson, clients: 3, sweep: {rate: [100, 400]}, restart: true}
-  - c: {clients: 3, search: {limit_ms: 50, low: 50, high: 800, steps: 4, seconds: 0.3}}
+  - c:
+      clients: 3
+      arrivals: poisson
+      restart: true
+      search: {limit_ms: 50, low: 50, high: 800, steps: 4, seconds: 0.3}
 """
 
 
@@ -103,17 +105,16 @@ def test_a_study_with_sweeps_and_a_search(tmp_path: Path) -> None:
     assert list(zip(runtimes["planned"], runtimes["clients"], strict=True)) == [
         (planned, clients) for planned in (60, 120) for clients in (1, 2, 6)
     ]
-    assert set(runtimes["n"]) == {2}
     each = steps[(steps["phase"] == "a") & (steps["measure"] == "response_p99")]
     assert set(each["operation"]) == {ALL, "read", "update"}
     assert (each["mean"] > 0).all()
 
-    rates = steps[(steps["phase"] == "b") & (steps["operation"] == ALL)]
+    rates = steps[(steps["phase"] == "c") & (steps["operation"] == ALL)]
     served = rates[rates["measure"] == "served"]
-    assert sorted(served["rate"]) == [100, 400]
+    assert served["rate"].between(50, 800).all()
     assert ((served["mean"] > 0) & (served["mean"] <= 1)).all()
 
-    assert len(tables.searches) == 2
+    assert len(tables.searches) == 1
     for found in tables.searches.to_dict("records"):
         assert (found["clients"], found["limit_ms"]) == (3, 50)
         trial_parts = [place.results / "trials" / found["trial"] / f"c.{k}.parquet" for k in (0, 1)]

@@ -8,6 +8,7 @@ See https://www.psycopg.org/psycopg3/docs/api/pq.html.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, cast
@@ -22,6 +23,8 @@ from storewise.engines.tabular import Row
 #: Statements that a connection keeps, at most; others go the ordinary way.
 MOST = 100
 _MARK = re.compile(r"%(.?)", re.DOTALL)
+#: A name is used once: a statement of that name may still be there.
+_NUMBERS = itertools.count()
 _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
@@ -53,7 +56,6 @@ class Prepared:
         self._server = connection.pgconn
         self._adapt = Transformer(connection)
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        self._made = 0
         self._formats: dict[int, list[PyFormat]] = {}
 
     def rows(self, sql: str, values: Sequence[Any]) -> list[Row] | None:
@@ -100,8 +102,7 @@ class Prepared:
         text = numbered(sql)
         if text is None or len(self._names) >= MOST:
             return None
-        self._made += 1
-        name = b"storewise_%d" % self._made
+        name = b"storewise_%d" % next(_NUMBERS)
         result = self._server.prepare(name, text.encode(), types)
         if result.status != ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result, "utf-8")

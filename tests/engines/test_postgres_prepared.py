@@ -1,0 +1,106 @@
+"""Statements that go through libpq's own call: the same answers and errors as psycopg's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from storewise.engines.postgresclient import connect
+from storewise.engines.postgresprepared import MOST, Prepared, numbered
+from storewise.engines.server import Credentials, Topology
+from storewise.session.local import running
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection]:
+    directory = tmp_path_factory.mktemp("prepared")
+    with running("postgres", directory / "c", Topology(nodes=1), {}) as found:
+        assert found.cluster.credentials is not None
+        endpoint = found.cluster.endpoints[0]
+        secrets = Credentials.read(found.cluster.credentials)
+        with connect(endpoint.address, endpoint.port, secrets) as opened:
+            opened.execute("CREATE TABLE t (i bigint PRIMARY KEY, x float8, s text, b bytea)")
+            yield opened
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("SELECT %s, %s", "SELECT $1, $2"),
+        ("SELECT 5 %% %s", "SELECT 5 % $1"),
+        ("SELECT 1", "SELECT 1"),
+        ("SELECT %(name)s", None),
+        ("SELECT %b", None),
+        ("SELECT 1 %", None),
+    ],
+)
+def test_marks_become_numbers(sql: str, text: str | None) -> None:
+    assert numbered(sql) == text
+
+
+ROWS = [
+    (1, 0.5, "grün", b"\x00\xff"),
+    (2**40, -1e300, "", b""),
+    (-3, None, None, None),
+    (70_000, float("inf"), "a'b%s", b"'"),
+]
+
+
+def test_values_come_back_as_they_are(connection: psycopg.Connection) -> None:
+    prepared = Prepared(connection)
+    for row in ROWS:
+        assert prepared.change("INSERT INTO t VALUES (%s, %s, %s, %s)", row) == 1
+    for row in ROWS:
+        assert prepared.rows("SELECT * FROM t WHERE i = %s", (row[0],)) == [row]
+    assert prepared.rows("SELECT * FROM t WHERE i = %s", (4,)) == []
+    ids = [row[0] for row in ROWS]
+    found = prepared.rows("SELECT i FROM t WHERE i = ANY(%s) ORDER BY i", (ids,))
+    assert found == [(i,) for i in sorted(ids)]
+    assert prepared.change("UPDATE t SET s = %s WHERE i = %s", ("new", 1)) == 1
+    assert prepared.change("DELETE FROM t WHERE i > %s", (-10,)) == len(ROWS)
+    assert prepared.change("DELETE FROM t WHERE i > %s", (-10,)) == 0
+
+
+def test_errors_are_those_of_psycopg_and_leave_the_connection_usable(
+    connection: psycopg.Connection,
+) -> None:
+    prepared = Prepared(connection)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        prepared.rows("SELECT * FROM nowhere WHERE i = %s", (1,))
+    assert prepared.change("INSERT INTO t (i) VALUES (%s)", (1,)) == 1
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        prepared.change("INSERT INTO t (i) VALUES (%s)", (1,))
+    assert prepared.change("DELETE FROM t WHERE i = %s", (1,)) == 1
+
+
+def test_what_goes_the_ordinary_way(connection: psycopg.Connection) -> None:
+    prepared = Prepared(connection)
+    query = "SELECT %s::int"
+    with connection.transaction():
+        connection.execute("SELECT 1")
+        assert prepared.rows(query, (1,)) is None
+    assert prepared.rows(query, (1,)) == [(1,)]
+    # psycopg deallocates all statements after some commands: the next use says so, then it is new.
+    connection.execute("DEALLOCATE ALL")
+    assert prepared.rows(query, (1,)) is None
+    assert prepared.rows(query, (1,)) == [(1,)]
+    for number in range(MOST - 1):
+        assert prepared.rows(f"SELECT %s::int + {number}", (1,)) == [(number + 1,)]
+    assert prepared.rows("SELECT %s::int + 1000", (1,)) is None
+    assert prepared.rows(query, (1,)) == [(1,)]
+
+
+def test_a_lost_server_is_an_error_of_the_driver(connection: psycopg.Connection) -> None:
+    prepared = Prepared(connection)
+    own = prepared.rows("SELECT pg_backend_pid() + %s", (0,))
+    assert own is not None
+    info = connection.info
+    with psycopg.connect(
+        host=info.host, port=info.port, user=info.user, password=info.password, dbname="postgres"
+    ) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", own[0])
+    with pytest.raises(psycopg.Error):
+        prepared.rows("SELECT pg_backend_pid() + %s", (0,))
+    assert connection.closed
