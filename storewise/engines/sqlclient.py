@@ -174,9 +174,17 @@ class SqlClient(CoreReads):
         shared = self._shared
         if shared.known is None:
             about = description(shared.prefix, shared.owner)
-            rows = self._rows(sa.select(about.c.content))
+            rows = self._transaction(
+                lambda c: (
+                    c.execute(sa.select(about.c.content)).fetchall()
+                    if sa.inspect(c).has_table(about.name, schema=shared.owner)
+                    else []
+                )
+            )
             if not rows:
-                raise EngineError(f"sql: {shared.place}: no tables {shared.prefix}_* were created")
+                raise EngineError(
+                    f"sql: {shared.place}: the tables {shared.prefix}_* were never created"
+                )
             schema, _ = described(str(rows[0][0]), shared.kinds)
             dialect = shared.engine.dialect.name
             shared.known = SqlTables(schema, dialect, shared.prefix, shared.owner)

@@ -10,13 +10,12 @@ import sqlalchemy as sa
 
 from storewise.documents import Document, Kind
 from storewise.engines.base import Client, Verb, Where
-from storewise.engines.classes import checked_classes
+from storewise.engines.classes import added_classes, checked_classes
 from storewise.engines.sqltables import (
     Explain,
-    class_number,
+    class_of,
     compared,
     conditions,
-    exact_class,
     explains,
     keyed,
     plan_text,
@@ -109,7 +108,7 @@ class CoreReads(Client):
         self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
     ) -> dict[int, int]:
         rows = self._rows(self._histogram(kind, field_name, width, where))
-        return {int(number): int(documents) for number, documents in rows}
+        return added_classes(self._table(kind)[0], field_name, width, map(tuple, rows))
 
     def explain(self, verb: Verb, kind: Kind, *arguments: Any, **named: Any) -> str:
         dialect = self._dialect()
@@ -133,6 +132,8 @@ class CoreReads(Client):
             "aggregate": self._aggregate,
             "histogram": self._histogram,
         }
+        if verb not in known:
+            raise EngineError(f"sql: {verb!r} is no verb that reads; known: {', '.join(known)}")
         return known[verb]
 
     def _get(self, kind: Kind, document_id: bytes) -> Statement:
@@ -174,7 +175,7 @@ class CoreReads(Client):
     ) -> Statement:
         check_limit(limit)
         form, table = self._table(kind)
-        statement = sa.select(table).where(*conditions(form, table, where))
+        statement = sa.select(table).where(*conditions(form, table, where, self._dialect()))
         if order_by is not None:
             keys = [table.c[name] for name in form.key]
             by = keys if order_by == "_id" else [table.c[form.column(order_by).name]]
@@ -186,7 +187,7 @@ class CoreReads(Client):
 
     def _count_where(self, kind: Kind, where: Sequence[Where]) -> Statement:
         form, table = self._table(kind)
-        chosen = conditions(form, table, where)
+        chosen = conditions(form, table, where, self._dialect())
         return sa.select(sa.func.count()).select_from(table).where(*chosen)
 
     def _aggregate(self, kind: Kind, field_name: str, limit: int) -> Statement:
@@ -202,6 +203,6 @@ class CoreReads(Client):
     ) -> Statement:
         form, table = self._table(kind)
         column = checked_classes(form, field_name, width)
-        inner = class_number(column, table, width).where(*conditions(form, table, where))
-        classes = sa.select(exact_class(inner.subquery("v"), width).label("c")).subquery("w")
+        chosen = conditions(form, table, where, self._dialect())
+        classes = class_of(column, table, width, chosen)
         return sa.select(classes.c.c, sa.func.count()).group_by(classes.c.c)

@@ -27,6 +27,8 @@ INDEXED_CHARACTERS = 255
 #: The same in an index of MySQL, which takes the first ones of a long text.
 _PREFIX = 191
 _MYSQL = ("mysql", "mariadb")
+#: Dialects that hold and compare infinite numbers.
+_INFINITE = ("postgresql", "sqlite")
 #: Dialects whose long texts can be neither indexed nor compared.
 _SHORT = ("oracle", "mssql", "ibm_db_sa", "db2")
 
@@ -172,17 +174,18 @@ def compared(form: Table, table: sa.Table, sign: str, document_id: bytes) -> Ele
     return sa.and_(_OPERATORS[f"{sign[0]}="](columns[0], numbers[0]), clause)
 
 
-def conditions(form: Table, table: sa.Table, where: Sequence[Where]) -> list[Element]:
+def conditions(form: Table, table: sa.Table, where: Sequence[Where], dialect: str) -> list[Element]:
     """Conditions on fields; EngineError for those that a field cannot be asked."""
-    return [_condition(form, table, one) for one in where]
+    infinite = dialect in _INFINITE
+    return [_condition(form, table, one, infinite) for one in where]
 
 
-def _condition(form: Table, table: sa.Table, where: Where) -> Element:
+def _condition(form: Table, table: sa.Table, where: Where, infinite: bool) -> Element:
     column = check(form, where)
     if column is None or column.name == "_id":
         assert isinstance(where.value, bytes)
         return compared(form, table, where.op, where.value)
-    known = in_type(column, where.op, where.value)
+    known = in_type(column, where.op, where.value, infinite)
     if known is None:
         return sa.false()
     sign, value = known
@@ -192,18 +195,24 @@ def _condition(form: Table, table: sa.Table, where: Where) -> Element:
     return found
 
 
-def class_number(column: Field, table: sa.Table, width: float) -> sa.Select[Any]:
-    """Values ``x`` of a column and their classes ``k``, as `Client.histogram` defines them."""
+def class_of(column: Field, table: sa.Table, width: float, where: list[Element]) -> Any:
+    """Subquery of ``c``: the class of each value of a column, as `Client.histogram` defines it."""
     x = table.c[column.name]
-    k = sa.func.floor(sa.cast(x, sa.Double) / sa.literal(float(width), sa.Double))
-    inner = sa.select(x.label("x"), k.label("k")).where(x.is_not(None))
-    return inner
+    whole = column.type == "int" and width == int(width)
+    # `//` on integers: some databases cut off where others round down.
+    k = x // int(width) if whole else sa.func.floor(sa.cast(x, sa.Double) / _double(width))
+    size = sa.literal(int(width), sa.BigInteger) if whole else _double(width)
+    inner = sa.select(x.label("x"), k.label("k")).where(x.is_not(None), *where).subquery("v")
+    low, number = inner.c.k, inner.c.x
+    # A quotient is rounded, so that near a limit it may be the next class.
+    known = sa.case(
+        (low * size > number, low - 1), ((low + 1) * size <= number, low + 1), else_=low
+    )
+    return sa.select(known.label("c")).subquery("w")
 
 
-def exact_class(inner: sa.Subquery, width: float) -> sa.ColumnElement[Any]:
-    """The class of a value: a quotient is rounded, so that near a limit it may be the next one."""
-    k, x = inner.c.k, inner.c.x
-    return sa.case((k * width > x, k - 1), ((k + 1) * width <= x, k + 1), else_=k)
+def _double(value: float) -> sa.ColumnElement[float]:
+    return sa.cast(sa.literal(float(value), sa.Double), sa.Double)
 
 
 class Explain(Executable, ClauseElement):
