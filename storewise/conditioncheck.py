@@ -50,13 +50,12 @@ def check_conditions(study: Study, text: StudyText) -> None:
 
 
 def node_names(trial: Trial) -> tuple[str, ...]:
-    """Nodes of a trial that are jobs of their own, data nodes first; none for embedded engines."""
+    """Nodes of a trial that are jobs of their own; none for embedded engines."""
     found = engine(trial.engine)
     if not isinstance(found, ServerEngine):
         return ()
     specs = found.roles(trial.topology, trial.settings)
-    names = [spec.name for spec in specs if spec.placement == "node"]
-    return tuple(sorted(names, key=lambda name: not name.startswith("data")))
+    return tuple(spec.name for spec in specs if spec.placement == "node")
 
 
 def _remedy(trial: Trial, phase: str) -> str:

@@ -267,6 +267,9 @@ def test_the_nodes_of_a_slowing_are_data_nodes() -> None:
     assert Slow(how="cpu").chosen(known) == ("data0",)
     assert Slow(how="cpu", nodes=0).chosen(known) == ()
     assert Slow(how="cpu", names=("config0",)).chosen(known) == ("config0",)
+    hbase = ("thrift0", "zookeeper0", "master0", "regionserver0", "regionserver1")
+    assert Slow(how="cpu").chosen(hbase) == ("regionserver0",)
+    assert Slow(how="cpu").chosen(("thrift0", "master0")) == ("master0",)
     with pytest.raises(ValueError, match="has 2: data0, data1"):
         Slow(how="cpu", nodes=3).chosen(known)
     with pytest.raises(ValueError, match="no node data9"):

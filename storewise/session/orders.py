@@ -87,7 +87,7 @@ class Orders:
         self._engine = engine
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that take orders, those of the first role first."""
+        """The nodes that take orders, by role and number."""
         return tuple(sorted(ready_nodes(self._live), key=_place))
 
     def restart(self, names: Sequence[str] | None = None) -> dict[str, Answer]:
@@ -219,9 +219,9 @@ def orders_for(live: Path, node: str, known: set[str]) -> list[NodeOrder]:
     return found
 
 
-def _place(name: str) -> tuple[bool, str, int]:
+def _place(name: str) -> tuple[str, int]:
     role = name.rstrip("0123456789")
-    return (role != "data", role, int(name[len(role) :] or 0))
+    return (role, int(name[len(role) :] or 0))
 
 
 def _said(order: NodeOrder) -> str:

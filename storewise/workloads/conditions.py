@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,18 @@ OWN_FIELDS = {
 
 
 _NO_NODES = "an embedded engine has no nodes that could be slowed or killed"
+
+
+#: Roles whose nodes hold documents, as engines call them; HBase alone on one node is its master.
+_DATA_ROLES = (("data", "regionserver"), ("master",))
+
+
+def data_nodes(known: Sequence[str]) -> tuple[str, ...]:
+    """Of a trial's nodes those that hold documents; all where no role says so."""
+    for roles in _DATA_ROLES:
+        if found := tuple(n for n in known if n.rstrip("0123456789") in roles):
+            return found
+    return tuple(known)
 
 
 class _Condition(BaseModel):
@@ -66,7 +79,7 @@ class Slow(_Condition):
         """The nodes to slow, of the `known` ones in order; ValueError where one is not known."""
         if not known:
             raise ValueError(_NO_NODES)
-        data = tuple(name for name in known if name.rstrip("0123456789") == "data") or known
+        data = data_nodes(known)
         if not self.names:
             if self.nodes > len(data):
                 raise ValueError(
@@ -127,5 +140,5 @@ class Crash(_Condition):
                     f"crash: the trial has no node {self.node!r}; it has {', '.join(known)}"
                 )
             return self.node, moment
-        data = [name for name in known if name.rstrip("0123456789") == "data"] or list(known)
+        data = data_nodes(known)
         return data[int(generator.integers(len(data)))], moment
