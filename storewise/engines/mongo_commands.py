@@ -117,7 +117,7 @@ def classes(
     """The answer to `histogram` by class."""
     column = form.table.column(field_name)
     if in_integers(column, width):
-        return {int(row["_id"]) // int(width): row["n"] for row in rows}
+        return {int(row["_id"]) // int(width): int(row["n"]) for row in rows}
     return added_classes(form.table, field_name, width, [(row["_id"], row["n"]) for row in rows])
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import bson
+from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from storewise.documents import ID_BYTES, KEY_BYTES, Document, Kind, fields
@@ -35,11 +36,12 @@ class Form:
         self._names = frozenset(column.name for column in columns)
         self._texts = frozenset(column.name for column in columns if column.type == "key")
         self._bytes = tuple(column.name for column in columns if column.type in ("id", "key"))
+        self._converted = tuple(c.name for c in columns if c.type in ("id", "key", "int"))
         self._keyed = kind.fields[0].type == "key"
         self.stored_id: Callable[[bytes], Any] = self._text if self._keyed else self._object_id
         """The ``_id`` of an id; None, which no document has, for one that cannot be."""
         self.document: Callable[[dict[str, Any]], Document] = (
-            self._of_key if self._bytes == ("_id",) and self._keyed else self._of_ids
+            self._of_key if self._converted == ("_id",) and self._keyed else self._of_ids
         )
         """A stored document as clients know it; the same object, changed."""
 
@@ -60,17 +62,18 @@ class Form:
         return found
 
     def _of_ids(self, found: dict[str, Any]) -> Document:
-        for name in self._bytes:
+        for name in self._converted:
             if name in found:
-                found[name] = self.loaded(found[name])
+                found[name] = self.loaded(found[name], name)
         return found
 
-    @staticmethod
-    def loaded(value: Any) -> Any:
-        """The document's value of what is stored in a field of type id or key."""
+    def loaded(self, value: Any, name: str) -> Any:
+        """The document's value of what is stored in a field."""
         if value.__class__ is ObjectId:
             return value.binary
-        return value.encode() if value.__class__ is str else value
+        if value.__class__ is Int64:
+            return int(value)
+        return value.encode() if name in self._texts and value is not None else value
 
     def stored(self, name: str, value: Any) -> Any:
         """What is stored for a field's value; EngineError for no id where there must be one."""

@@ -110,16 +110,13 @@ class MongoReads(MongoLink):
         command = commands.aggregate(form, field_name, limit)
         if limit == 0:
             return []
-        load = form.loaded if form.table.column(field_name).type in ("id", "key") else None
-        return [
-            (load(row["_id"]) if load else row["_id"], row["n"])
-            for row in self._groups("aggregate", kind, command)
-        ]
+        rows = self._groups("aggregate", kind, command)
+        return [(form.loaded(row["_id"], field_name), int(row["n"])) for row in rows]
 
     def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
         with self._words("count"):
             command = commands.count_where(self._form(kind), where)
-        return sum(row["n"] for row in self._groups("count", kind, command))
+        return sum(int(row["n"]) for row in self._groups("count", kind, command))
 
     def histogram(
         self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()

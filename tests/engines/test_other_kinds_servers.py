@@ -136,6 +136,11 @@ def test_documents_come_back_to_a_client_that_connects_later(store: Store) -> No
             found = client.get_many(kind, [*reversed(ids), ids[0]])
             assert found == [*reversed(documents), documents[0]]
         assert holds(store.reader, kind, len(documents))
+    found = store.reader.get(READINGS, ROWS[0]["_id"])
+    assert found is not None
+    assert {name: type(value) for name, value in found.items()} == {
+        name: type(value) for name, value in ROWS[0].items()
+    }
     assert store.reader.get(KEYED, b"nobody") is None
     assert store.reader.get(READINGS, READINGS.pack((9, 9, 9))) is None
     missing = [b"nobody", USERS[0]["_id"], b"user"]
@@ -273,7 +278,9 @@ def test_conditions_are_answered_by_the_store(store: Store, where: tuple[Where, 
     assert reader.find(READINGS, where, "_id", descending=True) == by_id(expected)[::-1]
     for width in (0.1, 0.5, 3):
         classes = Counter(class_of(row["mv"], width) for row in present)
-        assert reader.histogram(READINGS, "mv", width, where) == classes
+        answer = reader.histogram(READINGS, "mv", width, where)
+        assert answer == classes
+        assert {type(n) for pair in answer.items() for n in pair} <= {int}
     times = Counter(row["bt"] // 1000 for row in expected)
     assert reader.histogram(READINGS, "bt", 1000, where) == times
 
