@@ -283,27 +283,44 @@ def test_break_even_by_hand() -> None:
     assert [times_asked(n) for n in (0.2, 39.1, 1234.0, math.inf)] == ["1", "40", "1,234", "never"]
 
 
+#: Few jobs: each is a Python process of its own.
+E2E = """\
+inputs: {paths: data}
+engines: [files, sqlite, duckdb]
+indexes: [align.q, align.gene]
+factors: {index: [none, before]}
+exclude:
+  - {engine: files, index: before}
+  - {engine: sqlite, index: none}
+  - {engine: duckdb, index: none}
+repeats: 1
+verify: 20
+phases:
+  - write: {leave: 0.4}
+  - query: {operations: 10}
+  - mixed: {operations: 12, writes: 0.5, batch_size: 100}
+"""
+
+
 @pytest.mark.e2e
 def test_questions_and_break_even_through_the_workflow(tmp_path: Path) -> None:
     place = Workspace(tmp_path)
     place.copy_inputs(SMALL)
-    place.write_study(STUDY.replace("ENGINES", "files, sqlite, duckdb"))
+    place.write_study(E2E)
     done = place.storewise("run", "s.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     counts = place.counts()
-    assert len(counts) == 5
+    assert len(counts) == 3
     verdict = json.loads((place.results / "analysis" / "verdict.json").read_text())
     by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
     assert by_name["query"][0]["choice"] == "SSEARCH files"
     assert by_name["query"][0]["baseline"]
     assert all(s["choice"] != "SSEARCH files" for s in by_name["write"])
     assert "SSEARCH files" not in verdict["pays_from"]
-    assert set(verdict["pays_from"]) == {
-        f"{name} (index {level})" for name in ("SQLite", "DuckDB") for level in ("none", "before")
-    }
+    assert set(verdict["pays_from"]) == {"SQLite", "DuckDB"}
     assert any("pays for its load" in text for text in verdict["text"])
     lines = (place.results / "analysis" / "questions.csv").read_text().splitlines()
-    assert len(lines) == 1 + 5 * 5
+    assert len(lines) == 1 + 3 * 5
     assert any("align.gene" in line for line in lines)
     page = (place.results / "report.html").read_text()
     assert page.index('id="verdict-table"') < page.index("nothing to load")
