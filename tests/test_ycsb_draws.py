@@ -235,3 +235,10 @@ def test_lengths(kind):
     chances = np.full(40, 1 / 40) if kind == "uniform" else expected_zipfian(40)[:-1]
     assert lengths.fixed is None
     assert fits(found - 3, chances) > LEAST
+
+
+def test_scrambled_zipfian_where_next_to_nothing_is_there_yet():
+    found = Scrambled(10, expected=50_000).draw(np.random.default_rng(9), np.arange(10, 310))
+    assert (found >= 0).all()
+    assert (found < np.arange(10, 310)).all()
+    assert len(set(found)) > 20

@@ -50,6 +50,7 @@ from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.references import Reference, parse_reference
 from storewise.studycheck import SERVER_FACTORS
+from storewise.workloads.registry import WORKLOADS, workload
 
 #: Which engines the host that planned the study did not have.
 LEFT_OUT = "left_out.json"
@@ -108,8 +109,10 @@ def load_results(directory: Path) -> Results:
     factors = _factor_values(parts)
     samples, names = _long_table(tables, factors)
     study = _read_study(directory / "study.json", warnings)
-    inputs, found = read_manifest(directory / "inputs" / "manifest.parquet")
-    warnings += found
+    inputs: InputTotals | None = None
+    if _reads_inputs(study):
+        inputs, found = read_manifest(directory / "inputs" / "manifest.parquet")
+        warnings += found
     quarantined, found = read_quarantine(directory / "inputs" / "quarantine.tsv")
     warnings += found
     quarantined += refused_by_workers(parts)
@@ -139,6 +142,12 @@ def load_results(directory: Path) -> Results:
         warnings=sorted(set(warnings)),
         references=references,
     )
+
+
+def _reads_inputs(study: Mapping[str, Any]) -> bool:
+    """Whether the study's workload has a manifest; one of a later version may have."""
+    name = study.get("workload", "alignments")
+    return name not in WORKLOADS or workload(name).reads_inputs
 
 
 def _read_study(path: Path, warnings: list[StudyWarning]) -> dict[str, Any]:
