@@ -14,7 +14,7 @@ _INDEX = re.compile(
       \b(?:Bitmap\ )?Index\ (?:Only\ )?Scan\b        # PostgreSQL
     | \bUSING\ (?:COVERING\ )?INDEX\b(?!\ sqlite_)   # SQLite
     | \bINDEX_SCAN\b                                 # DuckDB
-    | \bIXSCAN\b | \bCOUNT_SCAN\b                    # MongoDB
+    | \b(?:IXSCAN|COUNT_SCAN)\b(?!\ _id_)            # MongoDB
     | "key":\s*"(?!PRIMARY)[^"]+"                    # MariaDB, MySQL: FORMAT=JSON
     | \bkey=(?!PRIMARY|None|NULL)\w+                 # the same as a table
     | \bINDEX\ RANGE\ SCAN\b | \bINDEX\ FAST\ FULL\ SCAN\b
@@ -25,10 +25,10 @@ _INDEX = re.compile(
 #: And of those that read everything.
 _SCAN = re.compile(
     r"""
-      \b(?:Parallel\ )?Seq\ Scan\b
+      \b(?:Seq|Sequential)\ Scan\b
     | ^[^\n]*\bSCAN\ (?:TABLE\ )?\w+                 # SQLite
-    | \bSEQ_SCAN\b | \bSEQ_SCAN\ | \bTABLE_SCAN\b | \bPARQUET_SCAN\b | \bREAD_PARQUET\b
-    | \bCOLLSCAN\b
+    | \bSEQ_SCAN\b | \bTABLE_SCAN\b | \bPARQUET_SCAN\b | \bREAD_PARQUET\b
+    | \bCOLLSCAN\b | \b(?:IXSCAN|COUNT_SCAN)\ _id_
     | "access_type":\s*"(?:ALL|index)" | \btype=(?:ALL|index)\b
     | \bALLOW\ FILTERING\b | \bTABLE\ ACCESS\ FULL\b | \bTable\ Scan\b | \bClustered\ Index\ Scan\b
     """,
