@@ -11,13 +11,13 @@ from storewise.analysis.engines import BASELINE
 from storewise.analysis.frames import records
 from storewise.analysis.load import Results
 
-COLUMNS = ["phase", "step", "question", "answered_by", "by", "index", "median", "operations", "n"]
+COLUMNS = ["phase", "step", "question", "answered_by", "by", "indexes", "median", "operations", "n"]
 
 
 def questions(results: Results, latency_summary: pd.DataFrame) -> pd.DataFrame:
     """One row per factors' levels, phase, step and question.
 
-    Columns: factors, then COLUMNS: `answered_by` is store or client, `by` the verb, `index` the
+    Columns: factors, then COLUMNS: `answered_by` is store or client, `by` the verb, `indexes` the
     secondary indexes that may serve the question (empty: none), `median` the median service time
     in s over all repeats, `operations` how often it was asked, `n` the repeats. The baseline (the
     files themselves) comes first among a question's rows.
@@ -46,7 +46,7 @@ def questions(results: Results, latency_summary: pd.DataFrame) -> pd.DataFrame:
             "question": question,
             "answered_by": str(note.get("answered_by", "")),
             "by": str(note.get("by", "")),
-            "index": ", ".join(map(str, note.get("indexes") or ())),
+            "indexes": ", ".join(map(str, note.get("indexes") or ())),
         }
         for (trial, phase, step, question), note in noted.items()
         if trial in levels.index

@@ -303,7 +303,8 @@ def _pays(found: Mapping[str, Mapping[str, float]]) -> list[str]:
             text.append(f"Against {files}, {name} never pays for its load: no question is faster.")
             continue
         soon, late = min(paying, key=paying.__getitem__), max(paying, key=paying.__getitem__)
-        one = f"{times_asked(paying[soon])} questions on ({soon})"
+        first = times_asked(paying[soon])
+        one = f"{'the first question' if first == '1' else f'{first} questions'} on ({soon})"
         more = f" to {times_asked(paying[late])} ({late})" if late != soon else ""
         no = f"; never for {all_of(never, 'or')}" if never else ""
         text.append(

@@ -61,7 +61,7 @@ def question_table(tables: Tables) -> Table:
             text_cell(row["question"]),
             *(level_cell(n, row[n]) for n in names),
             text_cell(_who(row)),
-            text_cell(row["index"] or "none"),
+            text_cell(row["indexes"] or "none"),
             number_cell(row["median"], seconds(row["median"])),
             number_cell(row["operations"], f"{row['operations']:,.0f}"),
         ]
@@ -70,7 +70,7 @@ def question_table(tables: Tables) -> Table:
             text_cell(row["question"]),
             *(level_cell(n, row[n]) for n in names),
             text_cell(_who(row)),
-            text_cell(row["index"] or "none"),
+            text_cell(row["indexes"] or "none"),
             number_cell(None),
             number_cell(0, "0"),
         ]
