@@ -32,6 +32,12 @@ def check_conditions(study: Study, text: StudyText) -> None:
             for step in own.step_overrides():
                 values = {**own.params, **step}
                 slow, crash = values.get("slow"), values.get("crash")
+                if values.get("restart") and engine(trial.engine).flags.external:
+                    text.fail(
+                        place,
+                        f"Storewise does not start the database of {trial.engine} and cannot "
+                        f"restart it; {_remedy(trial, phase.name)}",
+                    )
                 if crash and i == 0:
                     text.fail(
                         (*place, "crash"),

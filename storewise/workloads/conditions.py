@@ -18,7 +18,7 @@ OWN_FIELDS = {
 }
 
 
-_NO_NODES = "an embedded engine has no nodes that could be slowed or killed"
+_NO_NODES = "an embedded or external engine has no nodes that could be slowed or killed"
 
 
 #: Roles whose nodes hold documents, as engines call them; HBase alone on one node is its master.

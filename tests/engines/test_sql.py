@@ -241,3 +241,68 @@ def test_secrets_are_in_no_message(
     gone = Cluster("sql", settings={"url_file": str(tmp_path / "gone")})
     with pytest.raises(EngineError, match="gone"):
         engine("sql").connect(gone, "read")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("q1: {operations: 9, restart: true}", "cannot restart"),
+        ("q1: {operations: 9, slow: {how: cpu}}", "no nodes"),
+        ("q1: {operations: 9, crash: {after: 1}}", "no nodes"),
+    ],
+)
+def test_what_needs_nodes_is_refused(tmp_path: Path, change: str, words: str) -> None:
+    from storewise.config import load_study
+
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "workload: measures\nengines: {sql: {url: 'sqlite:///x.db'}}\n"
+        f"phases: [load: {{rows: 1000}}, {change}]\n"
+    )
+    with pytest.raises(ConfigError, match=words):
+        load_study(path)
+    path.write_text(
+        "workload: measures\nengines: {sql: {url: 'sqlite:///x.db'}}\n"
+        "factors: {nodes: [1, 2]}\nphases: [load: {rows: 1000}]\n"
+    )
+    with pytest.raises(ConfigError, match="external"):
+        load_study(path)
+
+
+def test_a_killed_run_s_tables_are_dropped_by_the_next(tmp_path: Path) -> None:
+    import logging
+    import sqlite3
+
+    from storewise.config import load_study
+    from storewise.session.external import external_store
+
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        f"workload: measures\nengines: {{sql: {{url: 'sqlite:///{tmp_path}/x.db'}}}}\n"
+        "phases: [load: {rows: 1000}]\n"
+    )
+    (trial,) = load_study(path).trials()
+    log = logging.getLogger("test")
+
+    def names() -> set[str]:
+        with sqlite3.connect(tmp_path / "x.db") as found:
+            rows = found.execute("SELECT name FROM sqlite_master WHERE name LIKE 'sw%'")
+            return {name.split("_")[1] for (name,) in rows if name.endswith("_measures")}
+
+    # A load's job ends and no verification follows.
+    with external_store(trial, "first", tmp_path, log, creates=True):
+        pass
+    (old,) = names()
+    with external_store(trial, "second", tmp_path, log, creates=True):
+        assert len(names()) == 1 and old not in names()
+    with external_store(trial, "second", tmp_path, log, ends=True):
+        pass
+    assert not names()
+    with pytest.raises(RuntimeError), external_store(trial, "third", tmp_path, log, creates=True):
+        assert len(names()) == 1
+        raise RuntimeError
+    assert not names() and not list((tmp_path / "external").iterdir())
+    kept = trial.model_copy(update={"keep_data": True})
+    with external_store(kept, "fourth", tmp_path, log, creates=True, ends=True):
+        pass
+    assert len(names()) == 1
