@@ -54,6 +54,8 @@ def _nodes(here: pd.DataFrame) -> list[str]:
 def latency_by_node(tables: Tables) -> Figure | None:
     """Service time by owning node and operation above, the node's host's CPU below; a column for
     each engine and phase, at the phase's last step without slowed nodes (else its last)."""
+    if tables.per_node.empty:
+        return None
     found = _rows(tables)
     found = found[found["service_p95"].notna()]
     several = found.groupby(["engine", "phase"])["node"].transform("nunique")
