@@ -92,6 +92,8 @@ class Series(_Section):
     over: list[str] = Field(default_factory=list)
     """Levels of ours over which the best value counts, such as rates that were tried."""
     better: Literal["more", "less"] = "more"
+    ratios: bool = True
+    """False for a curve through the values of another series, whose ratios are there already."""
 
 
 class NotCompared(_Section):

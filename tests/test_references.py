@@ -178,6 +178,8 @@ def test_two_series_of_one_system_as_a_pair() -> None:
     assert found["published"].to_list()[:2] == pytest.approx([200, 50])
     assert found["measured"].to_list() == pytest.approx([3, 3, 3])
     assert found["over"].iloc[0] == "Rate over nodes, SQLite"
+    silent = text.replace("id: other,", "id: other, ratios: false,")
+    assert compare([reference(silent)], points).ratios.empty
 
 
 def test_slopes_trends_and_sides() -> None:

@@ -182,7 +182,8 @@ def _ratios(
     reference: Reference, pairs: Sequence[tuple[Curve, list[Curve]]]
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for (one, ours), (two, others) in itertools.combinations(pairs, 2):
+    told = [(one, ours) for one, ours in pairs if one.series.ratios]
+    for (one, ours), (two, others) in itertools.combinations(told, 2):
         same_series = one.series.id == two.series.id and one.system != two.system
         if one.same != two.same or not (
             same_series or (one.system == two.system and _paired(reference, one, two))
