@@ -19,7 +19,7 @@ from storewise.engines.jsontable import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.postgresprepared import Prepared
 from storewise.engines.server import Credentials
 from storewise.engines.sharded import ShardedClient
-from storewise.engines.shards import Shard
+from storewise.engines.shards import Shard, step_aside
 from storewise.engines.sqlreads import Request
 from storewise.engines.tabular import Row, Table, quoted
 from storewise.errors import EngineError
@@ -269,14 +269,14 @@ _Result = TypeVar("_Result")
 
 def _again(do: Callable[[], _Result]) -> _Result:
     """Do a transaction, once more where the server has undone it for the sake of another one."""
-    for _ in range(_TRIES - 1):
+    for tried in range(_TRIES - 1):
         try:
             return do()
-        except _UNDONE:
-            continue
-        except EngineError as error:
-            if not isinstance(error.__cause__, _UNDONE):
+        except (*_UNDONE, EngineError) as error:
+            words = error.__cause__ if isinstance(error, EngineError) else error
+            if not isinstance(words, _UNDONE):
                 raise
+        step_aside(tried)
     return do()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -161,3 +163,9 @@ def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
         study_fields=content["study_fields"],
     )
     return schema, content["layout"]
+
+
+def step_aside(tried: int) -> None:
+    """Wait before a transaction is tried again that stood in another one's way: at random and ever
+    longer (to 0.2 s), or those that met would meet again."""
+    time.sleep(random.uniform(0, min(0.2, 0.001 * 2**tried)))

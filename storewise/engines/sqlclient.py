@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateIndex
 
 from storewise.documents import Kind
 from storewise.engines.base import Mode, Schema
-from storewise.engines.shards import describe, described
+from storewise.engines.shards import describe, described, step_aside
 from storewise.engines.sqlquestions import CoreReads
 from storewise.engines.sqltables import SqlTables, description, keyed
 from storewise.engines.tabular import Table
@@ -94,9 +94,9 @@ class SqlClient(CoreReads):
             except _FAILURES as error:
                 if refusable and isinstance(error, IntegrityError):
                     raise
-                if tried < _TRIES and _again(error):
-                    continue
-                self._fail(error)
+                if tried >= _TRIES or not _again(error):
+                    self._fail(error)
+            step_aside(tried)
 
     def _rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if not self._shared.autocommit:
