@@ -37,11 +37,10 @@ from statistics import median
 from typing import Any
 
 import psutil
-import psycopg
 import pyarrow.compute as pc
-import pymysql
 
 from storewise.driver.worker import WorkerJob, run_worker
+from storewise.engines import mysqllink, postgresclient
 from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.engines.server import Credentials, Topology
@@ -55,7 +54,12 @@ THREADS = (1, 4, 16, 64)
 WORKLOADS = ("c", "a")
 TARGET_NULL = 300_000
 TARGET_RATIO = 0.5
-DATABASE = "go_ycsb"
+#: Name of go-ycsb's binding, prefix of its properties, and our database in it.
+BINDINGS = {
+    "postgres": ("postgresql", "pg", postgresclient.DATABASE),
+    "mariadb": ("mysql", "mysql", mysqllink.DATABASE),
+}
+TABLE = "go_usertable"
 #: YCSB's own properties of the workloads, for go-ycsb, whose default is half reads and half writes.
 _MIX = {"a": (0.5, 0.5), "c": (1.0, 0.0)}
 
@@ -143,38 +147,20 @@ def total(table: Any, metric: str) -> float:
 
 
 class GoYcsb:
-    """go-ycsb on the same server, in a database of its own."""
+    """go-ycsb on the same server, in a table of its own."""
 
     def __init__(self, name: str, program: Path, cluster: Cluster, records: int) -> None:
         assert cluster.credentials is not None
         secrets, endpoint = Credentials.read(cluster.credentials), cluster.endpoints[0]
         self.program, self.records = program, records
-        if name == "postgres":
-            self.binding, prefix = "postgresql", "pg"
-            with psycopg.connect(
-                host=endpoint.address,
-                port=endpoint.port,
-                user=secrets.user,
-                password=secrets.password,
-                dbname="postgres",
-                autocommit=True,
-            ) as connection:
-                connection.execute(f"CREATE DATABASE {DATABASE}")
-        else:
-            self.binding, prefix = "mysql", "mysql"
-            with pymysql.connect(
-                host=endpoint.address,
-                port=endpoint.port,
-                user=secrets.user,
-                password=secrets.password,
-            ) as link:
-                link.cursor().execute(f"CREATE DATABASE {DATABASE}")
+        self.binding, prefix, database = BINDINGS[name]
         self.properties = {
             f"{prefix}.host": endpoint.address,
             f"{prefix}.port": endpoint.port,
             f"{prefix}.user": secrets.user,
             f"{prefix}.password": secrets.password,
-            f"{prefix}.db": DATABASE,
+            f"{prefix}.db": database,
+            "table": TABLE,
         }
 
     def _run(self, what: str, **properties: Any) -> str:
@@ -284,7 +270,7 @@ def compare(options: argparse.Namespace, program: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--engine", choices=("postgres", "mysql"), default="postgres")
+    parser.add_argument("--engine", choices=("postgres", "mariadb"), default="postgres")
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each run (default: 5)")
     parser.add_argument("--rounds", type=int, default=3)
