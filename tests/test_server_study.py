@@ -291,7 +291,7 @@ def test_a_node_respects_its_wall_time(live: Path) -> None:
 
 def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
     """One of two nodes runs and uses its wall time up; the other one is still queued."""
-    both = trial(nodes=2)
+    both = trial(nodes=2, phases=[Phase(name="write")])
     job = node_job(live, both, runtime_minutes=8 / 60)
     thread = meanwhile(job)
     form = FormJob(both, live, live / "cluster.json", live.parent)
