@@ -8,14 +8,13 @@ from typing import Any
 import pymongo
 from bson.raw_bson import RawBSONDocument
 from pymongo import ReplaceOne
-from pymongo.errors import AutoReconnect, BulkWriteError, DuplicateKeyError
+from pymongo.errors import AutoReconnect, BulkWriteError
 from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster, Engine, Mode, Schema
 from storewise.engines.mongo_cluster import DATABASE, PASSING, node_name
 from storewise.engines.mongo_forms import forms_of
-from storewise.engines.mongo_lane import MOST_BYTES, MOST_DOCUMENTS
 from storewise.engines.mongo_link import (
     SCHEMA,
     MongoCollection,
@@ -27,6 +26,7 @@ from storewise.engines.tabular import make_tables
 from storewise.errors import EngineError
 
 _DUPLICATE_KEY = 11000
+_IN_LIST = 1000
 
 
 def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> MongodbClient:
@@ -42,14 +42,11 @@ def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> MongodbClient:
 
 
 class MongodbClient(MongoReads):
-    """All threads of a process share the driver's connections, but for unacknowledged writes."""
+    """All threads of a process share one, but for unacknowledged writes."""
 
     def for_thread(self) -> MongodbClient:
-        """With one connection of the thread's own: a `Lane`, or for unacknowledged writes one of
-        the driver's, because servers keep the order of what comes on one connection only, and
-        `flush` needs it."""
-        if self._shared.direct:
-            return MongodbClient(self._shared, self._mongo, direct=True)
+        """Itself; for unacknowledged writes one connection of the thread's own, because servers
+        keep the order of what comes on one connection only, and `flush` needs it."""
         if self._shared.concern.acknowledged or self._shared.mode == "read":
             return self
         with self._shared.lock, self._words("connect"):
@@ -95,40 +92,14 @@ class MongodbClient(MongoReads):
         with self._words("insert"):
             packed = [d if isinstance(d, bytes) else form.bson(d) for d in documents]
 
-        problems = self._insert_direct(kind, packed)
-        if problems == []:
-            return
-
         def insert() -> None:
             raw = [RawBSONDocument(document) for document in packed]
             try:
-                if problems:
-                    raise BulkWriteError({"writeErrors": problems, "writeConcernErrors": []})
-                if len(raw) == 1:
-                    collection.insert_one(raw[0])
-                else:
-                    collection.insert_many(raw, ordered=False)
-            except DuplicateKeyError as error:
-                one = {"index": 0, "code": _DUPLICATE_KEY, "errmsg": str(error)}
-                again = BulkWriteError({"writeErrors": [one], "writeConcernErrors": []})
-                self._repair(kind, raw, again)
+                collection.insert_many(raw, ordered=False)
             except BulkWriteError as error:
                 self._repair(kind, raw, error)
 
         self._try("insert", insert)
-
-    def _insert_direct(self, kind: Kind, packed: list[bytes]) -> list[dict[str, Any]] | None:
-        """The documents that were refused, such as those that are there; None: ask the driver."""
-        if len(packed) > MOST_DOCUMENTS or sum(map(len, packed)) > MOST_BYTES:
-            return None
-        answer = self._ask(
-            "insert", {"insert": kind.table, "ordered": False} | self._writes, packed
-        )
-        if answer is None or "writeConcernError" in answer:
-            return None
-        problems: list[dict[str, Any]] = answer.get("writeErrors", [])
-        # Others passed by themselves, or have words that the driver knows.
-        return problems if all(p["code"] == _DUPLICATE_KEY for p in problems) else None
 
     def _repair(self, kind: Kind, raw: list[RawBSONDocument], error: BulkWriteError) -> None:
         """Replace the documents whose ids exist; any other error is raised."""
@@ -176,14 +147,11 @@ class MongodbClient(MongoReads):
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
         form = self._form(kind)
-        change = {"$set": form.changes(changes)}
-        condition = {"_id": form.stored_id(document_id)}
-        command = {"update": kind.table, "updates": [{"q": condition, "u": change}]}
-        answer = self._ask("update", command | self._writes)
-        if answer is not None and not answer.keys() & {"writeErrors", "writeConcernError"}:
-            return bool(answer["n"])
         with self._words("update"):
-            done = self._answering(kind).update_one(condition, change)
+            values = form.changes(changes)
+            done = self._answering(kind).update_one(
+                {"_id": form.stored_id(document_id)}, {"$set": values}
+            )
             return done.matched_count > 0
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import threading
-import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -37,7 +34,6 @@ from storewise.engines.mongo_cluster import (
     words_of,
 )
 from storewise.engines.mongo_forms import Form, forms_of
-from storewise.engines.mongo_lane import Lane, Trouble
 from storewise.engines.mongo_routing import RoutingTable
 from storewise.engines.mongo_settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongo_sharding import check_key_field, key_field
@@ -62,8 +58,6 @@ _FAILURES = (PyMongoError, BSONError, OverflowError, UnicodeError)
 #: Time to find a server, s. An election takes ten seconds or so, and the driver waits it out.
 _SELECT_SECONDS = {"one": 5.0, "set": 30.0, "routers": 15.0}
 _CONNECT_SECONDS = 10.0
-#: After trouble with a thread's own connection the driver is asked for so long.
-_LANE_SECONDS = 1.0
 _READ_PREFERENCES = {
     "primary": ReadPreference.PRIMARY,
     "primaryPreferred": ReadPreference.PRIMARY_PREFERRED,
@@ -86,34 +80,12 @@ class Shared:
     connect: Callable[..., Connection]
     counters: Counters
     kinds: tuple[Kind, ...]
-    lane: Callable[[tuple[str, int]], Lane]
-    """Open a connection of a thread's own to this address and port."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     forms: dict[Kind, Form] = field(default_factory=dict)
     schema: Schema | None = None
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     opened: list[Connection] = field(default_factory=list)
-    lanes: weakref.WeakSet[Lane] = field(default_factory=weakref.WeakSet)
-    closed: bool = False
-    turn: Iterator[int] = field(default_factory=itertools.count)
-
-    @property
-    def direct(self) -> bool:
-        """Whether threads have connections of their own. What is not acknowledged stays on the
-        driver's, and so do reads of secondaries, which it chooses."""
-        acknowledged = self.mode == "read" or self.concern.acknowledged
-        return self.settings.direct and self.settings.read_preference == "primary" and acknowledged
-
-    def place(self, mongo: Connection) -> tuple[str, int] | None:
-        """Address of the server that a thread asks: a router of its host, else one in turn; the
-        primary of a set, None while there is none."""
-        if not self.sharded and len(self.data) > 1:
-            return mongo.primary
-        here = socket.gethostname()
-        near = [e for e in self.seeds if e.host == here] or self.seeds
-        chosen = near[next(self.turn) % len(near)]
-        return chosen.address, chosen.port
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
@@ -161,21 +133,9 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             options["directConnection"] = True
         return connect(seeds, **options)
 
-    def lane(place: tuple[str, int]) -> Lane:
-        return Lane(*place, credentials.user, credentials.password)
-
     counters = Counters(data, connect)
     return Shared(
-        mode,
-        settings,
-        concern,
-        data,
-        seeds,
-        sharded,
-        connect_cluster,
-        counters,
-        cluster.kinds,
-        lane,
+        mode, settings, concern, data, seeds, sharded, connect_cluster, counters, cluster.kinds
     )
 
 
@@ -194,20 +154,11 @@ def _own_host_first(routers: Sequence[Endpoint]) -> Callable[[Sequence[Any]], Se
 class MongoLink(Client):
     """A connection pool and what its verbs stand on."""
 
-    def __init__(self, shared: Shared, mongo: Connection, *, direct: bool = False) -> None:
-        """`direct`: for one thread only, which may have a connection of its own."""
+    def __init__(self, shared: Shared, mongo: Connection) -> None:
         self._shared = shared
         self._mongo = mongo
-        if not direct:
-            shared.opened.append(mongo)
+        shared.opened.append(mongo)
         settings = shared.settings
-        self._direct = direct
-        self._lane: Lane | None = None
-        self._lane_from = 0.0
-        self._reading: dict[str, Any] = {"$db": DATABASE}
-        if settings.read_concern != "local":
-            self._reading["readConcern"] = {"level": settings.read_concern}
-        self._writes = {"writeConcern": shared.concern.document, "$db": DATABASE}
         database = mongo.get_database(
             DATABASE,
             write_concern=shared.concern,
@@ -265,10 +216,6 @@ class MongoLink(Client):
 
     def close(self) -> None:
         """Closes the connections of all threads."""
-        with self._shared.lock:
-            self._shared.closed = True
-            for lane in list(self._shared.lanes):
-                lane.close()
         for mongo in self._shared.opened:
             mongo.close()
         self._shared.counters.close()
@@ -277,39 +224,6 @@ class MongoLink(Client):
         if self._shared.mode != "write":
             raise EngineError(f"mongodb: {verb} needs a client that is connected to write")
         return self._shared
-
-    def _ask(
-        self, verb: str, command: Mapping[str, Any], documents: Sequence[bytes] | None = None
-    ) -> dict[str, Any] | None:
-        """The answer on the thread's own connection; None: ask the driver."""
-        lane = self._lane
-        try:
-            if lane is None or not lane.open:
-                lane = self._open_lane()
-                if lane is None:
-                    return None
-            return lane.ask(command, documents)
-        except Trouble:
-            self._lane_from = time.monotonic() + _LANE_SECONDS
-            return None
-        except _FAILURES as error:
-            raise EngineError(f"mongodb: {verb}: {words_of(error)}") from error
-
-    def _open_lane(self) -> Lane | None:
-        shared = self._shared
-        if not self._direct or time.monotonic() < self._lane_from:
-            return None
-        place = shared.place(self._mongo)
-        if place is None:
-            return None
-        lane = shared.lane(place)
-        with shared.lock:
-            if shared.closed:
-                lane.close()
-                return None
-            shared.lanes.add(lane)
-        self._lane = lane
-        return lane
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again where a primary was lost on the way."""

@@ -15,8 +15,6 @@ from storewise.engines.mongo_cluster import DATABASE
 from storewise.engines.mongo_link import MongoLink
 
 _IN_LIST = 1000
-#: Queries for more documents are the driver's.
-_DIRECT_ROWS = 1000
 
 
 class MongoReads(MongoLink):
@@ -24,12 +22,8 @@ class MongoReads(MongoLink):
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         form = self._form(kind)
-        condition = {"_id": form.stored_id(document_id)}
-        command = {"find": kind.table, "filter": condition, "limit": 1, "singleBatch": True}
-        answer = self._ask("get", command | self._reading)
-        if answer is not None:
-            batch = answer["cursor"]["firstBatch"]
-            return form.document(batch[0]) if batch else None
+        with self._words("get"):
+            condition = {"_id": form.stored_id(document_id)}
         found = self._try("get", lambda: self._collections[kind].find_one(condition))
         return None if found is None else form.document(found)
 
@@ -40,7 +34,7 @@ class MongoReads(MongoLink):
         found: dict[bytes, Document] = {}
         for start in range(0, len(wanted), _IN_LIST):
             condition = {"_id": {"$in": wanted[start : start + _IN_LIST]}}
-            for document in self._rows(kind, {"filter": condition, "limit": _IN_LIST}):
+            for document in self._rows(kind, {"filter": condition, "limit": 0}):
                 found[document["_id"]] = document
         return [found.get(document_id) for document_id in document_ids]
 
@@ -75,10 +69,6 @@ class MongoReads(MongoLink):
 
     def _rows(self, kind: Kind, command: commands.Command) -> list[Document]:
         form = self._form(kind)
-        if 0 < command["limit"] <= _DIRECT_ROWS:
-            direct = self._direct_rows(kind, command)
-            if direct is not None:
-                return list(map(form.document, direct))
         sort = list(command["sort"].items()) if "sort" in command else None
 
         def find() -> list[Document]:
@@ -88,22 +78,6 @@ class MongoReads(MongoLink):
             return list(map(form.document, cursor))
 
         return self._try("find", find)
-
-    def _direct_rows(self, kind: Kind, command: commands.Command) -> list[dict[str, Any]] | None:
-        """Of a query for few documents; None: ask the driver."""
-        # One more than there can be, so that the server closes its cursor.
-        first = {"find": kind.table, **command, "batchSize": command["limit"] + 1}
-        answer = self._ask("find", first | self._reading)
-        if answer is None:
-            return None
-        found: list[dict[str, Any]] = answer["cursor"]["firstBatch"]
-        while answer["cursor"]["id"]:
-            more = {"getMore": answer["cursor"]["id"], "collection": kind.table, "$db": DATABASE}
-            answer = self._ask("find", more)
-            if answer is None:
-                return None
-            found += answer["cursor"]["nextBatch"]
-        return found
 
     def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
         form = self._form(kind)

@@ -74,11 +74,6 @@ class MongoSettings(ServerSettings):
     read_concern: Literal["local", "majority"] = Setting(
         default="local", description="`majority`: only what most members have"
     )
-    direct: bool = Setting(
-        default=True,
-        description="documents travel over connections of Storewise's own, which cost a client a "
-        "fifth of the driver's time; `false`: through pymongo",
-    )
     compressor: Literal["snappy", "zstd", "zlib", "none"] = Setting(
         default="snappy", description="of the collections' blocks on disk"
     )

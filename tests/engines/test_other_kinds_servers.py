@@ -103,8 +103,7 @@ def store(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Store]
     cluster = replace(cluster, kinds=BOTH)
     writer = loaded(cluster)
     reader = connect(cluster, "read")
-    # As the driver has it: each thread has its own.
-    yield Store(target.name, cluster, writer.for_thread(), reader.for_thread(), standin)
+    yield Store(target.name, cluster, writer, reader, standin)
     reader.close()
     writer.close()
     if standin is not None:
