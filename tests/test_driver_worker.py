@@ -188,17 +188,13 @@ def test_a_store_that_is_elsewhere_is_said_so(place):
         driving.run_here(trial("null"), place, "read")
 
 
-def test_the_worker_starts_quickly():
+def test_the_worker_imports_nothing_slow():
     code = (
-        "import time, sys\nstart = time.perf_counter()\nimport storewise.driver.worker\n"
+        "import sys, storewise.driver.worker\n"
         "import storewise.workloads.alignments, storewise.engines.sqlite\n"
-        "print(time.perf_counter() - start, 'pandas' in sys.modules, 'scipy' in sys.modules)"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    found = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        for _ in range(3)
-    ]
-    words = [result.stdout.split() for result in found]
-    assert all(word[1:] == ["False", "False"] for word in words)
-    # 0.5 s on an idle machine; a loaded one is given more.
-    assert min(float(word[0]) for word in words) < 1.5
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # Each takes as long as all that a worker needs.
+    slow = {"pandas", "scipy", "matplotlib", "snakemake", "sqlalchemy", "duckdb", "pymongo"}
+    assert not slow & set(found.stdout.split())

@@ -34,6 +34,8 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
     """Documents per second by engine and setting, a panel per phase, with 95 % intervals."""
     found = tables.summary[tables.summary["measure"] == "documents_per_s"]
     found = found[found["mean"] > 0]
+    if found.empty:
+        return None
     # The files themselves load nothing: what was timed there is parsing alone.
     loads = set(tables.summary.loc[tables.summary["measure"] == "insert_documents_per_s", "phase"])
     found = found[~((found["engine"] == BASELINE) & found["phase"].isin(loads))]

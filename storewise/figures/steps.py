@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.steps import ALL, PARAMETERS, wide
+from storewise.analysis.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.analysis.tables import Tables
 from storewise.figures.rows import MAX_PANELS, engines_in, lowest, shared_setting, style_of
 from storewise.figures.style import legend_outside, new_figure, plain_numbers, spread
@@ -19,6 +19,8 @@ from storewise.figures.style import legend_outside, new_figure, plain_numbers, s
 def _rows(tables: Tables, *, whole: bool) -> tuple[pd.DataFrame, list[str]]:
     """Wide rows of all operations together (`whole`) or of each, other factors at their lowest."""
     found = tables.steps[tables.steps["operation"].eq(ALL) == whole]
+    if found.empty:
+        return found, []
     names = varying_factors(found, tables.results.factors)
     return wide(lowest(found, names), tables.results.factors), names
 
@@ -43,6 +45,13 @@ def _highest(found: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return found
 
 
+def _alike(phase: str, here: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Steps of a phase that differ in nothing but PARAMETERS, with what they are called: other
+    steps were asked something else, and no line joins them."""
+    for other, rows in here.groupby(OTHER, sort=False):
+        yield (f"{phase}, {other}" if other else phase), rows
+
+
 def throughput_over_clients(tables: Tables) -> Figure | None:
     """Operations per second over client threads, a panel per phase."""
     found, names = _rows(tables, whole=True)
@@ -51,9 +60,10 @@ def throughput_over_clients(tables: Tables) -> Figure | None:
     found = found[found["operations_per_s"] > 0]
     phases = []
     for phase in tables.phases_of(found):
-        here = _highest(found[found["phase"] == phase], ["planned", "rate"])
-        if here["clients"].nunique() > 1:
-            phases.append((phase, here))
+        for name, rows in _alike(phase, found[found["phase"] == phase]):
+            here = _highest(rows, ["planned", "rate"])
+            if here["clients"].nunique() > 1:
+                phases.append((name, here))
     phases = phases[:MAX_PANELS]
     if not phases:
         return None
@@ -96,11 +106,11 @@ def latency_over_throughput(tables: Tables) -> Figure | None:
     found = found[found["response_mean"].notna() & (found["reached"] > 0)]
     panels = []
     for phase in tables.phases_of(found):
-        here = found[found["phase"] == phase]
-        for operation in sorted(set(here["operation"])):
-            own = _highest(here[here["operation"] == operation], ["planned"])
-            if own.groupby("engine")["reached"].nunique().max() > 1:
-                panels.append((phase, operation, own))
+        for name, here in _alike(phase, found[found["phase"] == phase]):
+            for operation in sorted(set(here["operation"])):
+                own = _highest(here[here["operation"] == operation], ["planned"])
+                if own.groupby("engine")["reached"].nunique().max() > 1:
+                    panels.append((name, operation, own))
     panels = panels[: 2 * MAX_PANELS]
     if not panels:
         return None
@@ -142,10 +152,10 @@ def runtime_over_clients(tables: Tables) -> Figure | None:
         return None
     panels = []
     for phase in tables.phases_of(found):
-        here = found[found["phase"] == phase]
-        counts = sorted(here["planned"].dropna().unique())
-        if len(counts) > 1:
-            panels += [(phase, count, here[here["planned"] == count]) for count in counts]
+        for name, here in _alike(phase, found[found["phase"] == phase]):
+            counts = sorted(here["planned"].dropna().unique())
+            if len(counts) > 1:
+                panels += [(name, count, here[here["planned"] == count]) for count in counts]
     panels = panels[: 2 * MAX_PANELS]
     if not panels:
         return None
