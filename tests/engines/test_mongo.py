@@ -27,6 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymongo.errors import OperationFailure
 
+from storewise.config import load_study
 from storewise.documents import KINDS, Document, Field, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.mongo import MongoEngine
@@ -36,7 +37,7 @@ from storewise.engines.mongo_sharding import key_field
 from storewise.engines.mongo_status import counters_of
 from storewise.engines.server import Credentials, Installation, Node, Topology
 from storewise.engines.splits import split_points
-from storewise.errors import EngineError
+from storewise.errors import ConfigError, EngineError
 from storewise.session.local import LocalCluster, running
 from storewise.ssearch.build import to_bson
 
@@ -111,6 +112,16 @@ def test_a_shard_key_is_a_field_of_the_workload() -> None:
         ENGINE.check_kinds(settings, KINDS)
     assert key_field(other, ENGINE.Settings.model_validate(settings)) == "field0"
     assert key_field(Kind.RNA, ENGINE.Settings.model_validate(settings)) == "_id"
+
+
+def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    study = tmp_path / "s.yaml"
+    text = "workload: ycsb\nengines: {{mongodb: {{shard_key_field: {}}}}}\nphases: [load: {{}}]\n"
+    study.write_text(text.format("field3"))
+    load_study(str(study))
+    study.write_text(text.format("ti"))
+    with pytest.raises(ConfigError, match=r"engines\.mongodb.*no document has a field 'ti'"):
+        load_study(str(study))
 
 
 def launched(
