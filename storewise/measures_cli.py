@@ -33,7 +33,12 @@ def measures(
 
     They are those of a load with the same numbers, in the order of time.
     """
-    from storewise.workloads.measures_data import CHUNK, Part, Readings, csv_lines
+    from storewise.workloads.measures_data import CHUNK, MAX_SERIES, Part, Readings, csv_lines
+
+    if machines * sensors > MAX_SERIES:
+        raise StorewiseError(
+            f"--machines x --sensors is {machines * sensors:,}; {MAX_SERIES:,} series are the most"
+        )
 
     part = Part(Readings(machines, sensors, seed), 0, rows)
     aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")

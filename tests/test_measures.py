@@ -22,7 +22,7 @@ from storewise.config import load_study
 from storewise.driver.job import notes_of
 from storewise.engines.base import Cluster, Schema, Where
 from storewise.engines.registry import engine
-from storewise.errors import ConfigError
+from storewise.errors import ConfigError, EngineError
 from storewise.session.local import running
 from storewise.workloads import measures_data
 from storewise.workloads.base import ClientContext
@@ -36,6 +36,7 @@ from storewise.workloads.measures_data import (
     store_of,
     threshold,
 )
+from storewise.workloads.measures_params import AddParams, RangeParams
 from storewise.workloads.measures_plan import uses_index
 
 SMALL = Readings(machines=5, sensors=3, seed=7)
@@ -59,6 +60,17 @@ def test_readings_do_not_depend_on_the_chunks(size: int) -> None:
         assert (found[name] == values).all(), name
     (chunk,) = Part(SMALL, first, last).chunks(10**6)
     assert SMALL.document(first + 365) == chunk.documents()[365]
+
+
+def test_many_series_are_as_few_are() -> None:
+    """More series than are made at a time, and chunks of less than a segment."""
+    many = Readings(machines=100, sensors=7, seed=3)
+    chunks = list(Part(many, 700_000, 730_000).chunks(3000))
+    assert len(chunks) > 5
+    documents = [d for chunk in chunks for d in chunk.documents()]
+    assert len(documents) == 30_000
+    for at in (0, 16_799, 16_800, 29_999):
+        assert documents[at] == many.document(700_000 + at)
 
 
 def test_seeds_and_places_give_other_readings() -> None:
@@ -330,6 +342,65 @@ def test_what_clients_answer_themselves(tmp_path: Path) -> None:
     ]
 
 
+class _Refusing:
+    """A client that refuses an insert now and then."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.calls = 0
+
+    def insert(self, kind: object, documents: list[dict[str, Any]]) -> None:
+        self.calls += 1
+        if self.calls % 3 == 1:
+            raise EngineError("not now")
+        self.stored += [d["bt"] for d in documents]
+
+    def find(self, kind: object, where: object) -> list[object]:
+        return []
+
+
+def _adding(**more: Any) -> ClientContext:
+    phases = MeasuresWorkload.phases
+    place: dict[str, Any] = dict.fromkeys(("worker", "process", "thread"), 0)
+    place |= dict.fromkeys(("workers", "processes", "threads"), 1)
+    return ClientContext(
+        engine=engine("sql"),
+        schema=Schema((MEASURES,)),
+        shards=None,
+        seed=1,
+        load=phases["load"].params.model_validate({"rows": 2000}),
+        **{"params": AddParams(rows=1000, batch_size=100), **place, **more},
+    )
+
+
+def test_a_refused_batch_is_stored_before_the_next() -> None:
+    client: Any = _Refusing()
+    failed = 0
+    for operation in MeasuresWorkload().operations("add", client, _adding()):
+        try:
+            operation.call()
+        except EngineError:
+            failed += 1
+    assert failed == 5 and client.calls == 15
+    expected = [d["bt"] for c in Part(Readings(), 2000, 3000).chunks(10**6) for d in c.documents()]
+    assert client.stored == expected
+    with pytest.raises(ConfigError, match="give at least 3"):
+        MeasuresWorkload().operations("add", client, _adding(processes=3, total=2, first=0))
+
+
+def test_executions_within_the_warm_up_are_no_times() -> None:
+    client: Any = _Refusing()
+    for warmup, times in ((0, 3), (60, 0)):
+        params = RangeParams(selectivity_pct=(1.0,), warmup=warmup, operations=6)
+        # Not the client of number 0: it would ask for a plan.
+        context = _adding(params=params, first=1, total=2, phase="q2")
+        for operation in MeasuresWorkload().operations("q2", client, context):
+            operation.call()
+        (note,) = context.notes
+        assert len(note["seconds"]) == times
+        assert note["found"] == 0
+
+
 @pytest.mark.parametrize(
     ("phases", "words"),
     [
@@ -341,6 +412,7 @@ def test_what_clients_answer_themselves(tmp_path: Path) -> None:
         ("[load: {rows: 1000}, q3: {selectivity: 1}]", "selectivity_pct"),
         ("[load: {how: slowly}]", "bulk"),
         ("[load: {machines: 70000}]", "65535"),
+        ("[load: {machines: 60000, sensors: 60000}]", "16,384 series"),
         ("[load: {rows: 1000}, q4: {}]", "q4"),
     ],
 )
@@ -350,6 +422,14 @@ def test_bad_studies(tmp_path: Path, phases: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_study(path)
     assert words in str(caught.value)
+
+
+def test_what_ends_a_query_phase() -> None:
+    assert RangeParams().operations == 3
+    assert RangeParams(operations=None).operations == 3
+    # Three executions would end it long before its time.
+    assert RangeParams(seconds=5).operations is None
+    assert RangeParams(seconds=5, operations=7).operations == 7
 
 
 def test_the_demonstration_is_read() -> None:

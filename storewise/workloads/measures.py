@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, ClassVar, Literal
 
 import bson
 import numpy as np
 from bson.objectid import ObjectId
-from pydantic import Field, field_validator, model_validator
 
 from storewise.documents import Document, Kind
 from storewise.engines.base import Client, Placement, Where
@@ -28,14 +27,12 @@ from storewise.workloads.base import (
     ClientContext,
     Look,
     Operation,
-    PhaseParams,
     PhaseSpec,
     Workload,
 )
 from storewise.workloads.measures_check import check_readings
 from storewise.workloads.measures_data import (
     CHUNK,
-    MAX_NUMBER,
     MAX_ROWS,
     MEASURES,
     READING_BYTES,
@@ -45,97 +42,15 @@ from storewise.workloads.measures_data import (
     store_of,
     threshold,
 )
+from storewise.workloads.measures_params import AddParams, KeyParams, LoadParams, RangeParams
 from storewise.workloads.measures_plan import uses_index
 
 #: Keys drawn at a time.
 _DRAW = 1024
 #: Documents of one scan where a client must read everything.
 _SCAN = 5000
-#: Of the published design.
-SELECTIVITIES = (0.002, 0.02, 0.2, 0.25, 1.0, 2.0, 5.0)
-_BATCHES: Mapping[str, int] = {"bulk": 50_000, "batches": 1000}
-
-
-class _StoreParams(PhaseParams):
-    @model_validator(mode="after")
-    def _whole(self) -> _StoreParams:
-        if self.operations is not None or self.seconds is not None:
-            raise ValueError(
-                "`rows` says how much is stored: `operations` and `seconds` cannot end this phase"
-            )
-        return self
-
-
-class LoadParams(_StoreParams):
-    """Parameters of the load."""
-
-    rows: int = Field(default=100_000, ge=100, le=MAX_ROWS, description="readings to load")
-    how: Literal["bulk", "batches"] = Field(
-        default="bulk",
-        description="in large batches, by the engine's own bulk path, or in small batches",
-    )
-    batch_size: int | None = Field(
-        default=None,
-        ge=1,
-        description="readings of one insert; 50,000 with `how: bulk`, else 1,000",
-    )
-    machines: int = Field(default=16, ge=1, le=MAX_NUMBER, description="machines")
-    sensors: int = Field(default=4, ge=1, le=MAX_NUMBER, description="sensors of each machine")
-    data_seed: int = Field(
-        default=1, ge=0, description="of the readings, the same in all trials of a study"
-    )
-
-    @property
-    def batch(self) -> int:
-        return self.batch_size or _BATCHES[str(self.how)]
-
-    @property
-    def readings(self) -> Readings:
-        return Readings(self.machines, self.sensors, self.data_seed)
-
-
-class AddParams(_StoreParams):
-    """Parameters of an incremental load: the readings that follow."""
-
-    rows: int = Field(default=10_000, ge=1, le=MAX_ROWS, description="further readings")
-    batch_size: int = Field(default=1000, ge=1, description="readings of one insert")
-
-
-class KeyParams(PhaseParams):
-    """Parameters of Q1."""
-
-    @model_validator(mode="after")
-    def _ends(self) -> KeyParams:
-        if self.operations is None and self.seconds is None:
-            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
-        return self
-
-
-class RangeParams(PhaseParams):
-    """Parameters of Q2 and Q3."""
-
-    operations: int | None = Field(
-        default=3, ge=1, description="executions of each selectivity, over all clients"
-    )
-    selectivity_pct: tuple[float, ...] = Field(
-        default=SELECTIVITIES,
-        min_length=1,
-        description="shares of the readings to be found, in %, one number or several",
-    )
-
-    @field_validator("selectivity_pct", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-    @field_validator("selectivity_pct")
-    @classmethod
-    def _shares(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if wrong := [share for share in value if not 0 < share <= 100]:
-            raise ValueError(f"{wrong[0]} is no share between 0 and 100 %")
-        if len(set(value)) < len(value):
-            raise ValueError("a share stands there twice")
-        return value
+#: Seconds for which the same batch of an incremental load is tried again and again.
+_PATIENCE = 120.0
 
 
 class MeasuresWorkload(Workload):
@@ -171,8 +86,16 @@ class MeasuresWorkload(Workload):
             stop = start + context.params.rows
             if stop > MAX_ROWS:
                 raise ConfigError(f"phase 'add': {stop} readings are more than {MAX_ROWS}")
+            processes = context.workers * context.processes
+            if context.clients < processes:
+                # A process without clients would not hear where the next step begins.
+                raise ConfigError(
+                    f"phase 'add': `clients: {context.clients}` leaves some of the trial's "
+                    f"{processes} processes without one; give at least {processes}, or `threads`"
+                )
             context.notes.append({"phase": "add", "stored": stop})
-            return _store(client, context, start, stop, context.params.batch_size)
+            stored = _store(client, context, start, stop, context.params.batch_size)
+            return _until_stored(stored)
         if phase == "q1":
             return _gets(client, context)
         if phase in ("q2", "q3"):
@@ -213,6 +136,29 @@ def _store(
         documents = list(map(_to_bson, batch)) if packed else batch
         call = partial(insert, documents)
         yield Operation("insert", call, len(batch), len(batch) * READING_BYTES)
+
+
+def _until_stored(operations: Iterator[Operation]) -> Iterator[Operation]:
+    """Each operation again until it succeeds: what the step has noted as stored is then stored,
+    and none of it was refused.
+
+    EngineError where one fails for two minutes."""
+    for operation in operations:
+        done = [False]
+
+        def call(operation: Operation = operation, done: list[bool] = done) -> int:
+            number = operation.call()
+            done[0] = True
+            return number
+
+        since = monotonic()
+        while not done[0]:
+            if monotonic() - since > _PATIENCE:
+                raise EngineError(
+                    f"phase 'add': the store has refused the same {operation.documents} readings "
+                    f"for {_PATIENCE:g} s"
+                )
+            yield operation._replace(call=call)
 
 
 def _to_bson(document: Document) -> bytes:
@@ -277,11 +223,17 @@ class _Ranges:
             every = [note for note in self._notes for _ in range(times)]
             order = iter(every[self._context.client :: clients])
         found = [0]
+        begun: list[float] = []
+        warmup = self._context.params.warmup
 
         def ask(note: dict[str, Any]) -> int:
             start = perf_counter()
+            begun[:] = begun or [start]
             number: int = self._answers(note["threshold"])
-            note["seconds"].append(perf_counter() - start)
+            end = perf_counter()
+            # As of all figures: an execution belongs to the second in which it ended.
+            if int(end - begun[0]) >= warmup:
+                note["seconds"].append(end - start)
             note["found"] = number
             found[0] = number if self._phase == "q2" else 0
             # A count is one answer, however many readings it counts.

@@ -44,6 +44,8 @@ DAY = 86_400_000_000
 #: 2010-01-01T00:00:00Z in µs.
 FIRST = 1_262_304_000_000_000
 MAX_ROWS = 1_000_000_000
+#: Of a data set: each client keeps 1024 values of each of its series, and 16,384 take 134 MB.
+MAX_SERIES = 16_384
 #: What two bytes of a key can hold, from 1.
 MAX_NUMBER = 65_535
 
@@ -53,6 +55,8 @@ _SPIKE_SHARE, _SPIKE_MEAN = 1 / 5000, 2.0
 #: ticks earlier that nothing is left of it (0.95^256 is 2e-6): a reading does not depend on where
 #: a chunk begins.
 _SEGMENT, _LEAD = 1024, 256
+#: Series that are made at a time.
+_BLOCK = 256
 #: Decimals that sensors give; also what a CSV file has, so that both hold the same numbers.
 DECIMALS = 6
 
@@ -142,12 +146,27 @@ class Readings:
     def _by_series(self, name: str, series: Words) -> Floats:
         return _unit(_hash(self._keys[name], series, np.zeros(1, dtype=np.uint64)))
 
-    def values(self, series: Integers, first: int, end: int) -> Floats:
-        """mv of the ticks first..end-1 (rows) of these series (columns)."""
+    def values(
+        self, series: Integers, first: int, end: int, kept: dict[int, Floats] | None = None
+    ) -> Floats:
+        """mv of the ticks first..end-1 (rows) of these series (columns).
+
+        `kept` holds the last segment from one call to the next for the same series: of many series
+        a chunk has a few ticks only, and a segment for each would cost a hundred times as much."""
         starts = range(first - first % _SEGMENT, end, _SEGMENT)
-        parts = [self._segment(series.astype(np.uint64), start) for start in starts]
-        found = np.concatenate(parts)[first - starts[0] :][: end - first]
-        return found
+        kept = {} if kept is None else kept
+        parts = [kept[s] if s in kept else self._segments(series, s) for s in starts]
+        kept.clear()
+        kept[starts[-1]] = parts[-1]
+        found = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        return found[first - starts[0] :][: end - first]
+
+    def _segments(self, series: Integers, start: int) -> Floats:
+        """A segment of all series; a block at a time, for a segment's making takes ten times its
+        own memory."""
+        words = series.astype(np.uint64)
+        blocks = [words[at : at + _BLOCK] for at in range(0, len(words), _BLOCK)]
+        return np.concatenate([self._segment(block, start) for block in blocks], axis=1)
 
     def _segment(self, series: Words, start: int) -> Floats:
         ticks = np.arange(start, start + _SEGMENT, dtype=np.uint64)[:, None]
@@ -178,8 +197,10 @@ class Readings:
     def begins(self, series: Integers, ticks: Integers) -> Integers:
         return FIRST + ticks * PERIOD + self._offset(series)
 
-    def grid(self, series: Integers, first: int, end: int) -> Chunk:
-        """Readings of the ticks first..end-1 of these series, tick by tick."""
+    def grid(
+        self, series: Integers, first: int, end: int, kept: dict[int, Floats] | None = None
+    ) -> Chunk:
+        """Readings of the ticks first..end-1 of these series, by tick; `kept` as of `values`."""
         ticks = np.arange(first, end, dtype=np.int64)[:, None]
         begin = self.begins(series[None, :], ticks)
         share = _unit(_hash(self._keys["et"], series.astype(np.uint64), ticks.astype(np.uint64)))
@@ -191,7 +212,7 @@ class Readings:
             np.broadcast_to(series % self.sensors + 1, shape).ravel(),
             begin.ravel(),
             (begin + lasts).ravel(),
-            self.values(series, first, end).ravel(),
+            self.values(series, first, end, kept).ravel(),
         )
 
     def ids(self, rows: Integers) -> list[bytes]:
@@ -259,9 +280,10 @@ class Part:
             low, high = (first + (end - first) * n // parts for n in (part, part + 1))
         if not len(series):
             return
+        kept: dict[int, Floats] = {}
         for at in range(low, high, ticks):
             to = min(at + ticks, high)
-            chunk = self.readings.grid(series, at, to)
+            chunk = self.readings.grid(series, at, to, kept)
             if at == first or to == end:
                 chunk = self._inside(chunk, series, at, to)
             if len(chunk):
