@@ -35,6 +35,11 @@ from storewise.engines.tabular import consistency_of, parse_settings
 from storewise.errors import EngineError
 
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|private", re.IGNORECASE)
+#: A secret within a value, such as that of pyodbc's `odbc_connect`: ``...;PWD=secret;...``, or
+#: ``PWD={secret; with }} in it}``.
+_WITHIN = re.compile(
+    r"\w*(?:pass|pwd|secret|token|credential)\w*\s*=\s*(\{(?:[^}]|\}\})*\}|[^;\s&]+)", re.IGNORECASE
+)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}\Z")
 #: Isolation levels of each consistency level, the first that a dialect has.
 _ISOLATION: Mapping[str, tuple[str, ...]] = {
@@ -114,14 +119,15 @@ class SqlEngine(ExternalEngine):
                 f"sql: prefix {chosen.prefix!r}: expected up to 16 small letters, digits and _, "
                 "a letter first"
             )
-        if secret := next((name for name in chosen.connect_args if _SECRET.search(name)), None):
+        arguments = chosen.connect_args
+        if secret := next((n for n, v in arguments.items() if _holds_secret(n, v)), None):
             raise EngineError(
                 f"sql: connect_args.{secret} looks like a secret, which no study may hold: it "
                 "would be in results; put it into the URL of url_env or url_file"
             )
         if chosen.url is not None:
             url = _parsed(chosen.url)
-            if url.password is not None or any(map(_SECRET.search, url.query)):
+            if url.password is not None or any(_holds_secret(*item) for item in url.query.items()):
                 raise EngineError(
                     "sql: the URL holds a password, which no study may: it would be in results; "
                     "put the URL into an environment variable and name that in url_env, or into a "
@@ -194,6 +200,11 @@ class SqlEngine(ExternalEngine):
             client.close()
 
 
+def _holds_secret(name: str, value: object) -> bool:
+    """Whether an option is a secret by its name, or has one within its value."""
+    return bool(_SECRET.search(name) or _WITHIN.search(str(value)))
+
+
 def _parsed(text: str) -> URL:
     """The URL; EngineError that does not repeat it."""
     try:
@@ -235,8 +246,11 @@ def _url(settings: SqlSettings) -> tuple[URL, Callable[[str], str]]:
     if url.password:
         secrets |= {str(url.password), unquote(str(url.password))}
     for name, value in url.query.items():
+        values = {value} if isinstance(value, str) else set(value)
         if _SECRET.search(name):
-            secrets |= {value} if isinstance(value, str) else set(value)
+            secrets |= values
+        secrets |= {part for one in values for part in _WITHIN.findall(one)}
+        secrets |= {part.strip("{}") for one in values for part in _WITHIN.findall(one)}
 
     def scrub(words: str) -> str:
         for secret in sorted(secrets, key=len, reverse=True):

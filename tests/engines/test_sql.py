@@ -194,11 +194,13 @@ def _refused(settings: dict[str, Any]) -> str:
         ({"url": "sqlite://", "url_env": "X"}, "url and url_env"),
         ({"url": "postgresql+psycopg://me:hunter2@db/x"}, "url_env"),
         ({"url": "postgresql+psycopg://me@db/x?password=hunter2"}, "url_env"),
+        ({"url": "sqlite:///?odbc_connect=DRIVER%3D%7BX%7D%3BUID%3Dme%3BPWD%3Dhunter2"}, "url_env"),
         ({"url": "nosuch+hunter2://me@db/x"}, "dialect"),
         ({"url": "hunter2"}, "cannot be read"),
         ({"url": "postgresql://me:hunter2@db:port/x"}, "cannot be read"),
         ({"url": "sqlite://", "prefix": "Robert'); DROP"}, "small letters"),
         ({"url": "sqlite://", "connect_args": {"password": "hunter2"}}, "connect_args.password"),
+        ({"url": "sqlite://", "connect_args": {"dsn": "db;pwd=hunter2"}}, "connect_args.dsn"),
     ],
 )
 def test_settings_that_a_study_may_not_have(settings: dict[str, Any], words: str) -> None:
@@ -218,6 +220,16 @@ def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path: Path) -> No
     with pytest.raises(ConfigError) as caught:
         load_study(path)
     assert "url_env" in str(caught.value) and "hunter2" not in str(caught.value)
+
+
+def test_a_secret_within_an_option_is_taken_out() -> None:
+    from storewise.engines.sql import SqlSettings, _url
+
+    text = "sqlite:///?odbc_connect=UID%3Dme%3BPWD%3D%7Bhunter2%3Bx%7D%3BServer%3Ddb"
+    _, scrub = _url(SqlSettings(url=text))
+    assert scrub("login failed: UID=me;PWD={hunter2;x};Server=db") == (
+        "login failed: UID=me;PWD=***;Server=db"
+    )
 
 
 def test_secrets_are_in_no_message(
