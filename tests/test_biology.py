@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import driving
+import pandas as pd
 import pytest
 from driving import make_inputs, trial
 from harness import SMALL, Workspace
 
-from storewise.analysis.breakeven import questions_until_it_pays, times_asked
+from storewise.analysis.breakeven import question_times, questions_until_it_pays, times_asked
 from storewise.analysis.resample import Estimate, estimate
 from storewise.config import load_study
 from storewise.documents import KINDS, Kind
@@ -281,6 +282,27 @@ def test_break_even_by_hand() -> None:
     assert single.mean == pytest.approx(40.0)
     assert not single.known()
     assert [times_asked(n) for n in (0.2, 39.1, 1234.0, math.inf)] == ["1", "40", "1,234", "never"]
+
+
+def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up() -> None:
+    def row(metric: str, value: float, second: int | None, warmup: bool) -> dict[str, object]:
+        where = {"trial": "t", "phase": "query", "step": 0, "worker": 0, "process": 0}
+        return {**where, "operation": "top_genes", "second": second, "metric": metric,
+                "value": value, "warmup": warmup}  # fmt: skip
+
+    samples = pd.DataFrame(
+        [
+            *(row("operations", n, s, s < 1) for s, n in ((0, 1.0), (1, 4.0))),
+            *(row("service_time_sum", n, s, s < 1) for s, n in ((0, 9.0), (1, 2.0))),
+            row("operations", 5.0, None, False),
+            row("service_time_sum", 11.0, None, False),
+        ]
+    )
+    (value,) = question_times(samples, {})["value"]
+    assert value == 0.5
+    # Two clients get an answer twice as often as each of them waits.
+    (value,) = question_times(samples, {("t", "query", 0): 2})["value"]
+    assert value == 0.25
 
 
 #: Few jobs: each is a Python process of its own.

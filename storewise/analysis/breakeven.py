@@ -2,13 +2,15 @@
 
 A store costs its load once and then a time per question; the engine ``files`` costs no load and
 more time per question. With L the time of the store's load (parsing, inserting, the final flush
-and the building of its indexes; not the start of a server), F the mean time of a question by
+and the building of its indexes; not the start of a server), F the time that a question takes by
 reading the files and S that of the store, the store has paid for its load after
 
     N = L / (F - S)
 
 questions of this kind, asked one after the other; never where F <= S. F is that of the fastest
-``files`` configuration with the same clients.
+``files`` configuration with the same clients. With C clients at once in a closed loop, F and S are
+the mean times of a question over C: so long do C clients take for each of their questions, as L is
+the time of all loading clients together.
 
 L, F and S are independent means over repeats. Their errors are carried into N by the delta method
 on logarithms (Oehlert, The American Statistician 46(1), 1992): the variance of ln N is that of
@@ -23,6 +25,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
@@ -90,20 +93,38 @@ def _weakest(kinds: Sequence[Resampled]) -> Resampled:
     return next((kind for kind in order if kind in kinds), "counted")
 
 
-def question_times(samples: pd.DataFrame) -> pd.DataFrame:
-    """Mean service time in s per trial, phase after the load, step and operation."""
+def clients_at_once(results: Results) -> dict[tuple[str, str, int], int]:
+    """Clients by trial, phase and step, of closed loops; an open loop does not share its time."""
+    return {
+        (part.trial, part.phase, number): int(step["clients"])
+        for part in results.parts
+        for number, step in enumerate(part.conditions.get("steps") or ())
+        if step.get("clients") and step.get("rate") is None
+    }
+
+
+def question_times(
+    samples: pd.DataFrame, clients: Mapping[tuple[str, str, int], int]
+) -> pd.DataFrame:
+    """Time of a question in s per trial, phase after the load, step and operation: the mean
+    service time of what ended after the warm-up, over the `clients` that asked at once."""
     loads = _loads(samples)
     keys = [*STEP, "operation"]
+    # Totals of a step have its warm-up within them; its seconds tell which are of it.
+    later = samples[~samples["warmup"].astype(bool)]
     sums = {
-        metric: counters(samples, metric, per_second=False)
-        .groupby(keys, observed=True)["value"]
-        .sum()
+        metric: counters(later, metric, per_second=True).groupby(keys, observed=True)["value"].sum()
         for metric in ("service_time_sum", "operations")
     }
     table = pd.DataFrame(sums).dropna().reset_index()
     table = table[(table["operations"] > 0) & (table["service_time_sum"] > 0)]
     table = table[~table["phase"].isin(loads) & ~table["operation"].isin(_CHANGES)]
-    return table.assign(value=table["service_time_sum"] / table["operations"], unit="s")[
+    at_once = [
+        clients.get((str(trial), str(phase), int(step)), 1)
+        for trial, phase, step in table[STEP].itertuples(index=False)
+    ]
+    mean = table["service_time_sum"] / table["operations"]
+    return table.assign(value=mean / np.asarray(at_once, dtype=float), unit="s")[
         [*keys, "value", "unit"]
     ]
 
@@ -130,7 +151,7 @@ def breakeven(samples: pd.DataFrame, results: Results) -> pd.DataFrame:
     if BASELINE not in set(results.trials.get("engine", ())):
         return pd.DataFrame(columns=names)
     keys = ["phase", "step", "operation"]
-    times = over_repeats(question_times(samples), results, keys)
+    times = over_repeats(question_times(samples, clients_at_once(results)), results, keys)
     loads = over_repeats(load_times(samples).assign(what="load"), results, ["what"])
     load_of = {_levels(row, factors): as_estimate(row) for row in records(loads)}
     same = [f for f in client_side(factors) if f != "index"]

@@ -118,8 +118,19 @@ def breakeven_table(tables: Tables) -> Table:
                 text_cell(_interval(row)),
             ]
         )
-    heads = ["phase", "question", *names, "load", "mean time", "pays from", "95 % interval"]
-    caption = "Number of questions from which on a store pays against reading the files again"
+    heads = [
+        "phase",
+        "question",
+        *names,
+        "load",
+        "time of a question",
+        "pays from",
+        "95 % interval",
+    ]
+    caption = (
+        "Number of questions from which on a store pays against reading the files again. The time "
+        "of a question is its mean over the clients that asked at once"
+    )
     return Table("breakeven", caption, heads, rows)
 
 
