@@ -136,7 +136,8 @@ def plan_warnings(found: pd.DataFrame, results: Results) -> list[StudyWarning]:
     factors: Mapping[str, Mapping[str, Any]] = {
         str(row["trial"]): row for row in records(results.trials)
     }
-    stores = {p.trial: _stores(p.conditions) for p in results.parts}
+    # Not every part tells of the engine: that of the verification does not.
+    keeps_none = {p.trial for p in results.parts if not _stores(p.conditions)}
     for (trial,), own in grouped(found, ["trial"]):
         queries = sorted(set(own.loc[own["answered_by"] == "client", "query"]))
         if queries:
@@ -153,7 +154,7 @@ def plan_warnings(found: pd.DataFrame, results: Results) -> list[StudyWarning]:
             )
         wrong = own[(own["found"] != own["matched"]) & own["matched"].notna()]
         wrong = wrong[wrong["found"].notna()]
-        if len(wrong) and stores[str(trial)]:
+        if len(wrong) and str(trial) not in keeps_none:
             row = records(wrong)[0]
             warnings.append(
                 StudyWarning(

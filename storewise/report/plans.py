@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from storewise.analysis.engines import varying_factors
 from storewise.analysis.frames import missing, records
 from storewise.analysis.plans import index_word, leavings
@@ -9,6 +11,8 @@ from storewise.analysis.tables import Tables
 from storewise.analysis.text import seconds
 from storewise.report.cells import Table, level_cell, number_cell, text_cell
 
+#: Lines of the drawn plans of DuckDB: in a cell they leave no room for words.
+_BOXES = re.compile(r"[\u2500-\u257f]+")
 #: Characters of a plan in a cell; all of it is in ``analysis/plans.csv``.
 _SHOWN = 160
 
@@ -22,7 +26,7 @@ def tables_of_plans(tables: Tables) -> list[Table]:
     names = ["engine", *varying_factors(found, factors)]
     rows = []
     for row in records(found):
-        plan = "" if missing(row["plan"]) else " ".join(str(row["plan"]).split())
+        plan = "" if missing(row["plan"]) else " ".join(_BOXES.sub(" ", str(row["plan"])).split())
         rows.append(
             [
                 text_cell(row["query"]),
