@@ -25,13 +25,15 @@ ALL = "all"
 PARAMETERS = ("clients", "rate", "planned")
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
 UNITS = {"operations_per_s": "operations/s", "runtime": "s", "served": "1", "errors": "1"}
-_KEYS = ["phase", "step", "operation", *PARAMETERS, "measure"]
+#: What else the steps of a phase differ in, in words; empty where there is nothing.
+OTHER = "other"
+_KEYS = ["phase", "step", "operation", *PARAMETERS, OTHER, "measure"]
 
 
 def step_parameters(results: Results) -> pd.DataFrame:
     """The parameters of each step of phases that have several, or a target rate.
 
-    Columns: trial, phase, step, then PARAMETERS, missing where a step was not told.
+    Columns: trial, phase, step, then PARAMETERS, missing where a step was not told, and OTHER.
     """
     rows = []
     seen = set()
@@ -43,7 +45,7 @@ def step_parameters(results: Results) -> pd.DataFrame:
         seen.add(key)
         if len(steps) < 2 and not any(step.get("rate") for step in steps):
             continue
-        for number, step in enumerate(steps):
+        for number, (step, other) in enumerate(zip(steps, _others(steps), strict=True)):
             rows.append(
                 {
                     "trial": part.trial,
@@ -52,10 +54,33 @@ def step_parameters(results: Results) -> pd.DataFrame:
                     "clients": step.get("clients"),
                     "rate": step.get("rate"),
                     "planned": step.get("operations"),
+                    OTHER: other,
                 }
             )
-    found = pd.DataFrame(rows, columns=[*STEP, *PARAMETERS])
+    found = pd.DataFrame(rows, columns=[*STEP, *PARAMETERS, OTHER])
     return found.astype(dict.fromkeys(PARAMETERS, float))
+
+
+#: Told by columns of their own.
+_TOLD = ("clients", "threads", "rate", "operations", "search")
+
+
+def _others(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of each step of a phase, in words, what tells it from the others beside PARAMETERS."""
+    names = [name for name in steps[0] if name not in _TOLD]
+    names = [n for n in names if any(step.get(n) != steps[0].get(n) for step in steps)]
+    return [", ".join(_words(name, step.get(name)) for name in names) for step in steps]
+
+
+def _words(name: str, value: Any) -> str:
+    if value is None or value is False:
+        return f"no {name}"
+    if value is True:
+        return name
+    if isinstance(value, Mapping):
+        inside = " ".join(f"{k} {v}" for k, v in value.items() if v not in (None, [], {}))
+        return f"{name} ({inside})"
+    return f"{name} {value}"
 
 
 def measured_steps(
@@ -65,7 +90,7 @@ def measured_steps(
 
     `by_second` is `throughput.series` of the same samples. Measures: UNITS.
     """
-    columns = [*STEP, "operation", *PARAMETERS, "measure", "value", "unit"]
+    columns = [*STEP, "operation", *PARAMETERS, OTHER, "measure", "value", "unit"]
     if parameters.empty:
         return pd.DataFrame(columns=columns)
     told = {tuple(row[k] for k in STEP): row for row in records(parameters)}
@@ -149,8 +174,8 @@ def steps(
     histograms: Mapping[Key, Any],
     results: Results,
 ) -> pd.DataFrame:
-    """Over repeats: factors' levels, phase, step, operation, PARAMETERS, measure, unit, n, mean,
-    low, high, resampled.
+    """Over repeats: factors' levels, phase, step, operation, PARAMETERS, OTHER, measure, unit, n,
+    mean, low, high, resampled.
 
     Times (``response_mean``, ``service_p99`` ...) are read from the histograms of all repeats
     together, in s, and have no interval.
@@ -174,7 +199,7 @@ def _times(
     levels = {row["trial"]: row for row in records(results.trials)}
     merged: dict[tuple[Any, ...], Any] = {}
     trials: dict[tuple[Any, ...], set[str]] = {}
-    names = [*results.factors, "phase", "step", "operation", *PARAMETERS, "time"]
+    names = [*results.factors, "phase", "step", "operation", *PARAMETERS, OTHER, "time"]
     for (trial, phase, step, operation, time), histogram in histograms.items():
         row = told.get((trial, phase, step))
         if row is None or trial not in levels:
@@ -249,7 +274,7 @@ def highest_rates(found: pd.DataFrame, results: Results) -> pd.DataFrame:
 def wide(found: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     """`steps` with one row per step and operation and one column per measure (its mean), and
     `low` and `high` of the throughput."""
-    keys = [*factors, "phase", "step", "operation", *PARAMETERS]
+    keys = [*factors, "phase", "step", "operation", *PARAMETERS, OTHER]
     rows = []
     for key, group in grouped(found, keys):
         row = dict(zip(keys, key, strict=True))

@@ -1,7 +1,8 @@
 """Which store to take, in words that the figures carry.
 
 Per criterion every choice stands with its best measured configuration. Choices whose 95 %
-intervals overlap that of the best are named together: there is no winner among them. The null
+intervals overlap that of the best are named together: there is no winner among them. Steps at a
+target rate rank no store; a search's answer does (`storewise.analysis.comparable`). The null
 engine is the client's ceiling and never a choice; choices with failed trials or with lost or
 wrong documents are set aside and said to be. Reading the input files again (engine ``files``) is
 the baseline: it stands first at each criterion, leads none, and has nothing to load.
@@ -16,9 +17,10 @@ from typing import Any
 
 import pandas as pd
 
+from storewise.analysis import comparable
 from storewise.analysis.breakeven import times_asked
 from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
-from storewise.analysis.frames import records
+from storewise.analysis.frames import missing, records
 from storewise.analysis.resample import Estimate
 from storewise.analysis.scaling import as_estimate
 from storewise.analysis.tables import Tables
@@ -102,7 +104,15 @@ def verdict(tables: Tables) -> Verdict:
     if own:
         # Of a workload with phases of its own each is a criterion.
         wanted = [c for c in wanted if c[0] != "read"]
-        wanted[1:1] = [(f"phase {name}", f"phase {name}", "operations/s", True) for name in own]
+        paced = comparable.open_phases(tables.steps)
+        wanted[1:1] = [
+            (f"phase {name}", f"phase {name}", "operations/s", True)
+            for name in own
+            if name not in paced
+        ] + [
+            (f"highest {phase}: {limit}", f"phase {phase} with {limit}", "operations/s", True)
+            for phase, limit in comparable.limits(tables.highest_rates, tables.searches)
+        ]
     for name, heading, unit, more in wanted:
         rows = _rows(tables, name)
         standings = _standings(rows, factors, promises, aside, more=more)
@@ -118,6 +128,7 @@ def verdict(tables: Tables) -> Verdict:
         for n, h, _, _ in wanted
         if n not in {c.name for c in criteria}
     ]
+    text += comparable.sentences(own, tables.steps, tables.searches, tables.results.trials)
     asked_for = _asked(tables, promises, aside)
     text += _pays(asked_for)
     text += [f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())]
@@ -166,7 +177,10 @@ def _rows(tables: Tables, criterion: str) -> pd.DataFrame:
         return summary[mine]
     if criterion.startswith("phase "):
         mine = (summary["measure"] == "operations_per_s") & (summary["phase"] == criterion[6:])
-        return summary[mine]
+        return comparable.closed_steps(summary[mine], tables.steps)
+    if criterion.startswith("highest "):
+        phase, limit = criterion.removeprefix("highest ").split(": ", 1)
+        return comparable.answers(tables.highest_rates, phase, limit)
     loads = _loads(summary)
     rows = summary[summary["measure"] == "documents_per_s"]
     if criterion == "read":
@@ -205,7 +219,8 @@ def _standings(
         if name not in best or _better(row["mean"], best[name]["mean"], more):
             best[name] = row
     varying = [f for f in varying_factors(rows, factors) if f not in promises]
-    varying += ["step"] if "step" in rows and rows["step"].nunique() > 1 else []
+    told = comparable.WITH in rows
+    varying += ["step"] if not told and "step" in rows and rows["step"].nunique() > 1 else []
     ranked = sorted(best.items(), key=lambda item: item[1]["mean"], reverse=more)
     base = [(name, row) for name, row in ranked if row["engine"] == BASELINE]
     ranked = [(name, row) for name, row in ranked if row["engine"] != BASELINE]
@@ -214,7 +229,14 @@ def _standings(
         Standing(
             name,
             setting(row, _shape(row, varying)),
-            setting(row, [f for f in varying if f not in _SHAPE]),
+            ", ".join(
+                words
+                for words in (
+                    setting(row, [f for f in varying if f not in _SHAPE]),
+                    row.get(comparable.WITH, ""),
+                )
+                if words
+            ),
             estimate := as_estimate(row),
             row["engine"] != BASELINE and first is not None and estimate.overlaps(first),
             row["engine"] == BASELINE,
@@ -229,7 +251,8 @@ _SHAPE = ("nodes", "replicas")
 
 def _shape(row: Mapping[str, Any], varying: Sequence[str]) -> list[str]:
     """Those that vary, or that make it more than a single server."""
-    return [f for f in _SHAPE if f in row and (f in varying or row[f] > 1)]
+    there = [f for f in _SHAPE if f in row and not missing(row[f])]
+    return [f for f in there if f in varying or row[f] > 1]
 
 
 def _better(one: float, other: float, more: bool) -> bool:

@@ -48,8 +48,8 @@ def _highest(found: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 def _alike(phase: str, here: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Steps of a phase that differ in nothing but PARAMETERS, with what they are called: other
     steps were asked something else, and no line joins them."""
-    for other, rows in here.groupby(OTHER, sort=False):
-        yield (f"{phase}, {other}" if other else phase), rows
+    for other in dict.fromkeys(map(str, here[OTHER])):
+        yield (f"{phase}, {other}" if other else phase), here[here[OTHER] == other]
 
 
 def throughput_over_clients(tables: Tables) -> Figure | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from storewise.analysis.engines import varying_factors
 from storewise.analysis.frames import missing, records
-from storewise.analysis.steps import PARAMETERS, wide
+from storewise.analysis.steps import OTHER, PARAMETERS, wide
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import number, seconds
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
@@ -26,6 +26,7 @@ def _steps(tables: Tables) -> Table:
     found = wide(tables.steps, factors)
     names = ["engine", *varying_factors(tables.steps, factors)]
     told = [name for name in PARAMETERS if found[name].notna().any()]
+    others = bool(found[OTHER].ne("").any())
     served = "served" in found and found["served"].notna().any()
     times = [name for name in _TIMES if name in found]
     order = {phase: place for place, phase in enumerate(tables.phases_of(found))}
@@ -36,6 +37,7 @@ def _steps(tables: Tables) -> Table:
             *(level_cell(name, row[name]) for name in names),
             number_cell(row["step"], f"{row['step']:g}"),
             *(_told(row[name]) for name in told),
+            *([text_cell(row[OTHER])] if others else []),
             text_cell(row["operation"]),
             number_cell(row["operations_per_s"]),
             _interval(row),
@@ -45,7 +47,8 @@ def _steps(tables: Tables) -> Table:
         ]
         for row in records(found)
     ]
-    heads = ["phase", *names, "step", *(_HEADS[n] for n in told), "operation", "operations/s"]
+    heads = ["phase", *names, "step", *(_HEADS[n] for n in told)]
+    heads += [*(["with"] if others else []), "operation", "operations/s"]
     heads += ["95 % interval", *(["served"] if served else []), "errors"]
     return Table(
         "steps",
@@ -65,7 +68,8 @@ def _searches(tables: Tables) -> Table:
             number_cell(levels[row["trial"]]["repeat"], str(levels[row["trial"]]["repeat"])),
             number_cell(row["clients"], f"{row['clients']:g}"),
             text_cell(
-                f"p{row['percentile']:g} of {row['time']} time within {row['limit_ms']:g} ms"
+                f"p{row['percentile']:g} of {row['time']} time, all operations together, within "
+                f"{row['limit_ms']:g} ms"
             ),
             number_cell(row["rate"] if not missing(row["rate"]) else None),
             text_cell(_word(row)),
