@@ -183,7 +183,10 @@ def test_syntax_of_property_files(tmp_path):
         ("recordcuont=5", ("workloada, line 22", "recordcuont", "did you mean 'recordcount'")),
         ("workload=site.ycsb.workloads.TimeSeriesWorkload", ("only CoreWorkload",)),
         ("fieldlengthhistogram=hist.txt", ("histogram", "not supported")),
-        ("readproportion=lots", ("lots",)),
+        ("readproportion=lots", ("workloada, line 22: property 'readproportion' is 'lots'",)),
+        ("readproportion=inf", ("line 22", "finite")),
+        ("operationcount=many", ("line 22: property 'operationcount' is 'many'", "integer")),
+        ("requestdistribution=zipf", ("line 22", "'zipfian'")),
     ],
 )
 def test_property_files_that_cannot_be_used(place, line, words):

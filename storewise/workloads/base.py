@@ -119,6 +119,15 @@ class PhaseParams(BaseModel):
         "stays under a limit",
     )
 
+    @model_validator(mode="after")
+    def _measured(self) -> PhaseParams:
+        if self.seconds is not None and self.warmup >= self.seconds:
+            raise ValueError(
+                f"`warmup` ({self.warmup:g} s) must be shorter than the phase "
+                f"({self.seconds:g} s): nothing would be measured"
+            )
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _searched(cls, data: Any) -> Any:

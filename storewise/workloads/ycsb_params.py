@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from storewise.workloads.base import PhaseParams
 from storewise.workloads.ycsb_draws import Distribution
@@ -61,6 +61,8 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Params(PhaseParams):
+    model_config = ConfigDict(allow_inf_nan=False)
+
     @model_validator(mode="before")
     @classmethod
     def _names(cls, data: Any) -> Any:

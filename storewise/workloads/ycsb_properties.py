@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from storewise.errors import ConfigError
 from storewise.studyfile import nearest
@@ -42,6 +45,7 @@ _FOREIGN = re.compile(
 _REFUSED = {
     "fieldlengthhistogram": "lengths of fields from a histogram are not supported",
 }
+_COMMON = frozenset(PhaseParams.model_fields)
 _CORE = re.compile(r"(site\.ycsb|com\.yahoo\.ycsb)\.workloads\.CoreWorkload|core")
 
 
@@ -119,7 +123,7 @@ def _usable(path: Path, phase: str, model: type[PhaseParams]) -> dict[str, Any]:
         elif name in _REFUSED:
             raise ConfigError(f"{where}: {_REFUSED[name]}")
         elif plain in known:
-            usable[plain] = _value(text)
+            usable[plain] = _value(text, plain, where)
         elif name in _ELSEWHERE:
             ignored.append(f"{name} ({_ELSEWHERE[name]})")
         elif _FOREIGN.match(name):
@@ -156,13 +160,33 @@ def _same_mix(path: Path, phase: str, model: type[RunParams], usable: Mapping[st
             )
 
 
-def _value(text: str) -> Any:
-    """A property's text as the number or truth value that it is."""
-    if text in ("true", "false"):
-        return text == "true"
+def _value(text: str, name: str, where: str) -> Any:
+    """A property's text as the number or truth value that it is; ConfigError where it cannot be
+    the parameter `name`."""
+    found = _plain(text)
+    if name in ("operations", "seconds", "rate") and found == 0:
+        return 0  # no limit
+    model = LoadParams if name in LoadParams.model_fields and name not in _COMMON else MixedParams
+    field = model.model_fields[name]
+    # The limits of a field are no part of its annotation.
+    kind = Annotated[field.annotation, field, *field.metadata]
+    checked: TypeAdapter[Any] = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+    try:
+        checked.validate_python(found)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise ConfigError(f"{where} is {text!r}: {reason[0].lower()}{reason[1:]}") from error
+    return found
+
+
+def _plain(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     for kind in (int, float):
         try:
-            return kind(text)
+            found = kind(text)
         except ValueError:
             continue
+        if isfinite(found):
+            return found
     return text
