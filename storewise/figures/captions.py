@@ -43,9 +43,10 @@ FIGURES = (
     FigureSpec(
         "throughput",
         "Throughput by engine",
-        "Documents per second, mean over repeats with its 95 % interval (bootstrap). Writing "
-        "counts parsing and the final flush; reading is the steady part where the phase is long "
-        "enough. The null engine (no store) is the client's own ceiling.",
+        "Documents per second, mean over repeats with its 95 % interval (bootstrap). Loading "
+        "counts the making of the documents (parsing) and the final flush; reading is the steady "
+        "part where the phase is long enough. The null engine (no store) is the client's own "
+        "ceiling.",
         "no phase has a rate",
         plots.throughput_by_engine,
     ),
@@ -124,10 +125,10 @@ FIGURES = (
     FigureSpec(
         "storage",
         "Storage",
-        "Bytes on disk per document at the end of the load, beside what the inputs take as they "
-        "lie on disk (usually compressed). Of servers: what the server itself counts as its "
-        "documents and indexes (or its database), without logs and preallocated files; the table "
-        "has the whole data directories too.",
+        "Bytes on disk per document at the end of the load, beside what the inputs, where there "
+        "are any, take as they lie on disk (usually compressed). Of servers: what the server "
+        "itself counts as its documents and indexes (or its database), without logs and "
+        "preallocated files; the table has the whole data directories too.",
         "no store told its size",
         plots.storage_per_document,
     ),

@@ -83,10 +83,11 @@ def rate_table(tables: Tables) -> Table:
     found = tables.summary[tables.summary["measure"].isin(_MEASURES)]
     found = _phases_in_order(found, tables)
     loads = set(found.loc[found["measure"] == "insert_documents_per_s", "phase"])
-    # What loads inserts batches; the study's own phases are told in documents alone.
+    # What loads inserts batches, and a read by id gets documents: they are told in documents alone.
+    # A question or a mixture moves any number of them.
     told = found["phase"].isin(loads)
     if tables.results.study.get("workload", "alignments") == "alignments":
-        told |= True
+        told |= found["phase"] == "read"
     found = found[~(told & (found["measure"] == "operations_per_s"))]
     names = ["engine", *varying_factors(found, tables.results.factors)]
     names += ["step"] if found["step"].nunique() > 1 else []
@@ -106,12 +107,12 @@ def rate_table(tables: Tables) -> Table:
 
 
 def _no_load(row: dict[str, Any], loads: set[str]) -> str:
-    """The files themselves load nothing: said where their rates stand beside those of loads."""
-    return (
-        " (parsing only, nothing is loaded)"
-        if row["engine"] == BASELINE and (row["phase"] in loads)
-        else ""
-    )
+    """The files themselves store nothing: said where their rates stand beside those of stores."""
+    if row["engine"] != BASELINE:
+        return ""
+    if row["phase"] in loads:
+        return " (parsing only, nothing is loaded)"
+    return " (its inserts store nothing)" if row["phase"] == "mixed" else ""
 
 
 def latency_table(tables: Tables) -> Table:

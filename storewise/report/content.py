@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from storewise.analysis.engines import CEILING, consistency, embedded, one_writer, title
+from storewise.analysis.engines import BASELINE, CEILING, consistency, embedded, one_writer, title
 from storewise.analysis.frames import records
 from storewise.analysis.parts import Part, host_of, part_versions
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, level
+from storewise.errors import ConfigError
+from storewise.workloads.registry import workload
 
 
 def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
@@ -126,7 +128,7 @@ def layouts(tables: Tables) -> list[str]:
     if "engine" not in trials:
         return []
     by_layout: dict[tuple[bool, tuple[int, ...]], list[str]] = {}
-    for engine in sorted(set(trials["engine"]) - {CEILING}):
+    for engine in sorted(set(trials["engine"]) - {CEILING, BASELINE}):
         own = trials[trials["engine"] == engine]
         counts = {int(row.get("workers", 1)) * int(row.get("processes", 1)) for row in records(own)}
         if embedded(engine):
@@ -145,8 +147,25 @@ def layouts(tables: Tables) -> list[str]:
             f"had a store of its own, {why}: {numbers} "
             f"{'store' if counts_of == (1,) else 'stores'} in a trial (workers times processes). "
             "Readers opened all of them and looked each id up in the one that holds it."
+            f"{_changing(tables, counts_of)}"
         )
     return found
+
+
+def _changing(tables: Tables, counts: tuple[int, ...]) -> str:
+    """What clients of several embedded stores do in a phase that changes data."""
+    try:
+        known = workload(str(tables.results.study.get("workload", "alignments"))).phases
+    except ConfigError:
+        return ""  # results of a version that has another workload
+    names = [n for n in tables.phases_of(tables.summary) if n in known and known[n].changes]
+    if not names or max(counts) < 2:
+        return ""
+    return (
+        f" In phase {all_of(names)} each process wrote to its own store and read from it alone, a "
+        "part of the data, while clients of a server share one store: such rates cannot fairly be "
+        "held against those of servers."
+    )
 
 
 def files(tables: Tables) -> list[tuple[str, str]]:
@@ -161,6 +180,10 @@ def files(tables: Tables) -> list[tuple[str, str]]:
             "server a table "
             f"({len(tables.results.parts)} tables, {len(tables.results.logs)} logs)",
         ),
-        ("inputs/", "the manifest of the inputs and the list of quarantined files"),
+        *(
+            [("inputs/", "the manifest of the inputs and the list of quarantined files")]
+            if tables.results.inputs is not None
+            else []
+        ),
         ("study.json", "the study as it was resolved"),
     ]
