@@ -5,11 +5,13 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from storewise.analysis.comparable import closed_steps, open_phases, sentences
 from storewise.config import load_study
 from storewise.driver.search import (
     SERVED,
@@ -269,3 +271,96 @@ def test_every_parameter_is_explained():
     names = {*PhaseParams.model_fields, *SearchParams.model_fields, "steps", "sweep", "clients"}
     names -= {"slow", "crash"}  # what is done to servers has pages of its own
     assert not [name for name in sorted(names) if f"`{name}`" not in text]
+
+
+# What of steps can be compared ------------------------------------------------------------------
+
+
+def summary_of(phase, means):
+    """Rows of a summary: (engine, step) -> operations/s."""
+    return pd.DataFrame(
+        [
+            {"engine": engine, "phase": phase, "step": step, "mean": mean}
+            for (engine, step), mean in means.items()
+        ]
+    )
+
+
+def told_steps(phase, told):
+    """Rows of `tables.steps`: step -> (clients, rate, planned, other)."""
+    columns = ["clients", "rate", "planned", "other"]
+    return pd.DataFrame(
+        [
+            {
+                "phase": phase,
+                "step": step,
+                "operation": "all",
+                **dict(zip(columns, one, strict=True)),
+            }
+            for step, one in told.items()
+        ]
+    )
+
+
+def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
+    rows = summary_of(
+        "c", {("a", 0): 10, ("a", 1): 20, ("a", 2): 90, ("b", 0): 15, ("b", 1): 70, ("b", 2): 1}
+    )
+    # The ceiling does not choose the question.
+    rows = pd.concat([rows, summary_of("c", {("null", 0): 500})])
+    none = float("nan")
+    steps = told_steps(
+        "c",
+        {
+            0: (1.0, none, none, "distribution uniform"),
+            1: (1.0, none, none, "distribution zipfian"),
+            2: (4.0, none, none, "distribution zipfian"),
+        },
+    )
+    found = closed_steps(rows, steps)
+    assert list(zip(found["engine"], found["step"], strict=True)) == [
+        ("a", 1),
+        ("a", 2),
+        ("b", 1),
+        ("b", 2),
+    ]
+    assert (
+        list(found["with"])
+        == [
+            "distribution zipfian, 1 client",
+            "distribution zipfian, 4 clients",
+        ]
+        * 2
+    )
+
+
+def test_a_target_rate_ranks_no_store():
+    rows = summary_of("c", {("a", 0): 99, ("a", 1): 700, ("b", 0): 100, ("b", 1): 100})
+    none = float("nan")
+    steps = told_steps("c", {0: (2.0, 100.0, none, ""), 1: (2.0, 900.0, none, "")})
+    assert closed_steps(rows, steps).empty
+    assert open_phases(steps) == {"c"}
+    mixed = told_steps("c", {0: (2.0, none, none, ""), 1: (2.0, 900.0, none, "")})
+    assert set(closed_steps(rows, mixed)["step"]) == {0}
+    assert open_phases(mixed) == set()
+    # A phase of one step is not among the steps.
+    assert list(closed_steps(rows, steps.iloc[:0])["with"]) == [""] * 4
+
+
+def test_searches_without_an_answer_are_said():
+    searches = pd.DataFrame(
+        {"trial": ["x", "y", "z"], "phase": ["c"] * 3, "rate": [None, 50.0, 70.0]}
+    )
+    trials = pd.DataFrame({"trial": ["x", "y", "z"], "engine": ["sqlite", "sqlite", "duckdb"]})
+    steps = told_steps("c", {0: (2.0, 50.0, float("nan"), "")})
+    (text,) = sentences(["c"], steps, searches, trials)
+    assert "Phase c: 1 of 2 searches of SQLite found no rate" in text
+    (text,) = sentences(["c"], steps, searches.iloc[:0], trials)
+    assert "phase c nothing is said" in text
+
+
+def test_a_warmup_is_shorter_than_its_phase():
+    with pytest.raises(ValidationError, match="nothing would be measured"):
+        PhaseParams(seconds=2, warmup=2)
+    with pytest.raises(ValidationError, match="nothing would be measured"):
+        PhaseParams(warmup=1, search={"limit_ms": 1, "low": 1, "high": 2, "seconds": 1})
