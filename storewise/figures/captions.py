@@ -43,8 +43,9 @@ FIGURES = (
     FigureSpec(
         "throughput",
         "Throughput by engine",
-        "Documents per second, mean over repeats with its 95 % interval (bootstrap). Loading "
-        "counts the making of the documents (parsing) and the final flush; reading is the steady "
+        "Documents per second (other workloads than alignments: operations per second after the "
+        "load), mean over repeats with its 95 % interval (bootstrap); steps at a target rate are "
+        "left out, and steps that were asked different things are not compared. Loading counts the making of the documents (parsing) and the final flush; reading is the steady "
         "part where the phase is long enough. The null engine (no store) is the client's own "
         "ceiling.",
         "no phase has a rate",
@@ -88,7 +89,8 @@ FIGURES = (
         "clients",
         "Throughput over clients",
         "Operations per second over the number of client threads of all workers, with 95 % "
-        "intervals; where a phase varies operations or rate too, at the highest of them.",
+        "intervals; where a phase varies operations or rate too, at the highest of them. Steps "
+        "that were asked other things (another distribution, say) have panels of their own.",
         "no phase was measured with several numbers of clients",
         stepped.throughput_over_clients,
         steps=True,
@@ -98,7 +100,9 @@ FIGURES = (
         "Latency over throughput",
         "Response time (from the intended start, so that waiting counts) of each operation over "
         "what all operations together reached: mean, and dashed the 99th percentile. A curve that "
-        "turns upwards or backwards shows where a store has no more to give.",
+        "turns upwards or backwards shows where a store has no more to give. Operations that had "
+        "not begun when a step ended have no time: where little of the target was served, the "
+        "true times are longer. Failed operations are not in them.",
         "no phase was measured at several rates or numbers of clients",
         stepped.latency_over_throughput,
         steps=True,
