@@ -45,7 +45,8 @@ FIGURES = (
         "Throughput by engine",
         "Documents per second (other workloads than alignments: operations per second after the "
         "load), mean over repeats with its 95 % interval (bootstrap); steps at a target rate are "
-        "left out, and steps that were asked different things are not compared. Loading counts the making of the documents (parsing) and the final flush; reading is the steady "
+        "left out, and steps that were asked different things are not compared. Loading counts "
+        "the making of the documents (parsing) and the final flush; what follows is the steady "
         "part where the phase is long enough. The null engine (no store) is the client's own "
         "ceiling.",
         "no phase has a rate",
