@@ -184,7 +184,7 @@ def _rows(tables: Tables, criterion: str) -> pd.DataFrame:
     loads = _loads(summary)
     rows = summary[summary["measure"] == "documents_per_s"]
     if criterion == "read":
-        return rows[rows["phase"] == "read"]
+        return comparable.closed_steps(rows[rows["phase"] == "read"], tables.steps)
     # The files themselves need no load: what was timed is their parsing.
     rows = rows[rows["phase"].isin(loads)]
     return rows[rows["engine"] != BASELINE] if len(rows) else rows

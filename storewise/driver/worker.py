@@ -290,6 +290,13 @@ class _Worker:
             path = None
         fstype = file_system(path) if path is not None else None
         warnings = [*job.conditions.get("warnings", ()), *self.warnings]
+        flags = self.engine.flags
+        if flags.embedded and flags.stores and self.spec.changes and trial.shards > 1:
+            warnings.append(
+                f"{job.phase} changes data: each client process worked on its own one of the "
+                f"{trial.shards} stores of {self.engine.title} only, so a scan or a question "
+                "that a server answers from all its data was answered from that part"
+            )
         if fstype is not None and is_network(fstype):
             warnings.append(
                 f"the stores of {job.phase} lie on a network file system ({fstype}): their files "

@@ -6,9 +6,11 @@ Each function returns None where the tables have nothing to show (a single level
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from storewise.analysis.comparable import WITH, closed_steps
 from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
 from storewise.analysis.frames import grouped, records
 from storewise.analysis.tables import Tables
@@ -31,21 +33,16 @@ from storewise.figures.style import (
 
 
 def throughput_by_engine(tables: Tables) -> Figure | None:
-    """Documents per second by engine and setting, a panel per phase, with 95 % intervals."""
-    found = tables.summary[tables.summary["measure"] == "documents_per_s"]
-    found = found[found["mean"] > 0]
-    if found.empty:
-        return None
-    # The files themselves load nothing: what was timed there is parsing alone.
-    loads = set(tables.summary.loc[tables.summary["measure"] == "insert_documents_per_s", "phase"])
-    found = found[~((found["engine"] == BASELINE) & found["phase"].isin(loads))]
+    """Throughput by engine and setting, a panel per phase, with 95 % intervals."""
+    found = _throughput(tables)
     phases = tables.phases_of(found)[:MAX_PANELS]
     if not phases:
         return None
     names = varying_factors(found, tables.results.factors)
-    if found["step"].nunique() > 1:
-        names.append("step")
-    labels = [setting(row, names) for row in records(found)]
+    labels = [
+        ", ".join(words for words in (setting(row, names), row[WITH]) if words)
+        for row in records(found)
+    ]
     found = found.assign(setting=labels)
     style = style_of(tables)
     engines = engines_in(found)
@@ -85,19 +82,41 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
         axis.grid(visible=False, axis="y")
         axis.invert_yaxis()
         axis.set_title(phase_title(phase))
-        axis.set_xlabel("documents per second")
+        what = here["measure"].iloc[0].removesuffix("_per_s")
+        narrow = len(phases) > 3
+        label = f"{what}/s" if narrow else f"{what} per second"
+        axis.set_xlabel(label)
         means = here["mean"].to_list()
         if spread(means):
             axis.set_xscale("log")
-            axis.set_xlabel("documents per second (logarithmic)")
+            axis.set_xlabel(f"{label} ({'log.' if narrow else 'logarithmic'})")
         else:
             top = np.nanmax([*means, *here["high"].fillna(0)])
             axis.set_xlim(0, min(float(top), 2.0 * max(means)) * 1.05)
-            axis.xaxis.set_major_locator(MaxNLocator(4))
+            axis.xaxis.set_major_locator(MaxNLocator(2 if narrow else 4))
         plain_numbers(axis.xaxis)
         if axis is not axes[0]:
             axis.set_yticklabels([])
     return figure
+
+
+def _throughput(tables: Tables) -> pd.DataFrame:
+    """Documents per second; of the phases of other workloads than the study's own, once they have
+    loaded, operations per second. Steps at a target rate are left out: it was not the store that
+    set it."""
+    summary = tables.summary[tables.summary["mean"] > 0]
+    loads = set(tables.summary.loc[tables.summary["measure"] == "insert_documents_per_s", "phase"])
+    own = tables.results.study.get("workload", "alignments") != "alignments"
+    kept = []
+    for phase in tables.phases_of(summary):
+        measure = "operations_per_s" if own and phase not in loads else "documents_per_s"
+        rows = summary[(summary["phase"] == phase) & (summary["measure"] == measure)]
+        if phase in loads:
+            # The files themselves load nothing: what was timed there is parsing alone.
+            rows = rows[rows["engine"] != BASELINE]
+        kept.append(closed_steps(rows, tables.steps))
+    kept = [rows for rows in kept if len(rows)]
+    return pd.concat(kept, ignore_index=True) if kept else summary.iloc[:0]
 
 
 def _row_name(engine: str, name: str, first: bool) -> str:

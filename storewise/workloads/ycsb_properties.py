@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError, create_model
 
 from storewise.errors import ConfigError
 from storewise.studyfile import nearest
@@ -168,11 +168,11 @@ def _value(text: str, name: str, where: str) -> Any:
         return 0  # no limit
     model = LoadParams if name in LoadParams.model_fields and name not in _COMMON else MixedParams
     field = model.model_fields[name]
-    # The limits of a field are no part of its annotation.
-    kind = Annotated[field.annotation, field, *field.metadata]
-    checked: TypeAdapter[Any] = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+    config = ConfigDict(allow_inf_nan=False)
+    alone: Any = (field.annotation, field)
+    checked = create_model("One", __config__=config, value=alone)
     try:
-        checked.validate_python(found)
+        checked.model_validate({"value": found})
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise ConfigError(f"{where} is {text!r}: {reason[0].lower()}{reason[1:]}") from error
