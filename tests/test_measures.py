@@ -294,6 +294,10 @@ def test_a_whole_study(tmp_path: Path) -> None:
     assert "figure-plans" in page and "plan uses the index" in page
     table = pd.read_csv(space.results / "analysis" / "plans.csv", keep_default_na=False)
     assert set(table["query"]) == {"q2", "q3"} and (table["seconds"].astype(float) > 0).all()
+    warned = pd.read_csv(space.results / "analysis" / "warnings.csv", keep_default_na=False)
+    mixed = warned.loc[warned["code"] == "mixed_selectivities", "message"]
+    assert len(mixed) == 1 and "phase q2" in mixed.iloc[0]
+    assert "wrong_number" not in set(warned["code"])
 
 
 def test_what_clients_answer_themselves(tmp_path: Path) -> None:

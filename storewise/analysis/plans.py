@@ -130,9 +130,9 @@ def _list(shares: Sequence[float]) -> str:
 
 
 def plan_warnings(found: pd.DataFrame, results: Results) -> list[StudyWarning]:
-    """Queries that a client answered for its store, and stores that found other numbers than
-    there are."""
-    warnings = []
+    """Queries that a client answered for its store, stores that found other numbers than there
+    are, and phases whose rates mix selectivities."""
+    warnings = _mixtures(found)
     factors: Mapping[str, Mapping[str, Any]] = {
         str(row["trial"]): row for row in records(results.trials)
     }
@@ -166,6 +166,26 @@ def plan_warnings(found: pd.DataFrame, results: Results) -> list[StudyWarning]:
                 )
             )
     return warnings
+
+
+def _mixtures(found: pd.DataFrame) -> list[StudyWarning]:
+    """Phases that asked for several shares in one step: their rates are of none of them."""
+    shares: dict[str, int] = {}
+    for (query, _, _), own in grouped(found, ["query", "trial", "step"]):
+        number = int(own["selectivity_pct"].nunique())
+        shares[str(query)] = max(number, shares.get(str(query), 0))
+    return [
+        StudyWarning(
+            "mixed_selectivities",
+            "",
+            f"phase {query}: its rates and percentiles are of up to {number} selectivities "
+            "together, of which the largest takes most of the time",
+            "see the table of plans for each of them, or give each a step of its own "
+            "(`sweep: {selectivity_pct: [...]}`)",
+        )
+        for query, number in sorted(shares.items())
+        if number > 1
+    ]
 
 
 def _stores(conditions: Mapping[str, Any]) -> bool:
