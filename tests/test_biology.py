@@ -73,7 +73,8 @@ def test_what_a_mixed_phase_stored_is_read_and_verified(name: str, tmp_path: Pat
     loaded = StoredFiles.read([tmp_path / "written.0.parquet"])
     assert 0 < (loaded.queries == 0).sum() < len(loaded.queries)
     said = run(measured, tmp_path, "mixed", before)
-    assert not said["warnings"]
+    # Of several embedded stores each client changes its own; nothing else is to be said.
+    assert all("own one of the" in text for text in said["warnings"])
     later = loaded.with_notes(said["notes"])
     added = {kind: later.total(kind) - loaded.total(kind) for kind in KINDS}
     of_steps = [
