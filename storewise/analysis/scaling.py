@@ -17,6 +17,9 @@ from storewise.analysis.frames import grouped, records
 from storewise.analysis.resample import Estimate, columns, ratio
 
 FACTORS = ("workers", "processes", "threads")
+#: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
+#: rate.
+NO_RESOURCES = frozenset({"volume", "replicas"})
 
 
 def numeric_factors(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
@@ -39,7 +42,7 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     """
     rates = summary[summary["measure"].isin(["documents_per_s", "operations_per_s"])]
     rows: list[dict[str, object]] = []
-    for factor in numeric_factors(rates, factors):
+    for factor in numeric_factors(rates, [f for f in factors if f not in NO_RESOURCES]):
         held = [name for name in factors if name != factor]
         keys = [*held, "phase", "step", "measure"]
         for levels, group in grouped(rates, keys):
