@@ -202,7 +202,7 @@ def test_levels_of_a_step() -> None:
     assert levels["selectivity_pct"] == 0.2
     assert levels_of(factors, {"clients": 7})["clients"] == 7
     slowed = levels_of(factors, {"slow": {"how": "disk", "nodes": 1, "names": [], "rate": None}})
-    assert slowed["slow"] == "how disk nodes 1"
+    assert slowed["slow"] == "(how disk, nodes 1)"
     assert within(levels, {"workers": {"from": 2, "to": 2}, "engine": ["sqlite", "x"]})
     assert not within(levels, {"workers": {"from": 3}}) and not within(levels, {"none": 1})
 

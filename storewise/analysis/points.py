@@ -85,7 +85,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     if isinstance(value, Mapping):
-        return " ".join(f"{k} {v}" for k, v in value.items() if v not in (None, [], ()))
+        more = ", ".join(f"{k} {v}" for k, v in value.items() if v not in (None, [], ()))
+        return f"({more})"
     return value
 
 
