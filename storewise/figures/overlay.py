@@ -18,6 +18,7 @@ _AXIS = {
     "clients": "clients",
     "workers": "worker hosts",
     "nodes": "data nodes",
+    "processes": "client processes",
     "operations": "operations",
     "selectivity_pct": "selectivity in %",
 }
