@@ -63,6 +63,7 @@ class Flags:
     def nodes(self) -> bool:
         """Its stores are servers that a session starts."""
         return not self.embedded and not self.external
+
     rereads: bool = False
     """Keeps nothing and answers from the input files (`Cluster.sources`): the baseline without a
     database."""
