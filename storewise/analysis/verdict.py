@@ -29,11 +29,12 @@ from storewise.analysis.verification import wrong_trials
 
 #: Factors that change what one gets, not only how fast: part of the choice where they vary.
 PROMISES = ("consistency", "index")
+SPACE = "space on disk"
 #: Loads, reads and disk; each is (name, title, unit, whether more is better).
 _CRITERIA = (
     ("write", "loading", "documents/s", True),
     ("read", "reading", "documents/s", True),
-    ("disk", "space on disk", "B/document", False),
+    ("disk", SPACE, "B/document", False),
 )
 #: Of studies that have such a phase.
 _ASKING = ("query", "asking", "questions/s", True)
@@ -358,6 +359,14 @@ def _finding(criteria: Sequence[Criterion]) -> str:
         (name,) = order
         shared = [c.title for c in criteria if len(c.leaders) > 1]
         clear = [c.title for c in criteria if len(c.leaders) == 1 and len(c.stores) > 1]
+        known = all(s.estimate.known() for c in criteria for s in c.standings if s.leads)
+        if clear == [SPACE] and not known:
+            # Space alone decides nothing where nobody knows how fast the stores are.
+            return (
+                f"no store can be recommended: in {all_of(shared)} none is clearly better, because "
+                "single short runs have no intervals (set `repeats: 3` or more); "
+                f"{name} takes the least space ({_numbers(criteria, name)})."
+            )
         parts = []
         if clear:
             parts.append(f"it leads in {all_of(clear)}")

@@ -127,7 +127,7 @@ def latency_over_throughput(tables: Tables) -> Figure | None:
             look = {"color": style.colour(engine), "marker": style.marker(engine)}
             axis.plot(own["reached"], own["response_mean"] * 1e3, label=title(engine), **look)
             axis.plot(own["reached"], own["response_p99"] * 1e3, ls="--", lw=1, ms=3, **look)
-        axis.set_xlabel("operations per second, all operations")
+        axis.set_xlabel("operations/s, all together")
         values = pd.concat([here["response_mean"], here["response_p99"]]) * 1e3
         if spread(values[values > 0]):
             axis.set_yscale("log")
