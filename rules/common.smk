@@ -37,9 +37,7 @@ try:
         find_reference(
             name,
             Path(workflow.basedir),
-            find_study(
-                config.get("study", "demo"), Path(workflow.basedir)
-            ).parent,
+            find_study(config.get("study", "demo"), Path(workflow.basedir)).parent,
         )
         for name in STUDY.references
     )
