@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
+from storewise.prices import Corpus, Prices, with_defaults
 from storewise.references import find_reference, load_reference
 from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import SERVER_FACTORS, check_study
@@ -150,6 +151,12 @@ class Study(_Section):
     allow_open_ports: bool = False
     references: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
     """Published studies (``storewise.references``) whose figures the report shows beside ours."""
+    weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """By criterion (``storewise.criteria``), how much it counts in the verdict; empty: equally."""
+    prices: Prices | None = None
+    corpus: Corpus = Field(default_factory=Corpus)
     scale: str = ""
     seed: int = 1
 
@@ -258,7 +265,7 @@ _WORDS = (
     (r"a valid string", "text"),
 )
 #: Keys that the design names and this version cannot serve yet: refused, never ignored.
-_RESERVED = ("publish", "prices", "weights")
+_RESERVED = ("publish",)
 
 
 def find_study(name: str | Path, root: Path = Path()) -> Path:
@@ -314,6 +321,12 @@ def load_study(
         if key in data:
             text.fail((key,), "is kept for a later version of Storewise, which cannot do this yet")
     _fill(data, text)
+    given = data.get("prices")
+    if given is not None and not isinstance(given, dict):
+        text.fail(("prices",), "must be a mapping, such as {node_hour: 0.2, currency: EUR}")
+    prices = with_defaults(given, root)
+    if prices is not None:
+        data["prices"] = prices
     try:
         study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
@@ -426,7 +439,7 @@ def _explain(error: ValidationError, text: StudyText) -> NoReturn:
             model = next(
                 (
                     t
-                    for t in (Inputs, Search, SampleOf, Phase)
+                    for t in (Inputs, Search, SampleOf, Prices, Corpus, Phase)
                     if info is not None and re.search(rf"\b{t.__name__}\b", str(info.annotation))
                 ),
                 Phase if "phases" in place else Study,

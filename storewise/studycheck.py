@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from storewise.conditioncheck import check_conditions
+from storewise.criteria import KEYS
 from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
@@ -50,6 +51,17 @@ _NUMBERS = {
 }
 
 
+def _check_weights(study: Study, text: StudyText) -> None:
+    for key in study.weights:
+        if key not in KEYS:
+            text.fail(
+                ("weights", key),
+                f"no criterion is called {key!r}{nearest(key, KEYS)}; known: {', '.join(KEYS)}",
+            )
+    if study.weights and not any(study.weights.values()):
+        text.fail(("weights",), "at least one must be above 0")
+
+
 def check_study(study: Study, text: StudyText) -> None:
     """What a single value cannot tell: names, levels and what engines are able to do."""
     for name in study.engines:
@@ -67,6 +79,7 @@ def check_study(study: Study, text: StudyText) -> None:
         )
     _check_indexes(study, text)
     _check_factors(study, text)
+    _check_weights(study, text)
     try:
         engines = {name: engine(name) for name in study.engines}
     except EngineError as error:

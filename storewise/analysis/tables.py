@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
 import pandas as pd
 
@@ -13,6 +13,7 @@ from storewise.analysis import nodes as servers
 from storewise.analysis import owners
 from storewise.analysis import throughput as rates
 from storewise.analysis.breakeven import breakeven
+from storewise.analysis.judgements import judge
 from storewise.analysis.load import Results, phase_samples
 from storewise.analysis.parts import SESSION, processes_of, threads_of
 from storewise.analysis.plans import plan_summary, plan_warnings, plans
@@ -74,6 +75,8 @@ class Tables:
     plans: pd.DataFrame
     plan_summary: pd.DataFrame
     warnings: Sequence[StudyWarning]
+    judged: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Tables that are made of the others (``storewise.analysis.judgements``), by name."""
 
     def phases_of(self, table: pd.DataFrame) -> list[str]:
         """The phases in a table in the order in which they ran."""
@@ -90,11 +93,11 @@ class Tables:
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables by name, the warnings as one too."""
         found = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in ("results", "warnings")
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in ("results", "warnings", "judged")
         }
-        return {**found, "warnings": warning_table(self.warnings)}
+        return {**found, **self.judged, "warnings": warning_table(self.warnings)}
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -105,6 +108,11 @@ def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def build_tables(results: Results) -> Tables:
     """All tables; pure but for the Hdr logs, which are read here."""
+    return judge(measured_tables(results))
+
+
+def measured_tables(results: Results) -> Tables:
+    """The tables without those that are made of them."""
     samples = phase_samples(results)
     series = rates.series(samples)
     throughput = rates.throughput(

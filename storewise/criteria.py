@@ -1,0 +1,33 @@
+"""What stores are judged by: the columns of the verdict and the keys of a study's `weights`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionName:
+    """One criterion: its key in a study, its words, the unit of its figure and what is better."""
+
+    key: str
+    title: str
+    unit: str
+    more: bool
+    """Whether more is better."""
+
+
+#: In the order of the verdict's columns.
+CRITERIA = (
+    CriterionName("load", "loading", "documents/s", True),
+    CriterionName("read", "reading", "operations/s", True),
+    CriterionName("scan", "scanning", "operations/s", True),
+    CriterionName("aggregate", "aggregation", "operations/s", True),
+    CriterionName("latency", "latency at load", "s", False),
+    CriterionName("scaling", "scaling", "1", True),
+    CriterionName("slow_node", "with a slow node", "1", True),
+    CriterionName("disk", "space on disk", "B/document", False),
+    CriterionName("cost", "cost", "", False),
+    CriterionName("setup", "time to set up", "s", False),
+    CriterionName("loss", "lost on a crash", "documents", False),
+)
+KEYS = tuple(one.key for one in CRITERIA)
