@@ -88,3 +88,7 @@ class ResultError(StorewiseError):
 
 class Aborted(StorewiseError):
     """The trial was ended from elsewhere; the message carries the first reason."""
+
+
+class AnalysisError(StorewiseError):
+    """Data of which the statistic that was asked for cannot be made."""
