@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from storewise import __version__
+from storewise.analyse_cli import analyse
 from storewise.errors import StorewiseError
 from storewise.measures_cli import measures
 
@@ -375,6 +376,7 @@ def sessions(
 
 
 app.command()(measures)
+app.command()(analyse)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

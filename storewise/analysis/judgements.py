@@ -1,33 +1,28 @@
 """What is judged from the measured tables: one module per question, one line per module here.
 
 A judge takes the tables and gives one table more, with warnings where its reader should doubt it.
-Judges read tables, never samples or files, so that each can be used on stored CSV files too.
+Judges read tables, never samples or files, so that each can be used on stored CSV files too. They
+take `Judged` from ``storewise.analysis.judged``, for this module imports them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from storewise.analysis.warning import StudyWarning
+from storewise.analysis import variance_study
+from storewise.analysis.judged import Judged as Judged
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A table and what is doubtful about it."""
-
-    table: pd.DataFrame
-    warnings: Sequence[StudyWarning] = ()
-
-
 #: Table name -> its judge; later ones may read the tables of earlier ones in `Tables.judged`.
-JUDGES: dict[str, Callable[[Tables], Judged]] = {}
+JUDGES: dict[str, Callable[[Tables], Judged]] = {
+    "variance": variance_study.variance,
+    "tukey": variance_study.tukey_pairs,
+}
 
 
 def judge(tables: Tables) -> Tables:

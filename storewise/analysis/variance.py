@@ -63,6 +63,8 @@ class Row:
     p: float | None = None
     eta_sq_partial: float | None = None
     omega_sq: float | None = None
+    factors: tuple[str, ...] = ()
+    """Those of the term; several are an interaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ def analysis_of_variance(
     typ: int = 2,
     interactions: Interactions = "auto",
     robust: bool = False,
+    highest: int | None = None,
 ) -> Variance:
     """The table of variance of `response` over `factors`, one row of `table` per observation.
 
@@ -141,7 +144,8 @@ def analysis_of_variance(
     natural logarithm of the response. `repeats` counts each row so many times, for rows that are
     means of so many equal repeats. `robust` takes F and p from the covariance HC3 (MacKinnon and
     White 1985; Long and Ervin, *The American Statistician* 54, 2000), while the sums of squares
-    and effect sizes stay the ordinary ones. Raises AnalysisError where the rows cannot carry it.
+    and effect sizes stay the ordinary ones. `highest` is the order of the highest interactions
+    that are tried, all by default. Raises AnalysisError where the rows cannot carry it.
     """
     if typ not in (1, 2, 3):
         raise AnalysisError(f"type of sums of squares {typ}: 1, 2 or 3 is possible")
@@ -151,7 +155,7 @@ def analysis_of_variance(
         raise AnalysisError(f"{repeats} repeats of each row: at least 1 is needed")
     y = _response(table, response, log)
     blocks, levels = _blocks(table, factors, numeric, centred=typ != 3)
-    terms, left_out = _terms(table, factors, numeric, blocks, len(y), interactions)
+    terms, left_out = _terms(table, factors, numeric, blocks, len(y), interactions, highest)
     names = {f: f"f{number}" for number, f in enumerate(factors)}
     formula = "y ~ " + " + ".join(term.formula(names) for term in terms)
     data = {"y": y, **{names[f]: block for f, block in blocks.items()}}
@@ -256,10 +260,13 @@ def _terms(
     blocks: Mapping[str, Floats],
     n: int,
     interactions: Interactions,
+    most: int | None,
 ) -> tuple[list[_Term], tuple[tuple[str, str], ...]]:
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
-    highest = {"auto": len(factors), "all": len(factors), "none": 1}.get(str(interactions))
-    highest = min(len(factors), int(interactions)) if highest is None else highest
+    asked = {"auto": len(factors), "all": len(factors), "none": 1}.get(str(interactions))
+    highest = min(len(factors), int(interactions) if asked is None else asked, most or len(factors))
+    if (fine := _all_fit(factors, blocks, n, highest)) is not None:
+        return fine, ()
     design = np.ones((n, 1))
     kept: list[_Term] = []
     out: list[tuple[str, str]] = []
@@ -303,6 +310,22 @@ def _terms(
     return kept, tuple(out)
 
 
+def _all_fit(
+    factors: Sequence[str], blocks: Mapping[str, Floats], n: int, highest: int
+) -> list[_Term] | None:
+    """All terms, if the rows carry them; so it is nearly always, and one look at all is enough."""
+    terms = [
+        _Term(chosen)
+        for order in range(1, highest + 1)
+        for chosen in itertools.combinations(factors, order)
+    ]
+    widths = [int(np.prod([blocks[f].shape[1] for f in term.factors])) for term in terms]
+    if 1 + sum(widths) >= n:
+        return None
+    design = np.column_stack([np.ones((n, 1)), *(_product(blocks, term) for term in terms)])
+    return terms if np.linalg.matrix_rank(design) == design.shape[1] else None
+
+
 def _aliased(table: pd.DataFrame, term: _Term, numeric: Sequence[str]) -> str:
     """Why a term cannot be told from those before it, with up to three empty cells."""
     by_level = [f for f in term.factors if f not in numeric]
@@ -339,6 +362,7 @@ def _rows(
                 float(tests["PR(>F)"].loc[key]),
                 sum_sq / (sum_sq + residual),
                 (sum_sq - df * mean_square) / (total + mean_square),
+                term.factors,
             )
         )
     return (*rows, Row(RESIDUAL, round(float(fitted.df_resid)), residual))

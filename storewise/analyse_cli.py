@@ -1,0 +1,222 @@
+"""``storewise analyse``: analysis of variance of a study's results or of a plain CSV table."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from storewise.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from storewise.analysis.variance import Interactions
+    from storewise.analysis.variance_groups import Group
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    text = "text"
+    json = "json"
+
+
+class Orders(StrEnum):
+    """Which interactions of the factors the model has."""
+
+    auto = "auto"
+    all = "all"
+    pairs = "2"
+    none = "none"
+
+
+def analyse(
+    results: Annotated[
+        Path | None,
+        typer.Argument(help="A study's directory of results; a CSV file is the same as --table."),
+    ] = None,
+    table: Annotated[Path | None, typer.Option("--table", help="A plain CSV table.")] = None,
+    response: Annotated[
+        str | None,
+        typer.Option(
+            "--response",
+            help="What is explained: a column; of a study a measure (`operations_per_s`) or a "
+            "percentile of the service times (`p99`).",
+        ),
+    ] = None,
+    factors: Annotated[
+        str | None,
+        typer.Option("--factors", metavar="A,B", help="What explains it: columns, or factors."),
+    ] = None,
+    numeric: Annotated[
+        str | None,
+        typer.Option("--numeric", metavar="B", help="Factors that are numbers: a straight line."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="C,D", help="A table for each level of these columns."),
+    ] = None,
+    log_response: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-response/--no-log-response",
+            help="Take logarithms of the response; by default of a study's rates and times only.",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int,
+        typer.Option("--repeats", min=1, help="Rows are means of so many equal repeats."),
+    ] = 1,
+    type_: Annotated[int, typer.Option("--type", min=1, max=3, help="Of the sums of squares.")] = 2,
+    interactions: Annotated[
+        Orders,
+        typer.Option(
+            "--interactions",
+            help="auto: all that the rows can carry, the others are named; all, or 2 (pairs): "
+            "these, or an error; none.",
+        ),
+    ] = Orders.auto,
+    robust: Annotated[
+        bool,
+        typer.Option("--robust", help="F and p from covariance HC3, for unequal variances."),
+    ] = False,
+    tukey: Annotated[
+        str | None,
+        typer.Option("--tukey", metavar="A", help="Tukey's HSD of all pairs of its levels, too."),
+    ] = None,
+    phase: Annotated[
+        str | None, typer.Option("--phase", help="Of a study, this phase only.")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Of the output.")] = Format.text,
+) -> None:
+    """Say by analysis of variance which factors explain a response, and how much of it.
+
+    Of a study's directory all tables of the analysis are written anew (`RESULTS/analysis/`), and
+    its finding is printed.
+
+    Sums of squares are of type 2 unless `--type` says otherwise; factors that are no numbers are
+    coded sum-to-zero. Per term: degrees of freedom, sum of squares, F, p, partial eta squared, and
+    omega squared (a share of all variance, below 0 where F is below 1). With `--format json` the
+    output is one list of objects; with `--tukey`, too, an object of two lists, `variance` and
+    `tukey`. Warnings go to standard error.
+
+    Example: `storewise analyse --table t.csv --response runtime_ms --factors engine,threads`
+    """
+    found: list[Group]
+    if (results is None) == (table is None):
+        raise AnalysisError(
+            "what is to be analysed? Give a study's directory of results, or --table FILE"
+            if table is None
+            else "give a study's directory of results or --table FILE, not both"
+        )
+    source = table if table is not None else results
+    assert source is not None
+    orders: dict[Orders, Interactions] = {
+        Orders.auto: "auto",
+        Orders.all: "all",
+        Orders.pairs: 2,
+        Orders.none: "none",
+    }
+    chosen = orders[interactions]
+    finding = ""
+    if table is not None or source.is_file():
+        from storewise.analysis.variance_csv import observations, parse_table
+        from storewise.analysis.variance_groups import Ask, groups
+
+        if response is None or not _names(factors):
+            raise AnalysisError(f"{source}: a table needs --response COLUMN and --factors A,B")
+        if phase is not None:
+            raise AnalysisError("--phase is for a study's results; of a table give --by COLUMN")
+        ask = Ask(
+            response,
+            tuple(_names(factors)),
+            tuple(_names(numeric)),
+            bool(log_response),
+            repeats,
+            type_,
+            chosen,
+            robust,
+            tukey,
+        )
+        frame = observations(
+            parse_table(_read(source), str(source)),
+            ask.response,
+            ask.factors,
+            numeric=ask.numeric,
+            by=_names(by),
+            log=ask.log,
+        )
+        try:
+            found = groups(frame, _names(by), ask)
+        except AnalysisError as error:
+            raise AnalysisError(f"{source}: {error}") from error
+    else:
+        from storewise.analysis.load import load_results
+        from storewise.analysis.output import write_tables
+        from storewise.analysis.tables import build_tables
+        from storewise.analysis.variance_study import Wanted, study_analyses
+
+        if repeats > 1:
+            raise AnalysisError("--repeats is for tables of means; a study's repeats are all there")
+        wanted = Wanted(
+            response,
+            tuple(_names(factors)),
+            tuple(_names(numeric)),
+            tuple(_names(by)),
+            log_response,
+            type_,
+            chosen,
+            robust,
+            tukey,
+            phase,
+        )
+        tables = build_tables(load_results(source))
+        finding = write_tables(tables, source / "analysis").finding
+        analyses = study_analyses(tables, wanted)
+        found = list(analyses.groups)
+        for name, reason in analyses.not_possible:
+            typer.echo(f"storewise: no analysis of variance of {name}: {reason}", err=True)
+    _print(found, finding, format_, pairs=tukey is not None)
+
+
+def _print(found: Sequence[Group], finding: str, format_: Format, *, pairs: bool) -> None:
+    from storewise.analysis.variance_groups import (
+        group_warnings,
+        json_pairs,
+        json_rows,
+        text_lines,
+    )
+
+    for warning in group_warnings(found):
+        typer.echo(f"storewise: warning: {warning}", err=True)
+    if format_ is Format.json:
+        rows = json_rows(found)
+        data = {"variance": rows, "tukey": json_pairs(found)} if pairs else rows
+        typer.echo(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    if finding:
+        typer.echo(f"{finding[:1].upper()}{finding[1:]}\n")
+    for line in text_lines(found):
+        typer.echo(line)
+
+
+def _names(option: str | None) -> list[str]:
+    """The names of a list with commas; one that has a comma itself stands in double quotes."""
+    if option is None:
+        return []
+    cells = next(csv.reader([option], skipinitialspace=True), [])
+    names = [cell.strip() for cell in cells]
+    if not all(names):
+        raise AnalysisError(f"{option!r}: a name in this list is empty")
+    return names
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise AnalysisError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,18 @@
+"""What a judge hands back; apart from the list of judges, which imports all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from storewise.analysis.warning import StudyWarning
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A table and what is doubtful about it."""
+
+    table: pd.DataFrame
+    warnings: Sequence[StudyWarning] = ()
