@@ -178,9 +178,20 @@ def analyse(
         finding = write_tables(tables, source / "analysis").finding
         analyses = study_analyses(tables, wanted)
         found = list(analyses.groups)
-        for name, reason in analyses.not_possible:
-            typer.echo(f"storewise: no analysis of variance of {name}: {reason}", err=True)
+        _say_not_possible(analyses.not_possible)
+        if not found and (response is not None or factors is not None):
+            raise AnalysisError(f"{source}: no analysis of variance is possible of what was asked")
     _print(found, finding, format_, pairs=tukey is not None)
+
+
+def _say_not_possible(reasons: Sequence[tuple[str, str]]) -> None:
+    """Each reason once, with the first of those that it holds for."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        names.setdefault(reason, []).append(name)
+    for reason, of in names.items():
+        more = f" (and {len(of) - 1} more)" if len(of) > 1 else ""
+        typer.echo(f"storewise: no analysis of variance of {of[0]}{more}: {reason}", err=True)
 
 
 def _print(found: Sequence[Group], finding: str, format_: Format, *, pairs: bool) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from storewise.analysis.variance import Floats, Model, contrasts
+from storewise.analysis.variance import Model, contrasts
+from storewise.analysis.variance_checks import Floats
 from storewise.errors import AnalysisError
 
 #: Of all intervals of a factor together.

@@ -29,27 +29,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import statsmodels.formula.api as smf
-from scipy import stats
 from statsmodels.stats.anova import anova_lm
-from statsmodels.stats.diagnostic import het_breuschpagan
 
+from storewise.analysis.variance_checks import Check, Floats, cells, equal_variance, normality
 from storewise.errors import AnalysisError
 
-Floats = npt.NDArray[np.float64]
 #: "auto": all that the rows can carry, the others are told; "all" or an order: those, or an error.
 Interactions = Literal["auto", "all", "none"] | int
 RESIDUAL = "Residual"
 #: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
 ROUNDING = 1e-24
 #: Cells of the design matrix above which a factor must have been meant as a number.
-MOST_CELLS = 50_000_000
-#: Residuals up to which Shapiro and Wilk's p is exact enough (scipy's own limit).
-SHAPIRO = 5000
-#: Residual degrees of freedom from which on residuals are tested.
-TESTABLE = 3
+MOST_CELLS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +58,6 @@ class Row:
     omega_sq: float | None = None
     factors: tuple[str, ...] = ()
     """Those of the term; several are an interaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A test of the residuals; `p` is None where they are too few, and `test` says that."""
-
-    test: str
-    p: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +139,12 @@ def analysis_of_variance(
     if repeats < 1:
         raise AnalysisError(f"{repeats} repeats of each row: at least 1 is needed")
     y = _response(table, response, log)
-    blocks, levels = _blocks(table, factors, numeric, centred=typ != 3)
+    blocks, levels = _blocks(table, factors, numeric)
     terms, left_out = _terms(table, factors, numeric, blocks, len(y), interactions, highest)
+    if typ == 3:
+        for factor in set(numeric) & set(factors):
+            x = table[factor].to_numpy(dtype=float)
+            blocks[factor] = (x / x.std())[:, None]
     names = {f: f"f{number}" for number, f in enumerate(factors)}
     formula = "y ~ " + " + ".join(term.formula(names) for term in terms)
     data = {"y": y, **{names[f]: block for f, block in blocks.items()}}
@@ -182,7 +171,7 @@ def analysis_of_variance(
         normality=normality(once.resid, int(once.df_resid)),
         equal_variance=equal_variance(
             once.resid,
-            None if set(numeric) & set(factors) else _cells(table, factors),
+            None if set(numeric) & set(factors) else cells(table, factors),
             once.fittedvalues,
         ),
         model=Model(
@@ -214,7 +203,7 @@ def _response(table: pd.DataFrame, response: str, log: bool) -> Floats:
 
 
 def _blocks(
-    table: pd.DataFrame, factors: Sequence[str], numeric: Sequence[str], *, centred: bool
+    table: pd.DataFrame, factors: Sequence[str], numeric: Sequence[str]
 ) -> tuple[dict[str, Floats], dict[str, tuple[Any, ...]]]:
     """The columns of each factor in the design matrix, and the levels of those with levels."""
     blocks: dict[str, Floats] = {}
@@ -228,8 +217,8 @@ def _blocks(
             raise AnalysisError(f"factor {factor} has only one level{only}; two or more are needed")
         if factor in numeric:
             x = found.to_numpy(dtype=float)
-            # The tests stay the same, only rounding gets less; type 3 depends on the origin.
-            blocks[factor] = ((x - x.mean() if centred else x) / x.std())[:, None]
+            # Tests of types 1 and 2 stay the same, only rounding gets less.
+            blocks[factor] = ((x - x.mean()) / x.std())[:, None]
             continue
         codes, known = pd.factorize(found, sort=True)
         if len(known) * len(table) > MOST_CELLS:
@@ -265,14 +254,12 @@ def _terms(
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
     asked = {"auto": len(factors), "all": len(factors), "none": 1}.get(str(interactions))
     highest = min(len(factors), int(interactions) if asked is None else asked, most or len(factors))
-    if (fine := _all_fit(factors, blocks, n, highest)) is not None:
-        return fine, ()
-    design = np.ones((n, 1))
+    basis = np.full((n, 1), 1 / np.sqrt(n))
     kept: list[_Term] = []
     out: list[tuple[str, str]] = []
     for order in range(1, highest + 1):
         terms = [_Term(chosen) for chosen in itertools.combinations(factors, order)]
-        wider, fitting, reasons, parameters = design, [], [], design.shape[1]
+        wider, fitting, reasons, parameters = basis, [], [], basis.shape[1]
         for term in terms:
             if order > 1 and not all(part in kept for part in term.parts()):
                 reasons.append((term.name, "a part of it is left out"))
@@ -280,19 +267,19 @@ def _terms(
             parameters += int(np.prod([blocks[f].shape[1] for f in term.factors]))
             if parameters >= n:
                 break
-            columns = np.column_stack([wider, _product(blocks, term)])
-            if np.linalg.matrix_rank(columns) < columns.shape[1]:
+            found = _widened(wider, _product(blocks, term))
+            if found is None:
                 reasons.append((term.name, _aliased(table, term, numeric)))
                 parameters = wider.shape[1]
             else:
-                wider = columns
+                wider = found
                 fitting.append(term)
         if parameters >= n:
             # All of this order, so that the order of the factors makes no difference.
             why = f"{n} rows leave no residual degrees of freedom with it"
             reasons = [(term.name, why) for term in terms]
         else:
-            design, kept = wider, [*kept, *fitting]
+            basis, kept = wider, [*kept, *fitting]
         if order == 1 and parameters >= n:
             raise AnalysisError(
                 f"no residual degrees of freedom: {n} rows for {parameters} parameters or more, "
@@ -310,20 +297,15 @@ def _terms(
     return kept, tuple(out)
 
 
-def _all_fit(
-    factors: Sequence[str], blocks: Mapping[str, Floats], n: int, highest: int
-) -> list[_Term] | None:
-    """All terms, if the rows carry them; so it is nearly always, and one look at all is enough."""
-    terms = [
-        _Term(chosen)
-        for order in range(1, highest + 1)
-        for chosen in itertools.combinations(factors, order)
-    ]
-    widths = [int(np.prod([blocks[f].shape[1] for f in term.factors])) for term in terms]
-    if 1 + sum(widths) >= n:
+def _widened(basis: Floats, columns: Floats) -> Floats | None:
+    """An orthonormal basis of both; None where columns are, but for rounding, in the first."""
+    # Twice, for what one pass leaves of rounding is itself not orthogonal.
+    rest = columns - basis @ (basis.T @ columns)
+    rest -= basis @ (basis.T @ rest)
+    own, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+    if sizes.min() <= 1e-8 * float(np.linalg.norm(columns, ord=2)):
         return None
-    design = np.column_stack([np.ones((n, 1)), *(_product(blocks, term) for term in terms)])
-    return terms if np.linalg.matrix_rank(design) == design.shape[1] else None
+    return np.column_stack([basis, own])
 
 
 def _aliased(table: pd.DataFrame, term: _Term, numeric: Sequence[str]) -> str:
@@ -366,41 +348,3 @@ def _rows(
             )
         )
     return (*rows, Row(RESIDUAL, round(float(fitted.df_resid)), residual))
-
-
-def _cells(table: pd.DataFrame, factors: Sequence[str]) -> npt.NDArray[np.intp]:
-    """The number of each row's cell."""
-    return np.asarray(table.groupby(list(factors), observed=True).ngroup(), dtype=np.intp)
-
-
-def normality(residuals: Floats, freedom: int) -> Check:
-    """Whether residuals may be normal: Shapiro and Wilk (1965) up to 5,000 of them, beyond that
-    the K squared of D'Agostino and Pearson (1973), which needs no table of their number."""
-    if freedom < TESTABLE:
-        return Check(f"not tested: {freedom} residual degrees of freedom", None)
-    if len(residuals) <= SHAPIRO:
-        return Check("Shapiro-Wilk", float(stats.shapiro(residuals).pvalue))
-    return Check("D'Agostino-Pearson", float(stats.normaltest(residuals).pvalue))
-
-
-def equal_variance(
-    residuals: Floats, cells: npt.NDArray[np.intp] | None, estimates: Floats
-) -> Check:
-    """Whether residuals may spread alike: Brown and Forsythe (1974; Levene with medians) over the
-    cells if each has three rows or more, else Breusch and Pagan (1979; studentized by Koenker
-    1981) over the model's `estimates`, as Cook and Weisberg (1983) have it.
-
-    With two rows in a cell both are equally far from its median, so the former says nothing; and
-    over the levels of a factor the latter says nothing where each cell has one row, for the
-    residuals of a level then depend on each other. What it finds is a spread that grows (or falls)
-    with the mean.
-    """
-    if cells is not None:
-        groups = [residuals[cells == cell] for cell in np.unique(cells)]
-        if len(groups) > 1 and min(map(len, groups)) >= TESTABLE:
-            found = stats.levene(*groups, center="median")
-            return Check("Brown-Forsythe", float(found.pvalue))
-    if len(residuals) - 2 < TESTABLE:
-        return Check(f"not tested: {len(residuals)} rows", None)
-    _, p, _, _ = het_breuschpagan(residuals, np.column_stack([np.ones(len(residuals)), estimates]))
-    return Check("Breusch-Pagan", float(p))

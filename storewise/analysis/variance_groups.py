@@ -12,12 +12,12 @@ import pandas as pd
 from storewise.analysis.text import all_of, level
 from storewise.analysis.tukey import Pair, tukey
 from storewise.analysis.variance import (
-    Check,
     Interactions,
     Row,
     Variance,
     analysis_of_variance,
 )
+from storewise.analysis.variance_checks import Check
 from storewise.errors import AnalysisError
 
 #: Probability below which a check of the residuals counts as failed.
