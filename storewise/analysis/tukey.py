@@ -83,8 +83,8 @@ def _mean_row(model: Model, factor: str, coded: Floats) -> Floats:
     them; numbers are at their mean.
     """
     values: dict[str, float] = {"Intercept": 1.0}
-    for number, name in enumerate(model.factors):
-        column = f"f{number}"
+    for name in model.factors:
+        column = model.names[name]
         if name in model.means:
             width, row = 1, [model.means[name]]
         else:

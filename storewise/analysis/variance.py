@@ -70,6 +70,8 @@ class Model:
     """Of each factor that is no number, in their order."""
     means: Mapping[str, float]
     """Of each number, as it was put into the model."""
+    names: Mapping[str, str]
+    """What each factor is called in the formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,8 @@ def analysis_of_variance(
         for factor in set(numeric) & set(factors):
             x = table[factor].to_numpy(dtype=float)
             blocks[factor] = (x / x.std())[:, None]
-    names = {f: f"f{number}" for number, f in enumerate(factors)}
+    data, names = _data(table, y, factors, blocks, levels)
     formula = "y ~ " + " + ".join(term.formula(names) for term in terms)
-    data = {"y": y, **{names[f]: block for f, block in blocks.items()}}
     fitted = once = smf.ols(formula, data).fit()
     if once.ssr <= ROUNDING * float(y @ y):
         raise AnalysisError(
@@ -160,7 +161,7 @@ def analysis_of_variance(
             "always fits; leave --robust or an interaction away"
         )
     if repeats > 1:
-        fitted = smf.ols(formula, {k: np.repeat(v, repeats, axis=0) for k, v in data.items()}).fit()
+        fitted = smf.ols(formula, data.loc[data.index.repeat(repeats)]).fit()
     table_of = anova_lm(fitted, typ=typ)
     tests = anova_lm(fitted, typ=typ, robust="hc3") if robust else table_of
     rows = _rows(table_of, tests, terms, names, fitted)
@@ -179,6 +180,7 @@ def analysis_of_variance(
             tuple(factors),
             levels,
             {f: float(blocks[f].mean()) for f in factors if f in numeric},
+            names,
         ),
         n=len(y),
         parameters=parameters,
@@ -228,6 +230,35 @@ def _blocks(
         levels[factor] = tuple(known)
         blocks[factor] = contrasts(len(known))[codes]
     return blocks, levels
+
+
+def _data(
+    table: pd.DataFrame,
+    y: Floats,
+    factors: Sequence[str],
+    blocks: Mapping[str, Floats],
+    levels: Mapping[str, tuple[Any, ...]],
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The columns of the model, and how its formula calls the factors: by names of our own, for
+    theirs may be anything. Levels are coded by a call, for then a formula keeps the order of its
+    terms; with levels of its own it puts numbers behind them."""
+    data = pd.DataFrame({"y": y})
+    names = {}
+    for number, factor in enumerate(factors):
+        column = f"f{number}"
+        if factor in levels:
+            data[column] = pd.factorize(table[factor], sort=True)[0]
+            names[factor] = f"coded({column}, {len(levels[factor])})"
+        else:
+            data[column] = blocks[factor][:, 0]
+            names[factor] = column
+    return data, names
+
+
+def coded(codes: Any, levels: int) -> Floats:
+    """The contrasts of each row; called by formulas."""
+    rows: Floats = contrasts(levels)[np.asarray(codes, dtype=int)]
+    return rows
 
 
 def contrasts(levels: int) -> Floats:
