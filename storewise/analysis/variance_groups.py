@@ -227,7 +227,7 @@ def _asked(found: Sequence[Group]) -> Iterable[str]:
             f"each row counts {repeated[0].ask.repeats} times, as the mean of so many equal "
             "repeats; the variance within repeats is unknown and taken as nothing, so F is too "
             f"large: {' to '.join(times)} times that of the rows counted once, and the most that "
-            "the repeats themselves could give"
+            "the repeats themselves could give with these terms"
         )
     if any(_at_zero(group) for group in found):
         yield (
