@@ -153,6 +153,8 @@ def study_analyses(tables: Tables, wanted: Wanted) -> Found:
         if not pd.api.types.is_numeric_dtype(tables.trials[name]):
             raise AnalysisError(f"--numeric: the levels of {name!r} are no numbers")
     rows = _asked_rows(tables, wanted)
+    if rows.empty or "engine" not in tables.trials:
+        return Found((), ())
     trials = tables.trials[["trial", *factors]]
     trials = trials[~trials["engine"].isin([CEILING, BASELINE])]
     joined = rows.merge(trials, on="trial", how="inner")
