@@ -265,6 +265,13 @@ def test_an_empty_cell_leaves_its_interaction_out_and_is_named() -> None:
     assert by_term(found)["Residual"].df == model.df_resid
 
 
+def test_levels_of_several_types_can_be_sorted() -> None:
+    table = BALANCED.assign(b=BALANCED["b"].map({"b1": 1, "b2": "all", "b3": 2.5}))
+    found = analysis_of_variance(table[table["b"].ne("all") | table["a"].ne("a1")], "y", ["a", "b"])
+    assert found.left_out == (("a:b", "no rows with a=a1, b=all"),)
+    assert [row.df for row in found.rows] == [1, 2, 6]
+
+
 def test_interactions_up_to_pairs() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame(itertools.product("ab", "cd", "ef", range(2)), columns=list("xyzr"))
@@ -352,6 +359,14 @@ def test_failed_checks_name_a_remedy() -> None:
     assert "remedy: --log-response or --robust" in raw[1]
     assert logged == []
     assert "robust against that" in robust[1]
+
+
+def test_residuals_that_are_too_few_are_said_to_be_untested() -> None:
+    table = pd.DataFrame({"g": list("aab"), "y": [1.0, 2.0, 4.0]})
+    assert group_warnings([one_group(table, {}, Ask("y", ("g",)))]) == [
+        "normality of the residuals is not tested: 1 residual degrees of freedom",
+        "equal variance of the residuals is not tested: 3 rows",
+    ]
 
 
 def test_type_3_beside_a_number_is_warned_of() -> None:

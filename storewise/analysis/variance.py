@@ -344,7 +344,7 @@ def _aliased(table: pd.DataFrame, term: _Term, numeric: Sequence[str]) -> str:
     by_level = [f for f in term.factors if f not in numeric]
     if len(term.factors) > 1 and len(by_level) == len(term.factors):
         there = set(map(tuple, table[by_level].drop_duplicates().to_numpy().tolist()))
-        each = [sorted(table[f].unique()) for f in by_level]
+        each = [list(pd.factorize(table[f], sort=True)[1]) for f in by_level]
         empty = [cell for cell in itertools.product(*each) if cell not in there]
         shown = [", ".join(f"{f}={v}" for f, v in zip(by_level, c, strict=True)) for c in empty[:3]]
         more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
@@ -366,13 +366,19 @@ def _rows(
     for term in terms:
         key = term.formula(names)
         sum_sq, df = (float(sums[column].loc[key]) for column in ("sum_sq", "df"))
+        f, p = (float(tests[column].loc[key]) for column in ("F", "PR(>F)"))
+        if not np.isfinite([sum_sq, f, p]).all():
+            raise AnalysisError(
+                f"term {term.name} cannot be tested: its covariance is singular; leave --robust or "
+                "an interaction away"
+            )
         rows.append(
             Row(
                 term.name,
                 round(df),
                 sum_sq,
-                float(tests["F"].loc[key]),
-                float(tests["PR(>F)"].loc[key]),
+                f,
+                p,
                 sum_sq / (sum_sq + residual),
                 (sum_sq - df * mean_square) / (total + mean_square),
                 term.factors,

@@ -276,10 +276,9 @@ def _checks(found: Sequence[Group]) -> Iterable[str]:
                 yield text + f"F and p are doubtful; remedy: {remedies}"
         untested = [(g, c) for g, c in checks if c.p is None]
         if untested:
-            yield (
-                f"whether {what} is not known{_of([g for g, _ in untested], found)} "
-                f"({untested[0][1].test})"
-            )
+            noun = name.replace("_", " ")
+            where = _of([g for g, _ in untested], found)
+            yield f"{noun} of the residuals{where} is {untested[0][1].test}"
 
 
 def _check(group: Group, name: str) -> Check:
