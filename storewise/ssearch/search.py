@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -108,7 +109,7 @@ def run_search(
         raise SearchError(f"{program} is not installed or not on PATH; {_INSTALL}")
     scratch = output.with_name(f".{output.name}.search")
     partial = output.with_name(f".{output.name}.partial")
-    with _termination_raises():
+    with _termination_raises() as woken:
         try:
             # A search that was killed before may have left both.
             shutil.rmtree(scratch, ignore_errors=True)
@@ -127,6 +128,7 @@ def run_search(
                 output,
                 query,
                 library,
+                woken,
             )
             _write_record(record, output)
             partial.replace(output)
@@ -182,6 +184,7 @@ def _run(
     output: Path,
     query: Path,
     library: Path,
+    woken: int | None,
 ) -> SearchRecord:
     started = time.monotonic()
     what = f"{shlex.join(command)} (query {query}, library {library})"
@@ -202,7 +205,7 @@ def _run(
     try:
         assert child.stdout is not None
         with child.stdout, _writer(partial, output.name) as sink:
-            while data := child.stdout.read(_CHUNK_BYTES):
+            while data := _read(child.stdout.fileno(), woken):
                 head = head or data[:_CLOSING_BYTES]
                 tail = (tail + data)[-_CLOSING_BYTES:]
                 sink.write(data)
@@ -306,11 +309,32 @@ def _signal_name(number: int) -> str:
     return f"signal {number}, {name}{hint}"
 
 
+def _read(source: int, woken: int | None) -> bytes:
+    """Some bytes of a pipe; none at its end.
+
+    A signal that comes right before a plain read would be seen only when the read returns, which
+    may be never; so both are awaited. Its handler raises as soon as the wait is over.
+    """
+    if woken is not None:
+        both = select.poll()
+        both.register(source, select.POLLIN)
+        both.register(woken, select.POLLIN)
+        ready: set[int] = set()
+        while source not in ready:
+            ready = {descriptor for descriptor, _ in both.poll()}
+            if woken in ready:
+                os.read(woken, _CHUNK_BYTES)
+    return os.read(source, _CHUNK_BYTES)
+
+
 @contextmanager
-def _termination_raises() -> Iterator[None]:
-    """Lets a termination signal unwind the stack, so that clean-up runs; main thread only."""
+def _termination_raises() -> Iterator[int | None]:
+    """Lets a termination signal unwind the stack, so that clean-up runs; main thread only.
+
+    Gives the descriptor that becomes readable with any signal.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield None
         return
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
@@ -322,10 +346,16 @@ def _termination_raises() -> Iterator[None]:
         for number in (signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is signal.SIG_DFL
     ]
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in taken:
         signal.signal(number, leave)
     try:
-        yield
+        yield reader
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
