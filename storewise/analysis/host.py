@@ -145,31 +145,43 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+#: Metric -> its column in the table of what a host did each second.
+PER_SECOND = {
+    "cpu_user": "user",
+    "cpu_system": "system",
+    "cpu_iowait": "iowait",
+    "cpu_steal": "steal",
+    "disk_read": "disk_read",
+    "disk_write": "disk_write",
+    "disk_busy": "disk_busy",
+    "network_received": "network_received",
+    "network_sent": "network_sent",
+}
+#: Kinds of processor time that were not told are none; no other figure is made up.
+CPU_KINDS = ("user", "system", "iowait", "steal")
+
+
 def cpu_series(samples: pd.DataFrame) -> pd.DataFrame:
-    """Host CPU per second: trial, phase, step, host, second, user, system, iowait, steal in %."""
-    kinds = {
-        "cpu_user": "user",
-        "cpu_system": "system",
-        "cpu_iowait": "iowait",
-        "cpu_steal": "steal",
-    }
-    rows = samples[samples["metric"].isin(kinds) & samples["second"].notna()]
+    """What a host did each second: trial, phase, step, host, second; user, system, iowait, steal
+    and disk_busy in %, disk and network in B/s (empty where not measured)."""
+    rows = samples[samples["metric"].isin(PER_SECOND) & samples["second"].notna()]
     rows = _long_enough(rows, _lengths(samples))
     keys = [*STEP, "host", "second"]
     if rows.empty:
-        return pd.DataFrame(columns=[*keys, *kinds.values()])
+        return pd.DataFrame(columns=[*keys, *PER_SECOND.values()])
     rows = rows.assign(metric=rows["metric"].astype(str))
-    table = (
-        rows.pivot_table(
-            index=keys, columns="metric", values="value", aggfunc="mean", observed=True
-        )
-        .rename(columns=kinds)
-        .reset_index()
+    table = rows.pivot_table(
+        index=keys, columns="metric", values="value", aggfunc="mean", observed=True
     )
-    for name in kinds.values():
-        if name not in table:
-            table[name] = 0.0
-    return table[[*keys, *kinds.values()]].fillna(0.0)
+    return by_second(table)
+
+
+def by_second(wide: pd.DataFrame) -> pd.DataFrame:
+    """The columns of `cpu_series` from one row per place and second, one column per metric."""
+    keys = [*STEP, "host", "second"]
+    table = wide.rename(columns=PER_SECOND).reset_index()
+    table = table.reindex(columns=[*keys, *PER_SECOND.values()])
+    return table.fillna(dict.fromkeys(CPU_KINDS, 0.0))
 
 
 def client_bound(

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from storewise.analysis.frames import grouped, rows_of
-from storewise.analysis.host import BRIEF, HOST_METRICS
+from storewise.analysis.host import BRIEF, HOST_METRICS, PER_SECOND, by_second
 from storewise.analysis.parts import SESSION
 from storewise.analysis.throughput import STEP
 
@@ -161,17 +161,16 @@ def node_load(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
 
 
 def node_cpu(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
-    """Host CPU per second of hosts that had nodes only; `of_clients` is `host.cpu_series`."""
-    kinds = {f"cpu_{k}": k for k in ("user", "system", "iowait", "steal")}
+    """What hosts that had nodes only did each second; `of_clients` is `host.cpu_series`."""
     known = _places(of_clients)
-    rows = taken[taken["metric"].isin(kinds) & (taken["phase"] != SESSION)]
+    rows = taken[taken["metric"].isin(PER_SECOND) & (taken["phase"] != SESSION)]
     columns = list(of_clients.columns)
     if rows.empty:
         return pd.DataFrame(columns=columns)
     wide = rows.pivot_table(
         index=[*STEP, "host", "second"], columns="metric", values="value", aggfunc="mean"
     )
-    wide = wide.rename(columns=kinds).reset_index().reindex(columns=columns).fillna(0.0)
+    wide = by_second(wide)
     keep = [(r.trial, r.phase, r.step, r.host) not in known for r in rows_of(wide)]
     return wide[keep]
 
