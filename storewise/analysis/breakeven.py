@@ -32,7 +32,7 @@ from scipy.special import stdtrit
 from storewise.analysis.engines import BASELINE, CEILING, client_side
 from storewise.analysis.frames import missing, records
 from storewise.analysis.load import Results
-from storewise.analysis.resample import LEVEL, Estimate, Resampled, columns
+from storewise.analysis.resample import LEVEL, Estimate, columns, weaker
 from storewise.analysis.scaling import as_estimate
 from storewise.analysis.throughput import STEP, counters, durations, over_repeats
 
@@ -64,7 +64,7 @@ def questions_until_it_pays(load: Estimate, files: Estimate, store: Estimate) ->
     # In units of the gain; without one the interval alone may tell.
     errors = [(files.mean * files.error, files.freedom), (store.mean * store.error, store.freedom)]
     half = _quantile(_welch(errors)) * math.hypot(*(e for e, _ in errors))
-    resampled = _weakest([load.resampled, files.resampled, store.resampled])
+    resampled = weaker(load.resampled, files.resampled, store.resampled)
     if gain - half <= 0:
         mean = load.mean / gain if gain > 0 else math.inf
         low = load.low / (gain + half) if gain + half > 0 else math.inf
@@ -86,11 +86,6 @@ def _welch(parts: Sequence[tuple[float, float]]) -> float:
 
 def _quantile(freedom: float) -> float:
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
-
-
-def _weakest(kinds: Sequence[Resampled]) -> Resampled:
-    order: tuple[Resampled, ...] = ("seconds", "pooled", "repeats")
-    return next((kind for kind in order if kind in kinds), "counted")
 
 
 def clients_at_once(results: Results) -> dict[tuple[str, str, int], int]:

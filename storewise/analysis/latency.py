@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.frames import missing, records
+from storewise.analysis.latencyintervals import INTERVAL, about, of_operations, of_repeats
 from storewise.analysis.load import Results
 from storewise.analysis.parts import HdrLog, whole_phases
 from storewise.analysis.warning import StudyWarning
@@ -87,7 +88,11 @@ def latency(found: Mapping[Key, Any]) -> pd.DataFrame:
 
 
 def merged_latency(found: Mapping[Key, Any], results: Results) -> pd.DataFrame:
-    """Percentiles over all repeats of the same factors' levels, in s."""
+    """Percentiles over all repeats of the same factors' levels, in s, with their intervals.
+
+    Columns: factors, phase, step, operation, time, n, percentile, value, low, high, resampled,
+    error, freedom, unit, count.
+    """
     factors = list(results.factors)
     # One nan does not equal another, so that repeats would stay apart.
     levels = {
@@ -101,12 +106,24 @@ def merged_latency(found: Mapping[Key, Any], results: Results) -> pd.DataFrame:
         merged.setdefault(key, new_histogram()).add(histogram)
         repeats[key] = repeats.get(key, 0) + 1
     names = [*factors, *_KEYS[1:]]
+    each = latency(found)
+    relative = of_repeats(each[each["percentile"] != "max"], results, [*_KEYS[1:], "percentile"])
     rows = [
-        {**dict(zip(names, key, strict=True)), "n": repeats[key], **row}
+        {
+            **dict(zip(names, key, strict=True)),
+            "n": repeats[key],
+            **row,
+            **(
+                of_operations(histogram, PERCENTILES[row["percentile"]], NS)
+                if repeats[key] == 1
+                else about(row["value"], relative.get((*key, row["percentile"])))
+            ),
+        }
         for key, histogram in merged.items()
         for row in _rows(histogram)
     ]
-    return pd.DataFrame(rows, columns=[*names, "n", "percentile", "value", "unit", "count"])
+    columns = [*names, "n", "percentile", "value", *INTERVAL, "unit", "count"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 _KEYS = ("trial", "phase", "step", "operation", "time")

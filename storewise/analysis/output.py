@@ -93,8 +93,8 @@ def verdict_data(found: Verdict) -> dict[str, object]:
 def summary_table(tables: Tables) -> pd.DataFrame:
     """Every headline figure: one row per factors' levels, phase, step and measure.
 
-    Latencies are percentiles of service time from the histograms of all repeats together, in s,
-    without an interval. Columns: factors, then SUMMARY_COLUMNS.
+    Latencies are percentiles of service time from the histograms of all repeats together, in s.
+    Columns: factors, then SUMMARY_COLUMNS.
     """
     factors: Sequence[str] = tables.results.factors
     rates = tables.summary.assign(level=LEVEL)
@@ -104,7 +104,7 @@ def summary_table(tables: Tables) -> pd.DataFrame:
     times = times.assign(
         measure=times["operation"] + "_service_time_" + times["percentile"],
         mean=times["value"],
-        resampled="none",
+        level=LEVEL,
     )
     columns = [*factors, *SUMMARY_COLUMNS]
     frames = [t.reindex(columns=columns) for t in (rates, sizes, times) if not t.empty]

@@ -8,16 +8,17 @@ Over n >= 2 repeats the *repeats* are resampled. A percentile interval of few va
 their range and covers far too little (for n = 2 about half of what it claims), so the bootstrap's
 standard error s_b is used with Student's t and the narrowness correction sqrt(n / (n - 1)):
 mean +- t(n - 1) * s_b * sqrt(n / (n - 1)) (Hesterberg, "What Teachers Should Know About the
-Bootstrap", The American Statistician 69(4), 2015, sections 3 and 5). With fewer than five
-repeats that factor is so large that nothing could be said (12.7 for two), so settings of one phase
-are taken to spread alike, relative to their means, and their residuals are resampled together: the
-residual bootstrap (Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 9), whose
-standard error of a mean of n is sqrt(mean squared residual / n), with the degrees of freedom of
-all settings. With one repeat only the
-*seconds* within it can be resampled, in moving blocks because neighbours are alike (Kuensch,
-Annals of Statistics 17(3), 1989); such an interval knows nothing of what differs from run to run
-and is labelled so. With neither, there is no interval, but for what is counted and not timed (a
-store's size): that stands for itself.
+Bootstrap", The American Statistician 69(4), 2015, sections 3 and 5). Of a mean s_b needs no
+drawing: endlessly many resamples give sqrt(mean squared deviation / n) (Efron & Tibshirani, "An
+Introduction to the Bootstrap", 1993, section 6.2). With fewer than five repeats that factor is so
+large that nothing could be said (12.7 for two), so settings of one phase are taken to spread alike,
+relative to their means, and their residuals are resampled together: the residual bootstrap (Efron &
+Tibshirani, chapter 9), whose standard error of a mean of n is sqrt(mean squared residual / n), with
+the degrees of freedom of all settings. With one repeat only the *seconds* within it can be
+resampled, in moving blocks because neighbours are alike (Kuensch, Annals of Statistics 17(3),
+1989), or the operations behind a percentile (``storewise.analysis.latencyintervals``); such an
+interval knows nothing of what differs from run to run and is labelled so. With neither, there is no
+interval, but for what is counted and not timed (a store's size): that stands for itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -42,7 +42,7 @@ MIN_SECONDS = 8
 #: From this many repeats on a setting's own spread is used, below that of all settings together.
 OWN_SPREAD = 5
 
-Resampled = Literal["repeats", "pooled", "seconds", "counted", "none"]
+Resampled = Literal["repeats", "pooled", "seconds", "operations", "counted", "none"]
 Floats = NDArray[np.float64]
 
 
@@ -74,25 +74,11 @@ class Estimate:
         return self.low <= other.high and other.low <= self.high
 
 
-@lru_cache(maxsize=4096)
-def _standard_error(values: tuple[float, ...]) -> float:
+def _standard_error(values: Floats) -> float:
     """Bootstrap standard error of the mean, corrected for narrowness."""
     n = len(values)
-    # Takes seconds to import, and most studies have too few repeats to need it.
-    from scipy import stats
-
-    # scipy's bootstrap warns and gives nan where all values are equal; the error is then 0.
-    if max(values) == min(values):
-        return 0.0
-    found = stats.bootstrap(
-        (np.asarray(values),),
-        np.mean,
-        n_resamples=RESAMPLES,
-        vectorized=True,
-        method="basic",
-        rng=np.random.default_rng(SEED),
-    )
-    return float(found.standard_error) * math.sqrt(n / (n - 1))
+    ideal = float(np.std(values)) / math.sqrt(n)
+    return ideal * math.sqrt(n / (n - 1))
 
 
 def estimate(
@@ -116,7 +102,7 @@ def estimate(
         return Estimate(1, mean, mean, mean, "counted", 0.0, 1.0, log)
     if n == 1:
         return _within(mean, seconds)
-    error = _standard_error(tuple(map(float, scaled)))
+    error = _standard_error(scaled)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
     low, high = centre - half, centre + half
     if log:
@@ -194,19 +180,31 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
     else:
         freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    both = {above.resampled, below.resampled}
-    resampled: Resampled = "seconds"
-    if both <= {"repeats", "pooled"}:
-        resampled = "pooled" if "pooled" in both else "repeats"
     return Estimate(
         n,
         mean,
         mean * math.exp(-half),
         mean * math.exp(min(half, 700.0)),
-        resampled,
+        weaker(above.resampled, below.resampled),
         error,
         freedom,
     )
+
+
+#: From the basis that says least about other runs to the one that says most.
+_WEAKEST: tuple[Resampled, ...] = (
+    "none",
+    "operations",
+    "seconds",
+    "pooled",
+    "repeats",
+    "counted",
+)
+
+
+def weaker(*bases: Resampled) -> Resampled:
+    """On what a figure rests that is made of several."""
+    return min(bases, key=_WEAKEST.index)
 
 
 def columns(found: Estimate) -> Mapping[str, float | int | str]:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.latency import NS, Key
+from storewise.analysis.latencyintervals import about, of_operations, of_repeats
 from storewise.analysis.load import Results
 from storewise.analysis.throughput import STEP, counters, durations, over_repeats
 from storewise.metrics.hdr import new_histogram, percentiles
@@ -178,7 +179,7 @@ def steps(
     mean, low, high, resampled.
 
     Times (``response_mean``, ``service_p99`` ...) are read from the histograms of all repeats
-    together, in s, and have no interval.
+    together, in s; their intervals are those of `latencyintervals`.
     """
     columns = [
         *results.factors,
@@ -198,7 +199,7 @@ def _times(
     told = {tuple(row[k] for k in STEP): row for row in records(parameters)}
     levels = {row["trial"]: row for row in records(results.trials)}
     merged: dict[tuple[Any, ...], Any] = {}
-    trials: dict[tuple[Any, ...], set[str]] = {}
+    single: dict[tuple[Any, ...], dict[str, Any]] = {}
     names = [*results.factors, "phase", "step", "operation", *PARAMETERS, OTHER, "time"]
     for (trial, phase, step, operation, time), histogram in histograms.items():
         row = told.get((trial, phase, step))
@@ -210,28 +211,39 @@ def _times(
             # One nan does not equal another, so that repeats would stay apart.
             key = tuple(None if missing(values[n]) else values[n] for n in names)
             merged.setdefault(key, new_histogram()).add(histogram)
-            trials.setdefault(key, set()).add(trial)
+            single.setdefault(key, {}).setdefault(trial, new_histogram()).add(histogram)
+    each = [
+        {**dict(zip(names, key, strict=True)), "trial": trial, "measure": measure, "value": value}
+        for key, by_trial in single.items()
+        if len(by_trial) > 1
+        for trial, histogram in by_trial.items()
+        for measure, value in _times_of(histogram, key[-1]).items()
+    ]
+    table = pd.DataFrame(each).drop(columns=list(results.factors)) if each else pd.DataFrame()
+    relative = of_repeats(table.assign(unit="s"), results, _KEYS)
     rows = []
     for key, histogram in merged.items():
         if not histogram.get_total_count():
             continue
         place = dict(zip(names, key, strict=True))
         time = place.pop("time")
-        found = percentiles(histogram, list(PERCENTILES.values()))
-        values = {name: found[p] / NS for name, p in PERCENTILES.items()}
-        values["mean"] = histogram.get_mean_value() / NS
-        rows += [
-            {
-                **place,
-                "measure": f"{time}_{name}",
-                "unit": "s",
-                "n": len(trials[key]),
-                "mean": value,
-                "resampled": "none",
-            }
-            for name, value in values.items()
-        ]
+        n = len(single[key])
+        for measure, value in _times_of(histogram, time).items():
+            known = about(value, relative.get((*key[:-1], measure)))
+            percentile = PERCENTILES.get(measure.rpartition("_")[2])
+            if n == 1 and percentile is not None:
+                known = of_operations(histogram, percentile, NS)
+            rows.append({**place, "measure": measure, "unit": "s", "n": n, "mean": value, **known})
     return rows
+
+
+def _times_of(histogram: Any, time: str) -> dict[str, float]:
+    """Percentiles and mean of a histogram in s by measure; none of an empty one."""
+    if not histogram.get_total_count():
+        return {}
+    found = percentiles(histogram, list(PERCENTILES.values()))
+    values = {f"{time}_{name}": found[p] / NS for name, p in PERCENTILES.items()}
+    return {**values, f"{time}_mean": histogram.get_mean_value() / NS}
 
 
 def searches(results: Results) -> pd.DataFrame:
