@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from storewise import __version__
 from storewise.analyse_cli import analyse
+from storewise.compare_cli import compare
 from storewise.errors import StorewiseError
 from storewise.measures_cli import measures
 
@@ -377,6 +378,7 @@ def sessions(
 
 app.command()(measures)
 app.command()(analyse)
+app.command()(compare)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

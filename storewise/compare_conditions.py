@@ -1,0 +1,112 @@
+"""What differs between two studies beside their figures: the config, versions, hosts, seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from storewise.analysis.inputs import InputTotals
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import binary
+
+#: Keys of a study that only name it.
+_NAMES = ("name", "title")
+#: What of a host's facts matters to its speed.
+_HOST = ("name", "processor", "cpus", "memory_bytes", "system")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not the same: its name, and what it is in A and in B (empty: not there)."""
+
+    what: str
+    a: str
+    b: str
+
+
+def differences(a: Tables, b: Tables) -> list[Difference]:
+    """Config of the resolved studies, key by key, then conditions of the trials."""
+    found = []
+    studies = (a.results.study, b.results.study)
+    if all(studies):
+        found += _unequal("", *(dict(_flat(study)) for study in studies))
+    else:
+        words = ["read" if study else "cannot be read" for study in studies]
+        found.append(Difference("study.json (its keys are not compared)", *words))
+    return found + _unequal("", *(conditions(tables) for tables in (a, b)))
+
+
+def _unequal(prefix: str, a: Mapping[str, str], b: Mapping[str, str]) -> list[Difference]:
+    names = [*a, *(name for name in b if name not in a)]
+    return [
+        Difference(f"{prefix}{name}", a.get(name, ""), b.get(name, ""))
+        for name in names
+        if a.get(name, "") != b.get(name, "")
+    ]
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Keys with dots and their values as text; phases and others with a name by that."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            if name or key not in _NAMES:
+                yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    elif (
+        isinstance(value, list)
+        and value
+        and all(isinstance(one, Mapping) and "name" in one for one in value)
+    ):
+        for one in value:
+            rest = {key: inner for key, inner in one.items() if key != "name"}
+            yield from _flat(rest, f"{name}.{one['name']}")
+    elif isinstance(value, str):
+        yield name, value
+    elif value is not None:
+        yield name, json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def conditions(tables: Tables) -> dict[str, str]:
+    """What trials ran under, by name; where they differ among themselves, all that there was."""
+    found: dict[str, set[str]] = {}
+    for part in tables.results.parts:
+        told = part.conditions
+        for name, version in (told.get("versions") or {}).items():
+            found.setdefault(f"version of {name}", set()).add(str(version))
+        host = told.get("host") or {}
+        for name in _HOST:
+            if name in host:
+                value = binary(host[name]) if name == "memory_bytes" else str(host[name])
+                found.setdefault(f"host: {name.removesuffix('_bytes')}", set()).add(value)
+        if told.get("store_file_system"):
+            found.setdefault("file system of stores", set()).add(str(told["store_file_system"]))
+    nodes = tables.nodes
+    for column, name in (("version", "version of servers"), ("host", "hosts of servers")):
+        if column in nodes and len(nodes):
+            found[name] = set(map(str, nodes[column].dropna()))
+    inputs = tables.results.inputs
+    told = {name: ", ".join(sorted(values)) for name, values in found.items()}
+    if inputs is not None:
+        told["inputs"] = _inputs(inputs)
+    return told
+
+
+def _inputs(inputs: InputTotals) -> str:
+    documents = "" if inputs.documents is None else f", {inputs.documents:,} documents"
+    return f"{inputs.files:,} files, {inputs.bytes:,} bytes{documents}"
+
+
+def canary_ratio(a: Tables, b: Tables) -> float | None:
+    """The processor's canary of B over that of A, geometric means; None where one has none."""
+    means = []
+    for tables in (a, b):
+        found = tables.canary
+        values = [float(v) for v in found.loc[found["metric"] == "canary_cpu", "value"] if v > 0]
+        if not values:
+            return None
+        means.append(float(np.mean(np.log(values))))
+    return math.exp(means[1] - means[0])
