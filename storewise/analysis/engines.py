@@ -43,6 +43,18 @@ def embedded(name: str) -> bool:
     return found is not None and found.flags.embedded
 
 
+def external(name: str) -> bool:
+    """Whether the store is a database that was there already, on hosts that nobody told."""
+    found = _find(name)
+    return found is not None and found.flags.external
+
+
+def counts_copies(name: str) -> bool:
+    """Whether the size that a store tells has every replica in it."""
+    found = _find(name)
+    return found is None or found.flags.size_has_copies
+
+
 def one_writer(name: str) -> bool:
     """Whether a file of this store can have only one writing process."""
     found = _find(name)

@@ -34,6 +34,8 @@ HOST_METRICS = {
     "cpu_steal": "%",
     "cpu_idle": "%",
     "memory_used": "B",
+    "swap_in": "B/s",
+    "swap_out": "B/s",
     "disk_read": "B/s",
     "disk_write": "B/s",
     "disk_busy": "%",

@@ -58,6 +58,8 @@ class Flags:
     """The store tells how it would answer: `explain`."""
     external: bool = False
     """A database that is there already: neither embedded nor made of nodes of a session."""
+    size_has_copies: bool = True
+    """`disk_bytes` counts every replica of a document, not one of each."""
 
     @property
     def nodes(self) -> bool:

@@ -73,6 +73,7 @@ class MongoEngine(ServerEngine):
         owner=True,
         finds=True,
         explains=True,
+        size_has_copies=False,
     )
     encoding: ClassVar[Encoding] = "bson"
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES

@@ -124,4 +124,20 @@ def facts() -> dict[str, Any]:
         "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "memory_bytes": psutil.virtual_memory().total,
         "boot_time": psutil.boot_time(),
+        "link_mbit": link_mbit(),
     }
+
+
+def link_mbit() -> int | None:
+    """Speed of all network links but loopback together, in 10^6 bit/s and one direction.
+
+    None where one of those that are up does not tell its own (virtual ones mostly do not): traffic
+    is counted over all of them, so a part of their speed would make them look busier than they are.
+    """
+    speeds = [
+        link.speed for name, link in psutil.net_if_stats().items() if link.isup and name != "lo"
+    ]
+    # The kernel's "unknown" is -1, which some drivers hand on as a short.
+    if not speeds or any(speed <= 0 or speed == 65535 for speed in speeds):
+        return None
+    return sum(speeds)

@@ -169,6 +169,7 @@ class Sampler:
             self._cpu = psutil.cpu_times()
             self._disk = self._disk_counters()
             self._net = psutil.net_io_counters(pernic=True)
+            self._swap = psutil.swap_memory()
 
     def _disk_counters(self) -> dict[str, tuple[int, int, int]]:
         counters = psutil.disk_io_counters(perdisk=True)
@@ -250,6 +251,10 @@ class Sampler:
         memory = psutil.virtual_memory()
         put("memory_used", memory.used, "B")
         put("memory_available", memory.available, "B")
+        swap, paged = psutil.swap_memory(), self._swap
+        self._swap = swap
+        put("swap_in", max(0, swap.sin - paged.sin) / length, "B/s")
+        put("swap_out", max(0, swap.sout - paged.sout) / length, "B/s")
         disk, old = self._disk_counters(), self._disk
         self._disk = disk
         common = disk.keys() & old.keys()

@@ -99,6 +99,8 @@ METRICS: Mapping[str, str] = {
     "cpu_steal": "%",
     "memory_used": "B",
     "memory_available": "B",
+    "swap_in": "B/s",
+    "swap_out": "B/s",
     "disk_read": "B/s",
     "disk_write": "B/s",
     "disk_busy": "%",

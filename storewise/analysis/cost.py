@@ -1,0 +1,230 @@
+"""What it costs to load, to read and to keep: hours of hosts, and money where there are prices.
+
+A host is paid for as long as a phase lasts, whatever it does. So hours per million operations are
+hosts / rate, and their interval is that of the rate, turned over; a cost per million is Jim Gray's
+price over performance (the "$/tps" of Anon et al., Datamation 31(7), 1985) per operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from pydantic import ValidationError
+
+from storewise.analysis.corpus import corpus_disk, corpus_warnings, full_size, load_phases
+from storewise.analysis.engines import CEILING, embedded, external
+from storewise.analysis.frames import grouped, missing, records, rows_of
+from storewise.analysis.judged import Judged
+from storewise.analysis.limits import target_rates
+from storewise.analysis.warning import StudyWarning
+from storewise.prices import Prices
+
+if TYPE_CHECKING:
+    from storewise.analysis.tables import Tables
+
+MILLION = 1e6
+HOUR = 3600.0
+#: Bytes of what `gb_month` is the price of.
+GB = 1e9
+MONTHS = 12
+#: Measures of time that become hours and of rates that become hours per million.
+_ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
+COLUMNS = ("phase", "step", "measure", "unit", *_ESTIMATE, "nodes_paid", "clients_paid")
+TEXTS = ("basis", "paced", "note")
+
+AS_PLACED = "hosts as the jobs lay on them"
+ONE_EACH = "one host for each server and worker, though all ran on one"
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """How many hosts are paid for a trial, and why so many."""
+
+    nodes: int
+    clients: int
+    basis: str
+
+
+def hosts_paid(
+    servers: list[str], workers: int, clients: set[str], *, one_job: bool = False
+) -> Hosts:
+    """The hosts to be paid for a trial.
+
+    `servers` has the host of each server, `clients` those of the workers, of which there are
+    `workers`. Where all of them ran on a single host (a test on one machine) each is paid as if it
+    had its own, for that is what is deployed. Else hosts are paid, not jobs: those that had
+    several once, those of servers and clients both as servers'. `one_job` says that all workers
+    were one job (`embedded: one_host`) and need one host wherever they run.
+    """
+    every = {*servers, *clients}
+    if one_job:
+        return Hosts(len(set(servers)), 1, AS_PLACED)
+    if len(every) <= 1 and len(servers) + workers > 1:
+        return Hosts(len(servers), workers, ONE_EACH)
+    return Hosts(len(set(servers)), max(len(clients - set(servers)), 0), AS_PLACED)
+
+
+def per_million(rate: Mapping[str, Any], hosts: float) -> dict[str, Any]:
+    """Hours of `hosts` per million of what `rate` counts per second, as an estimate's columns.
+
+    h = hosts * 10^6 / rate / 3600; the interval's ends change places. On logarithms the error of a
+    reciprocal is that of the number. Where the rate's interval reaches 0 the cost has no upper end,
+    and so no interval.
+    """
+    factor = hosts * MILLION / HOUR
+    known = rate["resampled"] != "none" and rate["low"] > 0
+    return {
+        "n": rate["n"],
+        "mean": factor / rate["mean"],
+        "low": factor / rate["high"] if known else math.nan,
+        "high": factor / rate["low"] if known else math.nan,
+        "resampled": rate["resampled"] if known else "none",
+        "error": rate["error"] if known else math.nan,
+        "freedom": rate["freedom"] if known else math.nan,
+    }
+
+
+def scaled(row: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """An estimate times a number; on logarithms its error stays."""
+    found = {name: row[name] for name in _ESTIMATE}
+    return found | {name: row[name] * factor for name in ("mean", "low", "high")}
+
+
+def costs(tables: Tables) -> Judged:
+    """The table `costs`: one row per factors' levels, phase, step and measure."""
+    factors = list(tables.results.factors)
+    columns = [*factors, *COLUMNS, *TEXTS]
+    empty = pd.DataFrame(columns=columns)
+    if "engine" not in factors or tables.summary.empty:
+        return Judged(empty)
+    prices, warnings = _prices(tables.results.study)
+    rows = _phases(tables, factors, prices)
+    if not rows:
+        return Judged(empty)
+    full = full_size(tables)
+    if full is not None:
+        warnings += corpus_warnings(tables, full)
+        for row in records(corpus_disk(tables, full)):
+            place = {name: row[name] for name in (*factors, "phase", "step")}
+            place |= {"basis": "disk only, all replicas", "paced": False, "note": row["note"]}
+            rows.append({**place, "measure": "corpus_bytes", "unit": "B", **scaled(row, 1.0)})
+            if prices is not None:
+                rows.append(
+                    {
+                        **place,
+                        "measure": "corpus_money_per_year",
+                        "unit": f"{prices.currency}/year",
+                        **scaled(row, prices.gb_month * MONTHS / GB),
+                    }
+                )
+    return Judged(pd.DataFrame(rows, columns=columns), warnings)
+
+
+def _prices(study: Mapping[str, Any]) -> tuple[Prices | None, list[StudyWarning]]:
+    given = study.get("prices")
+    problem = "the results have no prices"
+    try:
+        if given:
+            return Prices.model_validate(given), []
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"prices.{'.'.join(map(str, first['loc']))} of the results: {first['msg']}"
+    return None, [
+        StudyWarning(
+            "no_prices",
+            "",
+            f"{problem}; costs are told in hours of hosts only",
+            "set `prices` in the study or in config/prices.yaml and run `snakemake report` with "
+            "the study's file; nothing is measured again",
+        )
+    ]
+
+
+def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[dict[str, Any]]:
+    """Hours and money of each phase."""
+    loads = load_phases(tables.summary)
+    paid = paid_hosts(tables).merge(tables.trials[["trial", *factors]], on="trial")
+    by_setting = dict(grouped(paid, [*factors, "phase"]))
+    paced = target_rates(tables.steps, factors)
+    rows: list[dict[str, Any]] = []
+    for row in records(tables.summary):
+        load = str(row["phase"]) in loads
+        rate = row["measure"] == ("documents_per_s" if load else "operations_per_s")
+        if str(row["engine"]) == CEILING or not (rate or row["measure"] == "duration"):
+            continue
+        setting = tuple(None if missing(row[f]) else row[f] for f in factors)
+        hosts = by_setting.get((*setting, str(row["phase"])))
+        if hosts is None or not row["mean"] > 0:
+            continue
+        nodes, clients = (float(hosts[name].mean()) for name in ("nodes_paid", "clients_paid"))
+        notes = []
+        if len(hosts[["nodes_paid", "clients_paid"]].drop_duplicates()) > 1:
+            notes.append("hosts differed between repeats; their mean is paid")
+        if external(str(row["engine"])):
+            notes.append("the database's own hosts are not known and not paid")
+        place = {name: row[name] for name in (*factors, "phase", "step")} | {
+            "nodes_paid": nodes,
+            "clients_paid": clients,
+            "basis": hosts["basis"].iloc[0],
+            "paced": (*setting, str(row["phase"]), int(row["step"])) in paced,
+            "note": "; ".join(notes),
+        }
+        what = "documents" if load else "operations"
+        for name, count in (("node", nodes), ("client", clients), ("host", nodes + clients)):
+            if not count:
+                continue
+            if rate:
+                told = {
+                    "measure": f"{name}_hours_per_million",
+                    "unit": f"h/10^6 {what}",
+                    **per_million(row, count),
+                }
+            else:
+                told = {
+                    "measure": f"{name}_hours",
+                    "unit": "h",
+                    **scaled(row, count / HOUR),
+                }
+            rows.append({**place, **told})
+        if rate and prices is not None:
+            price = nodes * prices.node_hour + clients * prices.client_hour
+            rows.append(
+                {
+                    **place,
+                    "measure": "money_per_million",
+                    "unit": f"{prices.currency}/10^6 {what}",
+                    **per_million(row, price),
+                }
+            )
+    return rows
+
+
+def paid_hosts(tables: Tables) -> pd.DataFrame:
+    """The hosts that each trial's phases are charged: trial, phase, nodes_paid,
+    clients_paid, basis."""
+    servers: dict[str, list[str]] = {}
+    for row in rows_of(tables.nodes):
+        # A server whose part is missing ran somewhere; alone on its host is all that can be said.
+        host = f"({row.node})" if missing(row.host) else str(row.host)
+        servers.setdefault(str(row.trial), []).append(host)
+    seen = tables.host[tables.host["metric"] == "client_cpu"]
+    clients = {
+        (str(trial), str(phase)): set(map(str, group["host"]))
+        for (trial, phase), group in grouped(seen, ["trial", "phase"])
+    }
+    one_host = tables.results.study.get("embedded") == "one_host"
+    rows = []
+    phases = tables.throughput[["trial", "phase"]].drop_duplicates()
+    told = phases.merge(tables.trials, on="trial")
+    for row in records(told):
+        trial, phase = str(row["trial"]), str(row["phase"])
+        workers = 1 if missing(row.get("workers", 1)) else int(row.get("workers", 1))
+        mine = clients.get((trial, phase)) or set(str(row["host"]).split(", "))
+        one_job = one_host and embedded(str(row.get("engine", "")))
+        found = hosts_paid(servers.get(trial, []), workers, mine, one_job=one_job)
+        rows.append((trial, phase, found.nodes, found.clients, found.basis))
+    return pd.DataFrame(rows, columns=["trial", "phase", "nodes_paid", "clients_paid", "basis"])

@@ -1,0 +1,381 @@
+"""What limited each step of each trial: client, processors, memory, disk, network, or none of them.
+
+Every resource of every host is looked at for its utilization and, where that can be seen, its
+saturation (the USE method: Gregg, "Thinking Methodically about Performance", CACM 56(2), 2013;
+*Systems Performance*, 2nd edition, 2020, section 2.5.9). What is over its limit is named with the
+figures that say so. Where nothing is, operations waited for what no host shows: locks, syncs, round
+trips, or too few clients to keep the store busy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from storewise.analysis.engines import CEILING, embedded
+from storewise.analysis.frames import grouped, missing, records, rows_of
+from storewise.analysis.judged import Judged
+from storewise.analysis.parts import SESSION, Part
+from storewise.analysis.text import all_of, binary
+from storewise.analysis.throughput import STEP
+from storewise.analysis.warning import StudyWarning
+
+if TYPE_CHECKING:
+    from storewise.analysis.tables import Tables
+
+#: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %
+#: leaves no second idle for long.
+CPU_BUSY = 0.9
+#: Shares of its processors, of a server that has so many: above the second they are no limit to it.
+OWN_CPU = (0.9, 1.1)
+#: Share of time with work from which on a disk was the limit by itself.
+DISK_BUSY = 0.9
+#: From here on requests queue (Gregg 2020, section 2.3.13: service times double at 60 %); with
+#: processors that wait for disks as much as DISK_WAIT says that is a limit too.
+DISK_QUEUES = 0.6
+DISK_WAIT = 0.2
+#: Share of memory in use, page cache not counted.
+MEMORY_FULL = 0.95
+#: Bytes per second to and from swap that are more than leftovers: any lasting paging is saturation.
+SWAPPING = 2.0**20
+#: Share of the links' speed in one direction; the rest is headers and what a second's mean hides.
+LINK_BUSY = 0.8
+#: Servers that evidence names.
+NAMED = 3
+#: Part of the processors' busy time that a trial's own processes must have had, lest other work
+#: be the limit.
+OWN_SHARE = 0.5
+#: Share of a target rate from which on it was reached.
+REACHED = 0.98
+
+CLIENT = "client"
+SET_RATE = "rate set by the study"
+MEMORY = "memory"
+CPU = "CPU"
+SHARED_CPU = "CPU of the shared host"
+FOREIGN_CPU = "CPU, by other work on the host"
+DISK = "disk"
+NETWORK = "network"
+NONE = "none seen: waiting"
+UNKNOWN = "unknown"
+#: Which cause comes first where there are several: a client-bound trial tells nothing of its store,
+#: and paging looks like a busy disk.
+ORDER = (CLIENT, SET_RATE, MEMORY, FOREIGN_CPU, SHARED_CPU, CPU, DISK, NETWORK)
+
+SHARES = ("cpu", "own_cpu", "iowait", "steal", "disk", "memory", "network", "client_cpu")
+COLUMNS = (*STEP, "limited_by", "also", "evidence", "host", "node", *SHARES, "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What a host has; nan where it is not known. `link` is bytes/s in one direction."""
+
+    cpus: float = math.nan
+    memory: float = math.nan
+    link: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What one host was busy with in one step. Shares are of 1 and nan where unknown.
+
+    `own_cpu` is the most of all processors' time that the trial's own processes can have had,
+    `servers` maps each server on it to (cores used, processors it was given), `clients` says
+    whether clients ran here, `client_cpu` is that of the busiest client process in cores.
+    """
+
+    host: str
+    cpu: float = math.nan
+    own_cpu: float = math.nan
+    iowait: float = math.nan
+    steal: float = math.nan
+    disk: float = math.nan
+    memory: float = math.nan
+    swap: float = math.nan
+    network: float = math.nan
+    traffic: float = math.nan
+    client_cpu: float = math.nan
+    clients: bool = False
+    servers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether servers and clients, or several servers, were on this host."""
+        return len(self.servers) + self.clients > 1
+
+    @property
+    def who(self) -> str:
+        """Whose host it is."""
+        names = [*sorted(self.servers), *(["clients"] if self.clients else [])]
+        return all_of(names)
+
+    @property
+    def short(self) -> str:
+        """The same, many servers by their number."""
+        if len(self.servers) <= NAMED:
+            return self.who
+        return all_of([f"{len(self.servers)} servers", *(["clients"] if self.clients else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One limit that was reached, on which host, with the figures; `share` sorts equal kinds."""
+
+    kind: str
+    evidence: str
+    host: str
+    share: float
+
+
+def causes(use: HostUse) -> list[Cause]:
+    """The limits that one host had reached."""
+    found = []
+    where = f"of the host of {use.short}" if use.short else f"of host {use.host}"
+    if use.swap >= SWAPPING or use.memory >= MEMORY_FULL:
+        paging = f", {binary(use.swap)}/s to and from swap" if use.swap >= SWAPPING else ""
+        share = f"memory {where} {_percent(use.memory)} in use{paging}"
+        found.append(Cause(MEMORY, share, use.host, use.memory))
+    if use.cpu >= CPU_BUSY:
+        text = f"CPU {where} {_percent(use.cpu)} busy"
+        kind = SHARED_CPU if use.shared else CPU
+        if use.own_cpu < OWN_SHARE * use.cpu:
+            kind = FOREIGN_CPU
+            text += f", at most {_percent(use.own_cpu)} by this trial's processes"
+        if use.steal >= 1 - CPU_BUSY:
+            text += f", {_percent(use.steal)} stolen by other virtual machines"
+        found.append(Cause(kind, text, use.host, use.cpu))
+    elif not use.shared:
+        # Several on a host are not always held to what they were given.
+        for name, (cores, given) in sorted(use.servers.items()):
+            if OWN_CPU[0] * given <= cores <= OWN_CPU[1] * given:
+                text = f"{name} used {cores:.2f} cores and was given {given:g}"
+                found.append(Cause(CPU, text, use.host, cores / given))
+    queued = use.disk >= DISK_QUEUES and use.iowait >= DISK_WAIT
+    if use.disk >= DISK_BUSY or queued:
+        text = f"disk {where} {_percent(use.disk)} busy, iowait {_percent(use.iowait)}"
+        found.append(Cause(DISK, text, use.host, use.disk))
+    if use.network >= LINK_BUSY:
+        text = (
+            f"network {where} at {_percent(use.network)} of its links' speed "
+            f"({binary(use.traffic)}/s)"
+        )
+        found.append(Cause(NETWORK, text, use.host, use.network))
+    return found
+
+
+def _percent(share: float) -> str:
+    return "an unknown part" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def limits(tables: Tables) -> Judged:
+    """The table `limits`: one row per trial, phase and step."""
+    factors = list(tables.results.factors)
+    trials = {str(row["trial"]): row for row in records(tables.trials)}
+    bound = {
+        key: list(dict.fromkeys(map(str, group["reason"])))
+        for key, group in grouped(tables.client_bound, STEP)
+    }
+    rates = target_rates(tables.steps, factors)
+    uses = host_uses(tables)
+    steps = tables.throughput
+    durations = steps[steps["measure"] == "duration"]
+    reached = {
+        (r.trial, r.phase, r.step): float(r.value)
+        for r in rows_of(steps[steps["measure"] == "operations_per_s"])
+    }
+    rows = []
+    for step in rows_of(durations):
+        key = (str(step.trial), str(step.phase), int(step.step))
+        trial = trials.get(key[0], {})
+        found = [Cause(CLIENT, reason, "", math.nan) for reason in bound.get(key, ())]
+        if trial.get("engine") == CEILING:
+            found = [Cause(CLIENT, "there is no store, only the client", "", math.nan)]
+        levels = tuple(None if missing(trial.get(f)) else trial[f] for f in factors)
+        target = rates.get((*levels, *key[1:]), math.nan)
+        if reached.get(key, 0.0) >= REACHED * target:
+            text = f"{reached[key]:,.0f} of {target:,.0f} operations/s that were asked for"
+            found.append(Cause(SET_RATE, text, "", math.nan))
+        mine = uses.get(key, [])
+        for use in mine:
+            found += causes(use)
+        rows.append(_row(key, found, mine, float(step.wall)))
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return Judged(table, _warnings(table))
+
+
+def _row(
+    key: tuple[str, str, int], found: Sequence[Cause], uses: Sequence[HostUse], seconds: float
+) -> dict[str, Any]:
+    ranked = sorted(
+        found, key=lambda c: (ORDER.index(c.kind), -c.share if not math.isnan(c.share) else 0.0)
+    )
+    kinds = list(dict.fromkeys(c.kind for c in ranked))
+    seen = [use for use in uses if not math.isnan(use.cpu)]
+    shown: HostUse | None = None
+    if ranked and ranked[0].host:
+        shown = next(use for use in uses if use.host == ranked[0].host)
+    elif seen:
+        shown = max(seen, key=_pressure)
+    if ranked:
+        evidence = "; ".join(dict.fromkeys(c.evidence for c in ranked))
+    elif shown is not None:
+        evidence = _quiet(shown)
+    else:
+        evidence = "no figures of any host"
+    if seconds < 1:
+        # A second's sample is all there is, and the last one may have been left out.
+        evidence += f"; the step took {seconds:.2g} s only"
+    return {
+        **dict(zip(STEP, key, strict=True)),
+        "limited_by": kinds[0] if kinds else (NONE if shown is not None else UNKNOWN),
+        "also": ", ".join(kinds[1:]),
+        "evidence": evidence,
+        "host": shown.host if shown else "",
+        "node": shown.who if shown else "",
+        **{name: getattr(shown, name) if shown else math.nan for name in SHARES},
+        "seconds": seconds,
+    }
+
+
+def _pressure(use: HostUse) -> float:
+    """How near a host was to any of its limits."""
+    shares = (use.cpu, use.disk, use.memory, use.network)
+    return max(share for share in shares if not math.isnan(share))
+
+
+def _quiet(use: HostUse) -> str:
+    """What a host was busy with that had reached no limit."""
+    network = (
+        "network unknown (its links' speed is not known)"
+        if math.isnan(use.network)
+        else f"network {_percent(use.network)}"
+    )
+    parts = [f"CPU {_percent(use.cpu)}", f"disk {_percent(use.disk)}"]
+    parts += [f"memory {_percent(use.memory)}", network]
+    return f"the busiest host ({use.short or use.host}): {', '.join(parts)}"
+
+
+def target_rates(steps: pd.DataFrame, factors: Sequence[str]) -> dict[tuple[Any, ...], float]:
+    """Operations/s that the study asked for, by factors' levels, phase and step."""
+    told = steps[steps["rate"].notna()]
+    return {
+        (
+            *(None if missing(row[f]) else row[f] for f in factors),
+            str(row["phase"]),
+            int(row["step"]),
+        ): float(row["rate"])
+        for row in records(told)
+    }
+
+
+def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:
+    """What each host has, as the jobs on it told."""
+    found: dict[str, HostFacts] = {}
+    for part in parts:
+        host = part.conditions.get("host")
+        if isinstance(host, Mapping) and host.get("name"):
+            speed = host.get("link_mbit")
+            found[str(host["name"])] = HostFacts(
+                cpus=float(host.get("cpus") or math.nan),
+                memory=float(host.get("memory_bytes") or math.nan),
+                link=float(speed) * 1e6 / 8 if speed else math.nan,
+            )
+    return found
+
+
+def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
+    """What every host of a trial was busy with, by trial, phase and step."""
+    facts = host_facts(tables.results.parts)
+    trials = {str(row["trial"]): row for row in records(tables.trials)}
+    given = {
+        (str(row.trial), str(row.node)): (
+            str(row.host) if not missing(row.host) else "",
+            math.nan if missing(row.threads) else float(row.threads),
+        )
+        for row in rows_of(tables.nodes)
+    }
+    placed: dict[tuple[str, str], list[str]] = {}
+    for (trial, node), (host, _) in given.items():
+        placed.setdefault((trial, host), []).append(node)
+    load = tables.host[tables.host["phase"] != SESSION]
+    spread = load[load["metric"] == "client_cpu"].groupby(STEP)["host"].nunique().to_dict()
+    found: dict[tuple[str, str, int], list[HostUse]] = {}
+    for key, rows in grouped(load, [*STEP, "host"]):
+        trial, phase, step, host = str(key[0]), str(key[1]), int(key[2]), str(key[3])
+        own = rows[rows["node"] != ""]
+        of_host = rows[rows["node"] == ""]
+        mean = {str(r.metric): float(r.mean) for r in rows_of(of_host[["metric", "mean"]])}
+        own = own[own["metric"] == "store_cpu"]
+        cores = {str(r.node): float(r.mean) for r in rows_of(own[["node", "mean"]])}
+        servers = {
+            node: (cores.get(node, math.nan), given[trial, node][1])
+            for node in placed.get((trial, host), [])
+        }
+        processes = _clients(trials.get(trial, {}), int(spread.get((trial, phase, step), 1)))
+        found.setdefault((trial, phase, step), []).append(
+            _use(host, mean, servers, facts.get(host, HostFacts()), processes, trials.get(trial))
+        )
+    return found
+
+
+def _clients(trial: Mapping[str, Any], hosts: int) -> int:
+    """Client processes on a host with clients, at most."""
+    counts = [trial.get(name) for name in ("workers", "processes")]
+    workers, processes = (1 if missing(n) else int(n or 1) for n in counts)
+    return math.ceil(workers / max(1, hosts)) * processes
+
+
+def _use(
+    host: str,
+    mean: Mapping[str, float],
+    servers: Mapping[str, tuple[float, float]],
+    facts: HostFacts,
+    processes: int,
+    trial: Mapping[str, Any] | None,
+) -> HostUse:
+    def of(*metrics: str) -> float:
+        return sum(mean.get(metric, math.nan) for metric in metrics)
+
+    client = mean.get("client_cpu", math.nan)
+    inside = trial is not None and embedded(str(trial.get("engine")))
+    clients = 0.0 if math.isnan(client) else client * processes
+    # An embedded store works in its clients; `store_cpu` is their sum.
+    work = [mean.get("store_cpu", clients) if inside else clients]
+    work += [mean.get("router_cpu", 0.0), *(cores for cores, _ in servers.values())]
+    traffic = max(mean.get("network_received", math.nan), mean.get("network_sent", math.nan))
+    return HostUse(
+        host=host,
+        cpu=of("cpu_user", "cpu_system", "cpu_steal") / 100,
+        own_cpu=min(1.0, sum(work) / facts.cpus),
+        iowait=of("cpu_iowait") / 100,
+        steal=of("cpu_steal") / 100,
+        disk=of("disk_busy") / 100,
+        memory=of("memory_used") / facts.memory,
+        swap=of("swap_in", "swap_out"),
+        network=traffic / facts.link,
+        traffic=traffic,
+        client_cpu=client,
+        clients=not math.isnan(client),
+        servers=servers,
+    )
+
+
+def _warnings(table: pd.DataFrame) -> list[StudyWarning]:
+    """One warning for all steps that other work on the host limited."""
+    rows = table[(table["limited_by"] == FOREIGN_CPU) | table["also"].str.contains(FOREIGN_CPU)]
+    if rows.empty:
+        return []
+    hosts = sorted(set(rows["host"]) - {""})
+    return [
+        StudyWarning(
+            "busy_host",
+            "",
+            f"{len(rows)} of {len(table)} steps ran on hosts ({all_of(hosts)}) whose processors "
+            "were busy mostly with other work than the trial's",
+            "keep other work off the hosts (`exclusive` allocation of nodes) and measure again",
+        )
+    ]
