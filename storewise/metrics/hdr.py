@@ -9,52 +9,41 @@ from the sum. Log format: HdrHistogram's interval log, version 1.3 (tags), V2 co
 
 from __future__ import annotations
 
-import binascii
 import os
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TextIO
 
 import numpy as np
-from hdrh.codec import HdrCookieException, HdrLengthException
 from hdrh.histogram import HdrHistogram
-from numpy.typing import NDArray
 
 from storewise.errors import ResultError
+from storewise.metrics.counted import (
+    BROKEN,
+    HALF_MAGNITUDE,
+    Counted,
+    add_encoded,
+    values_of,
+)
+from storewise.metrics.counted import COUNTERS as COUNTERS
+from storewise.metrics.counted import HIGHEST_NS as HIGHEST_NS
+from storewise.metrics.counted import Integers as Integers
+from storewise.metrics.counted import new_histogram as new_histogram
 
-LOWEST_NS = 1
-HIGHEST_NS = 3_600_000_000_000
-SIGNIFICANT_DIGITS = 3
-
-#: Largest power of two that resolves single units at three digits is 2048; half of it is the
-#: number of buckets per doubling (HdrHistogram's "sub-bucket half count").
-_HALF_MAGNITUDE = 10
-_HALF = 1 << _HALF_MAGNITUDE
-_MASK = 2 * _HALF - 1
+_MASK = (2 << HALF_MAGNITUDE) - 1
+_HALF = 1 << HALF_MAGNITUDE
 
 Time = Literal["service_time", "response_time"]
-Integers = NDArray[np.int64]
-
-_BROKEN = (
-    ValueError,
-    TypeError,
-    EOFError,
-    binascii.Error,
-    zlib.error,
-    HdrCookieException,
-    HdrLengthException,
-)
-
-
-def new_histogram() -> Any:
-    """An empty HdrHistogram of the range and precision of all Storewise logs."""
-    return HdrHistogram(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
-
-
-#: Number of counters of such a histogram.
-COUNTERS: int = new_histogram().counts_len
+#: The last line of a log with totals: where they begin, in bytes. Comments to all other readers.
+_TOTALS = re.compile(rb"#\[Totals: (\d+) tags from byte (\d+) on\]\n\Z")
+#: One of them: the sum of all intervals with a tag.
+_TOTAL = "#[Total: Tag="
+#: Read at once from a log's end: mostly all totals are in there.
+_TAIL = 1 << 15
 
 
 def bucket_indexes(values: Integers) -> Integers:
@@ -66,9 +55,9 @@ def bucket_indexes(values: Integers) -> Integers:
     clipped = np.clip(values, 0, HIGHEST_NS)
     # frexp's exponent is the bit length; exact, for the range stays below 2**53.
     doublings = np.frexp((clipped | _MASK).astype(np.float64))[1].astype(np.int64) - (
-        _HALF_MAGNITUDE + 1
+        HALF_MAGNITUDE + 1
     )
-    return ((doublings + 1) << _HALF_MAGNITUDE) + (clipped >> doublings) - _HALF
+    return ((doublings + 1) << HALF_MAGNITUDE) + (clipped >> doublings) - _HALF
 
 
 def histogram_of(indexes: Integers, counts: Integers) -> Any:
@@ -144,7 +133,7 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
     """Write an interval log, whole or not at all.
 
     `base_time` is Unix time in s. The column Interval_Max is in ms, as Hdr tools expect of
-    values in ns.
+    values in ns. Behind the intervals, as comments, are the sums of each tag's.
     """
     day = datetime.fromtimestamp(base_time, UTC).isoformat()
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -157,13 +146,59 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
                 '"StartTimestamp","Interval_Length","Interval_Max",'
                 '"Interval_Compressed_Histogram"\n'
             )
+            totals: dict[str, Integers] = {}
             for tag, start, length, histogram in intervals:
                 payload = histogram.encode().decode("ascii")
                 maximum = histogram.get_max_value() / 1e6
                 log.write(f"Tag={tag},{start:.3f},{length:.3f},{maximum:.3f},{payload}\n")
+                if str(tag) not in totals:
+                    totals[str(tag)] = np.zeros(COUNTERS, dtype=np.int64)
+                totals[str(tag)] += np.frombuffer(histogram.counts, dtype=np.int64)
+            _write_totals(log, totals)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _write_totals(log: TextIO, totals: Mapping[str, Integers]) -> None:
+    """The sum of each tag's intervals, encoded as these are, and where the sums begin."""
+    begin = log.tell()
+    for tag, dense in totals.items():
+        where = np.flatnonzero(dense)
+        payload = histogram_of(where, dense[where]).encode().decode("ascii")
+        log.write(f"{_TOTAL}{tag},{payload}]\n")
+    log.write(f"#[Totals: {len(totals)} tags from byte {begin} on]\n")
+
+
+def _totals(path: Path) -> list[tuple[str, str]] | None:
+    """Tags and payloads of a log's totals; None where it has none, as older logs.
+
+    A log that was cut off, or continued by another program, counts as one without.
+    """
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _TAIL))
+            tail = log.read()
+            found = _TOTALS.search(tail)
+            if found is None:
+                return None
+            number, begin = int(found[1]), int(found[2])
+            if begin < size - len(tail):
+                log.seek(begin)
+                tail = log.read(size - begin)
+            else:
+                tail = tail[begin - (size - len(tail)) :]
+            lines = tail.decode("utf-8").splitlines()[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
+    totals = []
+    for line in lines:
+        tag, comma, payload = line.removeprefix(_TOTAL).partition(",")
+        if not line.startswith(_TOTAL) or not comma or not payload.endswith("]"):
+            return None
+        totals.append((tag, payload[:-1]))
+    return totals if len(totals) == number else None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
@@ -208,32 +243,46 @@ def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
                 continue
             try:
                 total.decode_and_add(parts[3])
-            except (*_BROKEN, IndexError) as error:
+            except BROKEN as error:
                 raise ResultError(
                     f"{path}, line {number}: the histogram cannot be decoded: {error}"
                 ) from error
     return total
 
 
-def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """As `merge_logs`, for all tags that are wanted, with one look at each log; by tag."""
-    totals: dict[str, Any] = {}
+def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Counted]:
+    """The sum of all intervals of each tag that is wanted, over these logs, by tag.
+
+    A log's own totals are taken where it has them, else its intervals are added up. Raises
+    ResultError, naming file and line, for what cannot be read.
+    """
+    sums: dict[str, Integers | None] = {}
+    scratch = np.zeros(COUNTERS, dtype=np.int64)
     for path in paths:
-        for number, found, parts in _lines(path):
-            total = totals.get(found)
-            if total is None:
-                if found in totals:
-                    continue
-                total = totals[found] = new_histogram() if wanted(found) else None
-                if total is None:
-                    continue
+        known = _totals(path)
+        places: Iterable[tuple[str, str, str]] = (
+            ((f"line {number}", tag, parts[3]) for number, tag, parts in _lines(path))
+            if known is None
+            else ((f"the total of {tag}", tag, payload) for tag, payload in known)
+        )
+        # Service and response time often have equal values: such payloads are decoded once.
+        for payload, equal in groupby(places, key=itemgetter(2)):
+            alike = list(equal)
+            into = []
+            for _, tag, _ in alike:
+                if tag not in sums:
+                    sums[tag] = np.zeros(COUNTERS, dtype=np.int64) if wanted(tag) else None
+                dense = sums[tag]
+                if dense is not None:
+                    into.append(dense)
             try:
-                total.decode_and_add(parts[3])
-            except (*_BROKEN, IndexError) as error:
+                if into:
+                    add_encoded(payload, into, scratch)
+            except BROKEN as error:
                 raise ResultError(
-                    f"{path}, line {number}: the histogram cannot be decoded: {error}"
+                    f"{path}, {alike[0][0]}: the histogram cannot be decoded: {error}"
                 ) from error
-    return {tag: total for tag, total in totals.items() if total is not None}
+    return {tag: Counted.of(dense) for tag, dense in sums.items() if dense is not None}
 
 
 def intervals(path: Path, tag: str | Tag) -> Iterator[Interval]:
@@ -249,7 +298,7 @@ def intervals(path: Path, tag: str | Tag) -> Iterator[Interval]:
                 float(parts[1]),
                 HdrHistogram.decode(parts[3]),
             )
-        except _BROKEN as error:
+        except BROKEN as error:
             raise ResultError(
                 f"{path}, line {number}: the interval cannot be decoded: {error}"
             ) from error
@@ -260,15 +309,19 @@ def percentiles(histogram: Any, wanted: Sequence[float]) -> dict[float, int]:
     least this share of the values does not exceed. Empty for an empty histogram."""
     if not histogram.get_total_count():
         return {}
-    counts = np.frombuffer(histogram.counts, dtype=np.uint64)
-    cumulative = np.cumsum(counts)
+    one = histogram if isinstance(histogram, Counted) else counted(histogram)
+    cumulative = np.cumsum(one.counts)
+    low, width = values_of(one.indexes)
     result = {}
     for percentile in wanted:
         if not 0 <= percentile <= 100:
             raise ValueError(f"a percentile lies between 0 and 100, not at {percentile}")
         rank = max(1, int(np.ceil(percentile / 100 * int(cumulative[-1]) - 1e-9)))
         index = int(np.searchsorted(cumulative, rank))
-        result[percentile] = int(
-            histogram.get_highest_equivalent_value(histogram.get_value_from_index(index))
-        )
+        result[percentile] = int(low[index] + width[index]) - 1
     return result
+
+
+def counted(histogram: Any) -> Counted:
+    """A HdrHistogram of our range and precision as a sum that other sums can be added to."""
+    return Counted.of(np.frombuffer(histogram.counts, dtype=np.int64))
