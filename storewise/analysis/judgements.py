@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from storewise.analysis import variance_study
+from storewise.analysis import cost, limits, uslstudy, variance_study
 from storewise.analysis.judged import Judged as Judged
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "variance": variance_study.variance,
     "tukey": variance_study.tukey_pairs,
+    "usl": uslstudy.usl,
+    "costs": cost.costs,
+    "limits": limits.limits,
 }
 
 

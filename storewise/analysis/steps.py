@@ -176,7 +176,7 @@ def steps(
     results: Results,
 ) -> pd.DataFrame:
     """Over repeats: factors' levels, phase, step, operation, PARAMETERS, OTHER, measure, unit, n,
-    mean, low, high, resampled.
+    mean, low, high, resampled, error, freedom.
 
     Times (``response_mean``, ``service_p99`` ...) are read from the histograms of all repeats
     together, in s; their intervals are those of `latencyintervals`.
@@ -184,7 +184,7 @@ def steps(
     columns = [
         *results.factors,
         *_KEYS,
-        *("unit", "n", "mean", "low", "high", "resampled"),
+        *("unit", "n", "mean", "low", "high", "resampled", "error", "freedom"),
     ]
     if measured.empty:
         return pd.DataFrame(columns=columns)

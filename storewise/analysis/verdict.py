@@ -19,6 +19,7 @@ import pandas as pd
 
 from storewise.analysis import comparable
 from storewise.analysis.breakeven import times_asked
+from storewise.analysis.choices import label, varying_promises
 from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
 from storewise.analysis.frames import missing, records
 from storewise.analysis.resample import Estimate
@@ -27,8 +28,6 @@ from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, number, setting
 from storewise.analysis.verification import wrong_trials
 
-#: Factors that change what one gets, not only how fast: part of the choice where they vary.
-PROMISES = ("consistency", "index")
 SPACE = "space on disk"
 #: Loads, reads and disk; each is (name, title, unit, whether more is better).
 _CRITERIA = (
@@ -96,7 +95,7 @@ class Verdict:
 def verdict(tables: Tables) -> Verdict:
     """The verdict on a study's tables."""
     factors = tables.results.factors
-    promises = [f for f in PROMISES if f in factors and _varies(tables.results.trials, f)]
+    promises = varying_promises(tables.results.trials, factors)
     aside = _set_aside(tables, promises)
     criteria = []
     asked = "query" in set(tables.summary["phase"])
@@ -135,20 +134,6 @@ def verdict(tables: Tables) -> Verdict:
     text += [f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())]
     soonest = {name: min(kinds.values()) for name, kinds in asked_for.items()}
     return Verdict(finding, text, criteria, sorted(aside.items()), soonest)
-
-
-def _varies(trials: pd.DataFrame, factor: str) -> bool:
-    """Whether one engine was measured at several levels of this factor."""
-    return bool((trials.groupby("engine")[factor].nunique() > 1).any()) if len(trials) else False
-
-
-def label(row: Mapping[str, Any], promises: Sequence[str]) -> str:
-    """What a choice is called: the store and what it promises, where that varies."""
-    if row["engine"] == BASELINE:
-        return title(BASELINE)  # it promises nothing
-    extra = [str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row]
-    name = title(str(row["engine"]))
-    return f"{name} ({', '.join(extra)})" if extra else name
 
 
 def _set_aside(tables: Tables, promises: Sequence[str]) -> dict[str, str]:
