@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from storewise.analysis import cost, limits, uslstudy, variance_study
+from storewise.analysis import capacity, cost, limits, uslstudy, variance_study
 from storewise.analysis.judged import Judged as Judged
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "usl": uslstudy.usl,
     "costs": cost.costs,
     "limits": limits.limits,
+    "capacity": capacity.capacity,
+    "capacity_curve": capacity.capacity_curve,
 }
 
 
