@@ -9,7 +9,6 @@ threads. Parent and child talk over a pipe: for each step the child is told to `
 from __future__ import annotations
 
 import gc
-import mmap
 import os
 import pickle
 import signal
@@ -38,6 +37,7 @@ from storewise.driver.messages import (
 from storewise.driver.outages import Marks, watched
 from storewise.driver.outages import merged as merge_marks
 from storewise.driver.pace import Paced, arrivals
+from storewise.driver.shared import Shared
 from storewise.driver.stores import reading_cluster, writing_cluster
 from storewise.engines.base import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
@@ -53,34 +53,6 @@ from storewise.workloads.base import (
     Workload,
 )
 from storewise.workloads.registry import workload as workload_named
-
-
-class Shared:
-    """Memory that parent and clients share: a stop flag, and each thread's progress."""
-
-    def __init__(self, processes: int, threads: int) -> None:
-        self._threads = threads
-        self._map = mmap.mmap(-1, 8 * (1 + 2 * processes * threads))
-        self._words = memoryview(self._map).cast("q")
-
-    def stop(self) -> None:
-        self._words[0] = 1
-
-    def stopped(self) -> bool:
-        return bool(self._words[0])
-
-    def report(self, process: int, thread: int, operations: int, documents: int) -> None:
-        at = 1 + 2 * (process * self._threads + thread)
-        self._words[at] = operations
-        self._words[at + 1] = documents
-
-    def progress(self) -> tuple[int, int]:
-        """(operations, documents) of all threads in the running step."""
-        return sum(self._words[1::2]), sum(self._words[2::2])
-
-    def clear(self) -> None:
-        for at in range(1, len(self._words)):
-            self._words[at] = 0
 
 
 class _Reported:
@@ -347,7 +319,7 @@ class _Process:
             if params.seconds is None
             else recorder.zero + int(params.seconds * NS),
             "stopped": lambda: self.shared.stopped() or failed.is_set(),
-            "progress": lambda o, d: self.shared.report(self.process, thread, o, d),
+            "progress": lambda o, d: self.shared.report(self.process, thread, o, d, recorder.owned),
             "fatal": self.fatal,
         }
         if params.rate is None:

@@ -13,9 +13,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from storewise.driver.clients import Shared, client_process
+from storewise.driver.clients import client_process
 from storewise.driver.job import WorkerJob
 from storewise.driver.messages import Failure
+from storewise.driver.shared import Shared
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
 
@@ -53,7 +54,8 @@ class Pool:
     def __init__(self, job: WorkerJob, threads: int, log: logging.Logger) -> None:
         self._log = log
         count = job.trial.processes
-        self.shared = Shared(count, threads)
+        nodes = [] if job.cluster is None else [e.name for e in job.cluster.endpoints]
+        self.shared = Shared(count, threads, list(dict.fromkeys(nodes)))
         self._processes: list[ForkProcess] = []
         self._connections: list[Connection] = []
         self._life = os.pipe()

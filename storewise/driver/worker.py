@@ -29,6 +29,7 @@ from storewise.driver.messages import (
     Ready,
 )
 from storewise.driver.pool import Guard, Pool
+from storewise.driver.progress import Progress
 from storewise.driver.rows import StepDone, step_intervals, step_samples
 from storewise.driver.search import (
     Tried,
@@ -48,13 +49,13 @@ from storewise.metrics.hdr import write_log
 from storewise.metrics.host import facts, file_system, host_name, is_network
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
+from storewise.session.progress import Publisher
 from storewise.workloads.base import PhaseSpec, RefusedFile
 from storewise.workloads.files import write_files
 from storewise.workloads.registry import workload as workload_named
 
 __all__ = ["WorkerJob", "run_worker"]
 
-_SAY_EVERY = 10.0
 #: A warning says so where more than this share of a target rate was missed.
 MISSED = 0.05
 
@@ -67,7 +68,11 @@ def run_worker(job: WorkerJob, check: Callable[[], None], log: logging.Logger) -
     that, the first error of a client, or StorewiseError for a client process that was killed; no
     client process is left in any case.
     """
-    _Worker(job, check, log).run()
+    worker = _Worker(job, check, log)
+    try:
+        worker.run()
+    finally:
+        worker.publisher.remove()
 
 
 class _Worker:
@@ -83,6 +88,9 @@ class _Worker:
         self.searches: list[dict[str, Any]] = []
         self.found: list[StepDone] = []
         self.crashes: list[dict[str, Any]] = []
+        name = f"{job.phase}.{job.worker}"
+        self.publisher = Publisher(job.live, name, log)
+        self.progress = Progress(self.publisher, name, log)
         self.sampled_disk: str | None = None
         self.samples_host = False
 
@@ -175,9 +183,11 @@ class _Worker:
             pool.gather(Disconnected, guard)
             events.restart(step, guard)
         pool.shared.clear()
+        self.progress.state("prepares", step.number)
         pool.tell(Prepare(step))
         pool.gather(Ready, guard)
         self.log.info("step %d: ready, waiting for the other workers", step.number)
+        self.progress.state("waits", step.number)
         events.begin(step, guard)
         self._meet(f"{job.phase}-{step.number}", guard)
         sampler = Sampler(self._watched(pool), phase=job.phase, worker=job.worker, step=step.number)
@@ -186,13 +196,13 @@ class _Worker:
         pool.tell(Go(zero))
         sampler.start(zero)
         events.started(step, started_at, guard)
-        progress = _Progress(self.log, pool, step.number)
+        self.progress.begin(pool.shared, step.number, sampler.latest)
         try:
             if self.spec.loads and not self.engine.flags.embedded:
-                pool.gather(Loaded, guard, progress)
+                pool.gather(Loaded, guard, self.progress)
                 self._meet(f"{job.phase}-loaded", guard)
                 pool.tell(Finish(by=0 if job.worker == 0 else None))
-            done = pool.gather(Done, guard, progress)
+            done = pool.gather(Done, guard, self.progress)
         finally:
             samples = sampler.stop()
         found = StepDone(step, zero, started_at, done)
@@ -335,26 +345,3 @@ def versions(engine: Engine) -> dict[str, str]:
         "hdrhistogram": version("hdrhistogram"),
         **{f"{engine.name}.{name}": text for name, text in engine.versions().items()},
     }
-
-
-class _Progress:
-    """A line every ten seconds, so that a long step can be followed in its log."""
-
-    def __init__(self, log: logging.Logger, pool: Pool, step: int) -> None:
-        self._log, self._pool, self._step = log, pool, step
-        self._at, self._operations = time.monotonic(), 0
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now - self._at < _SAY_EVERY:
-            return
-        operations, documents = self._pool.shared.progress()
-        rate = (operations - self._operations) / (now - self._at)
-        self._at, self._operations = now, operations
-        self._log.info(
-            "step %d: %d operations and %d documents so far, %.0f operations/s",
-            self._step,
-            operations,
-            documents,
-            rate,
-        )

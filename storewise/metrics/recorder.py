@@ -139,6 +139,8 @@ class Recorder:
         self.operations = 0
         """Recorded so far, failed ones included; up to date after `flush`."""
         self.documents = 0
+        self.owned: dict[str, int] = {}
+        """Operations by owner, as `operations`; empty where the client cannot tell it."""
         self._series: list[Series] = []
         self._codes: dict[tuple[str, str | None], int] = {}
         self.rows: list[int] = []
@@ -224,6 +226,9 @@ class Recorder:
             counter = self._counters.setdefault((code >> 1, second), Counter())
             counter.prepare_ns += int(prepare[rows].sum())
             counted = service[rows]
+            owner = self._series[code >> 1].owner
+            if owner is not None:
+                self.owned[owner] = self.owned.get(owner, 0) + len(counted)
             if code & 1:
                 counter.errors += len(counted)
             else:

@@ -120,6 +120,7 @@ class Sampler:
         self._zero = 0
         self._second = 0
         self._failure: BaseException | None = None
+        self._latest: dict[str, float] = {}
         path = watched.disk_path
         self.disk = disk_of(path) if path is not None and path.exists() else None
         """The disk that is sampled; None stands for all disks of the host."""
@@ -133,6 +134,10 @@ class Sampler:
     def follow(self, roots: Sequence[int]) -> None:
         """From now on the store's servers are these: they were started again."""
         self._roots = ProcessGroup(roots, descend=True)
+
+    def latest(self) -> dict[str, float]:
+        """The figures of the last sample by metric, summed over processes; empty before it."""
+        return self._latest
 
     def stop(self) -> list[Sample]:
         """Take the last, partial sample and hand all samples over."""
@@ -187,6 +192,7 @@ class Sampler:
             return
         self._at = now
         self._second = second
+        first = len(self._samples)
         watched = self._watched
         worker = self._worker
         cpu_sum, rss_sum = 0.0, 0
@@ -214,6 +220,10 @@ class Sampler:
         if watched.host:
             self._put("sample_length", length, "s")
             self._take_host(length)
+        latest: dict[str, float] = {}
+        for sample in self._samples[first:]:
+            latest[sample.metric] = latest.get(sample.metric, 0.0) + sample.value
+        self._latest = latest  # in one go: another thread reads it
 
     def _put(
         self,

@@ -50,6 +50,7 @@ from storewise.session.node_part import PHASE, write_node_part
 from storewise.session.node_place import NodeJob, guarded, make_directory, node_directory
 from storewise.session.obey import LOOK_EVERY as ORDERS_EVERY
 from storewise.session.obey import Obedience
+from storewise.session.progress import Publisher, Told
 from storewise.session.server import Server, start_server
 
 #: How often a node looks for the end of its session, in s.
@@ -290,7 +291,7 @@ class _Node:
                 server.pid,
             )
             obedience = self._obedience(server, record, taking)
-            self._until_stopped(server, obedience)
+            self._until_stopped(server, obedience, taking)
             closed = True
         except BaseException as error:
             self.log.info("ending the server: %s", error)
@@ -326,16 +327,21 @@ class _Node:
             self.log.warning("%s: slowing could not be undone: %s", self.job.node, left)
             self.warnings.append(f"{self.job.node}: slowing could not be undone: {left}")
 
-    def _until_stopped(self, server: Server, obedience: Obedience) -> None:
+    def _until_stopped(self, server: Server, obedience: Obedience, sampler: Sampler) -> None:
         said = time.monotonic()
+        publisher = Publisher(self.job.live, self.job.node, self.log)
         while not holds(self.job.live, STOP):
             self.check()
             if (text := obedience.failure(ORDERS_EVERY)) is not None:
                 raise EngineError(text)
             obedience.look()
+            if publisher.due():
+                told = Told(self.job.node, host_name(), "serves", time.time())
+                publisher.put(replace(told, figures=sampler.latest()))
             if time.monotonic() - said > _SAY_EVERY:
                 said = time.monotonic()
                 self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
+        publisher.remove()
         self.log.info("the session is closed")
         self._outlive(server)
 
