@@ -41,8 +41,11 @@ class StudyText:
         raise ConfigError(f"{where}: {'.'.join(map(str, place)) or 'study'}: {message}")
 
 
-def read_yaml(path: Path) -> StudyText:
-    """Read a YAML mapping; a key given twice is an error, not a silent choice of the last."""
+def read_yaml(path: Path, what: str = "study") -> StudyText:
+    """Read a YAML mapping; a key given twice is an error, not a silent choice of the last.
+
+    `what` the file holds is for errors: "study", "list of prices".
+    """
     try:
         content = path.read_text(encoding="utf-8")
         root = yaml.compose(content, Loader=yaml.SafeLoader)
@@ -61,10 +64,11 @@ def read_yaml(path: Path) -> StudyText:
             f"(character {error.character:#04x})"
         ) from error
     if root is None:
-        raise ConfigError(f"{path}: the study is empty; `storewise init` writes one to start with")
+        help_ = "; `storewise init` writes one to start with" if what == "study" else ""
+        raise ConfigError(f"{path}: the {what} is empty{help_}")
     if not isinstance(root, yaml.MappingNode):
         raise ConfigError(
-            f"{path}, line {root.start_mark.line + 1}: a study is a mapping of keys to values"
+            f"{path}, line {root.start_mark.line + 1}: a {what} is a mapping of keys to values"
         )
     lines: dict[Place, tuple[Path, int]] = {}
     loader = yaml.SafeLoader("")
