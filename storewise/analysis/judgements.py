@@ -11,7 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from storewise.analysis import capacity, cost, limits, uslstudy, variance_study
+from storewise.analysis import (
+    capacity,
+    cost,
+    differences,
+    knee,
+    limits,
+    noise,
+    uslstudy,
+    variance_study,
+)
 from storewise.analysis.judged import Judged as Judged
 
 if TYPE_CHECKING:
@@ -23,6 +32,10 @@ JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "variance": variance_study.variance,
     "tukey": variance_study.tukey_pairs,
     "usl": uslstudy.usl,
+    "noise": noise.noise,
+    "differences": differences.differences,
+    "knees": knee.knees,
+    "response": knee.response,
     "costs": cost.costs,
     "limits": limits.limits,
     "capacity": capacity.capacity,

@@ -126,14 +126,18 @@ def fit(
     ).reshape(-1, 5)
     values = _parameters(best)
     ends = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="inverted_cdf")
-    intervals = [
+    one, sigma, kappa, peak, peak_rate = (
         Interval(value, float(low), float(high))
         for value, low, high in zip(values, ends[0], ends[1], strict=True)
-    ]
+    )
     total = float(np.sum((logs - logs.mean()) ** 2))
     left = float(np.sum((logs - fitted) ** 2))
     return Usl(
-        *intervals,
+        one,
+        sigma,
+        kappa,
+        peak,
+        peak_rate,
         r2=1 - left / total if total > 0 else math.nan,
         resampled="repeats" if told else "residuals",
         flags=_flags(n, logs, design, scale, best, values[3], told),
