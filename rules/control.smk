@@ -19,6 +19,7 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.cluster_jobs import cancel_all, register, remove_registry, runs
+from storewise.session import record
 from storewise.session.live import Abort, abort
 from storewise.session.run import (
     LIVE_VARIABLE,
@@ -225,6 +226,10 @@ def finish(reason):
         say(
             f"could not end {name} from here; it ends by itself when its lease runs out"
         )
+    try:
+        record.end(Path(R), RUN.id, reason)
+    except OSError as error:
+        say(f"{R}/{record.RECORD} will not say that this run has ended: {error}")
 
 
 if workflow.is_main_process:
@@ -251,6 +256,9 @@ onstart:
         RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks), watch=shutting_down)
+        engines = {name: trial.engine for name, trial in TRIALS.items()}
+        wanted = tuple(sorted(plan, key=list(ALL_TRIALS).index))
+        record.begin(Path(R), RUN.id, engines, wanted, STUDY.live_sessions)
 
 
 onsuccess:

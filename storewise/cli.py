@@ -21,6 +21,7 @@ from storewise.analyse_cli import analyse
 from storewise.compare_cli import compare
 from storewise.errors import StorewiseError
 from storewise.measures_cli import measures
+from storewise.watch_cli import watch
 
 app = typer.Typer(
     name="storewise",
@@ -379,6 +380,7 @@ def sessions(
 app.command()(measures)
 app.command()(analyse)
 app.command()(compare)
+app.command()(watch)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

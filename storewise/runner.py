@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from storewise.config import Study, load_study
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
 from storewise.session.cluster import node_jobs
-from storewise.session.live import write_aside
+from storewise.session.live import Process, write_aside
+from storewise.session.record import DOOR_VARIABLE
 from storewise.session.run import FAILURES, Failure, failures
 from storewise.ssearch.inputs import list_inputs, sample_paths
 
@@ -186,7 +188,11 @@ def _command(
 
 def _snakemake(command: Sequence[str]) -> int:
     # SIGTERM lets a Snakemake that lost us end its trials in order.
-    child = subprocess.Popen(command, preexec_fn=dies_with_parent(signal.SIGTERM))
+    # It records us, so that `storewise watch` knows that another pass may follow.
+    door = {DOOR_VARIABLE: json.dumps(asdict(Process.current()))}
+    child = subprocess.Popen(
+        command, preexec_fn=dies_with_parent(signal.SIGTERM), env={**os.environ, **door}
+    )
     while True:
         try:
             return child.wait()

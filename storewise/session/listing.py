@@ -9,7 +9,7 @@ from pathlib import Path
 
 from storewise.errors import StorewiseError
 from storewise.session.cluster import gone_nodes, ready_nodes, started_nodes
-from storewise.session.live import ABORT, LEASES, Abort, abort, members, read_abort
+from storewise.session.live import ABORT, FINISHED, LEASES, Abort, abort, holds, members, read_abort
 from storewise.session.run import sessions
 
 #: Jobs of a trial that are no workers of a phase.
@@ -52,31 +52,40 @@ class LiveSession:
 
 def live_sessions(results: Path) -> list[LiveSession]:
     """All sessions of all studies below `results`, oldest first."""
+    studies = sorted(path for path in results.glob("*/") if (path / "live").is_dir())
+    found = [session for study in studies for session in sessions_of(study)]
+    return sorted(found, key=lambda session: -session.age)
+
+
+def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
+    """The sessions of one study, given by its directory of results, oldest first.
+
+    Those of trials that are measured stay until the run ends; `finished` leaves them in.
+    """
     found = []
     now = time.time()
-    for study in sorted(path for path in results.glob("*/") if (path / "live").is_dir()):
-        for live, session in sessions(study):
-            if session is None:
-                continue
-            try:
-                lease_age = now - (study / LEASES / session.run).stat().st_mtime
-            except FileNotFoundError:
-                lease_age = None
-            jobs = members(live)
-            reason = read_abort(live / ABORT).reason if (live / ABORT).exists() else ""
-            found.append(
-                LiveSession(
-                    id=f"{study.name}/{session.trial}",
-                    run=session.run,
-                    age=now - session.opened,
-                    lease_age=lease_age,
-                    lease_seconds=session.lease_seconds,
-                    phase=_phase(live, set(jobs)),
-                    jobs=tuple(f"{name}@{process.host}" for name, process in jobs.items()),
-                    nodes=_nodes(live),
-                    ending=reason,
-                )
+    for live, session in sessions(study):
+        if session is None or (not finished and holds(live, FINISHED)):
+            continue
+        try:
+            lease_age = now - (study / LEASES / session.run).stat().st_mtime
+        except FileNotFoundError:
+            lease_age = None
+        jobs = members(live)
+        reason = read_abort(live / ABORT).reason if holds(live, ABORT) else ""
+        found.append(
+            LiveSession(
+                id=f"{study.name}/{session.trial}",
+                run=session.run,
+                age=now - session.opened,
+                lease_age=lease_age,
+                lease_seconds=session.lease_seconds,
+                phase=_phase(live, set(jobs)),
+                jobs=tuple(f"{name}@{process.host}" for name, process in jobs.items()),
+                nodes=_nodes(live),
+                ending=reason,
             )
+        )
     return sorted(found, key=lambda session: -session.age)
 
 
