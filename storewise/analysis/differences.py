@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
-from statsmodels.stats.multitest import multipletests
 
 from storewise.analysis.choices import PROMISES, label, varying_promises
 from storewise.analysis.engines import BASELINE, CEILING, client_side, own_factor
@@ -36,6 +36,8 @@ from storewise.studycheck import SERVER_FACTORS
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables
+
+Floats = NDArray[np.float64]
 
 #: What `factor` says of pairs of choices.
 CHOICE = "choice"
@@ -240,13 +242,26 @@ def p_of(found: Estimate) -> float:
     return 2 * float(stdtr(found.freedom, -distance / found.error))
 
 
+def holm_adjusted(p: Floats) -> Floats:
+    """p of a family adjusted by Holm's method: from the smallest up times the number of those not
+    judged yet, never below one before.
+
+    `statsmodels` has the same, but each of its calls collects garbage, 50 ms for every family.
+    """
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
+    return adjusted
+
+
 def holm(family: Sequence[Estimate]) -> list[dict[str, Any]]:
     """p_adj, low_adj, high_adj and differs of each ratio of a family (all with a p)."""
     if not family:
         return []
     alpha = 1 - LEVEL
     p = np.array([p_of(one) for one in family])
-    rejected, adjusted, *_ = multipletests(p, alpha=alpha, method="holm")
+    adjusted = holm_adjusted(p)
+    rejected = adjusted <= alpha
     size, count = len(family), int(rejected.sum())
     # Holm judges the smallest p at alpha / m, the next at alpha / (m - 1), and all from the first
     # that fails on at the level of that one.

@@ -24,8 +24,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import kendalltau, theilslopes
-from statsmodels.stats.multitest import multipletests
 
+from storewise.analysis.differences import holm_adjusted
 from storewise.analysis.frames import grouped, records
 from storewise.analysis.headline import LOAD_RATE, OTHER_RATE, loads
 from storewise.analysis.host import UNSTEADY
@@ -65,6 +65,8 @@ REMEDIES: Mapping[str, str] = {
 #: Points of a series from which the drift is taken; longer ones are averaged down to it, since the
 #: slopes between all pairs grow with the square.
 POINTS = 120
+
+_ROUNDING = 1e-12
 
 COLUMNS = (
     *STEP,
@@ -125,9 +127,9 @@ def of_series(rates: Sequence[float], operations_per_s: float = math.inf) -> Ser
         return Series(n, mean, 0.0, counting, 0.0, 0.0, 0.0, 1.0, 0.0, float(n))
     times, points = _averaged(values / mean)
     found = theilslopes(points, times, alpha=LEVEL)
-    r = autocorrelation(points - found.slope * times)
-    size = effective(len(points), r)
+    size = effective(len(points), autocorrelation(points - found.slope * times))
     wider = math.sqrt(len(points) / size)
+    r = autocorrelation(values - found.slope * mean * np.arange(n))
     p = float(kendalltau(times, points).pvalue)
     return Series(
         n,
@@ -139,7 +141,7 @@ def of_series(rates: Sequence[float], operations_per_s: float = math.inf) -> Ser
         float(found.slope + wider * (found.high_slope - found.slope)),
         2 * float(ndtr(float(ndtri(max(p, 1e-300) / 2)) / wider)),
         r,
-        effective(n, autocorrelation(values - found.slope * mean * np.arange(n))),
+        effective(n, r),
     )
 
 
@@ -156,7 +158,8 @@ def autocorrelation(values: Floats) -> float:
     n = len(values)
     centred = values - values.mean()
     square = float(np.sum(centred**2))
-    if n < 5 or square <= 0:
+    # What rounding leaves of a straight line is no correlation.
+    if n < 5 or square <= n * (_ROUNDING * float(np.abs(values).max())) ** 2:
         return 0.0
     found = float(np.sum(centred[1:] * centred[:-1])) / square
     return float(np.clip((n * found + 2) / (n - 4), -1.0, 1.0))
@@ -184,8 +187,8 @@ def noise(tables: Tables) -> Judged:
     tested = [row for row in rows if not math.isnan(row["drift_p"])]
     drifts: set[int] = set()
     if tested:
-        adjusted = multipletests([r["drift_p"] for r in tested], 1 - LEVEL, method="holm")[0]
-        drifts = {id(row) for row, sure in zip(tested, adjusted, strict=True) if sure}
+        adjusted = holm_adjusted(np.array([row["drift_p"] for row in tested]))
+        drifts = {id(r) for r, p in zip(tested, adjusted, strict=True) if p <= 1 - LEVEL}
     for row in rows:
         row["canary"], row["canary_metric"] = canaries.get(row["trial"], (math.nan, ""))
         row["flags"] = ", ".join(flags(row, drifts=id(row) in drifts))
@@ -198,13 +201,18 @@ def flags(row: Mapping[str, Any], *, drifts: bool) -> list[str]:
     found = {
         "spread": beyond > SPREAD**2,
         "drift": drifts and abs(row["drift_change"]) > DRIFT,
-        # Twice its standard error without any (Bartlett 1946).
         "autocorrelation": row["effective_seconds"] < MIN_SECONDS
-        and row["autocorrelation"] > 2 / math.sqrt(row["seconds"]),
+        and row["autocorrelation"] > _by_chance(row["seconds"]),
         "repeats": row["repeats"] > 1 and abs(row["of_repeats"] - 1) > OFF,
         "canary": not 1 / UNLIKE <= row["canary"] <= UNLIKE and not math.isnan(row["canary"]),
     }
     return [name for name in REMEDIES if found[name]]
+
+
+def _by_chance(n: int) -> float:
+    """What a corrected autocorrelation of independent seconds hardly exceeds: twice the standard
+    error 1 / sqrt(n) of the plain one (Bartlett 1946). It is above 1 for few seconds."""
+    return (2 * math.sqrt(n) + 2) / (n - 4) if n > 4 else math.inf
 
 
 def _steps(tables: Tables) -> list[dict[str, Any]]:
