@@ -209,10 +209,9 @@ def test_own_processor_time_is_counted_at_its_most(tables: Tables) -> None:
     assert not node.shared
 
 
-def test_links_speeds_are_known_or_not(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_links_speeds_are_known_or_not(tables: Tables) -> None:
     def part(**host: Any) -> Part:
-        path = tmp_path_factory.getbasetemp() / "x.parquet"
-        return Part(path, "t", "read", 0, {"host": {"name": "a", **host}})
+        return replace(tables.results.parts[0], conditions={"host": {"name": "a", **host}})
 
     assert host_facts([part(cpus=4, memory_bytes=8, link_mbit=10_000)]) == {
         "a": HostFacts(4.0, 8.0, 1.25e9)
