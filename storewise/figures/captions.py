@@ -200,7 +200,8 @@ class Made:
 
 
 def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
-    """All figures; written to `outdir` as PNG and SVG where one is given.
+    """All figures; written to `outdir` as PNG and SVG, with the caption as text beside them, where
+    one is given.
 
     A figure that cannot be drawn is given back with its reason, so that a report never fails over
     it; a file of an earlier run is then removed. Raises ResultError where `outdir` cannot be
@@ -271,6 +272,11 @@ def _write(made: list[Made], tables: Tables, outdir: Path) -> None:
                     path.unlink(missing_ok=True)
                 else:
                     path.write_bytes(data)
+            caption = outdir / f"{one.spec.name}.txt"
+            if one.svg is None:
+                caption.unlink(missing_ok=True)
+            else:
+                caption.write_text(f"{one.spec.heading}. {one.spec.caption}\n", encoding="utf-8")
         (outdir / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise ResultError(

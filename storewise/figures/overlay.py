@@ -14,7 +14,7 @@ from storewise.analysis.text import level
 from storewise.figures.rows import MAX_PANELS, style_of
 from storewise.figures.style import GREY, legend_outside, new_figure, plain_numbers, spread
 
-_AXIS = {
+AXIS = {
     "clients": "clients",
     "workers": "worker hosts",
     "nodes": "data nodes",
@@ -33,7 +33,7 @@ def published_shapes(tables: Tables) -> Figure | None:
     published for several settings, the one with the most measured levels is drawn.
     """
     found = tables.reference_curves
-    panels = [_one_setting(group) for _, group in grouped(found, ["reference", "series"])]
+    panels = [one_setting(group) for _, group in grouped(found, ["reference", "series"])]
     panels = panels[:MAX_PANELS]
     if not panels:
         return None
@@ -50,7 +50,7 @@ def published_shapes(tables: Tables) -> Figure | None:
     return figure
 
 
-def _one_setting(group: pd.DataFrame) -> pd.DataFrame:
+def one_setting(group: pd.DataFrame) -> pd.DataFrame:
     """The published curves of one setting, and all measured ones that stand beside them."""
     counts = group[group["source"] == "measured"]["fixed"].value_counts()
     # The last of equals: the largest amount of work, where settings are amounts.
@@ -92,7 +92,7 @@ def _draw(axis: Any, panel: pd.DataFrame, tables: Tables) -> None:
     first = panel.iloc[0]
     heading = str(first["title"])
     axis.set_title(f"{heading}\n({fixed})" if fixed else heading, fontsize=9)
-    axis.set_xlabel(_AXIS.get(str(first["x_name"]), str(first["x_name"])))
+    axis.set_xlabel(AXIS.get(str(first["x_name"]), str(first["x_name"])))
     bases = {level(float(base)) for base in panel["base"]}
     axis.set_ylabel(
         f"value over that at {bases.pop()}" if len(bases) == 1 else "value over its first"

@@ -34,7 +34,7 @@ from storewise.figures.style import (
 
 def throughput_by_engine(tables: Tables) -> Figure | None:
     """Throughput by engine and setting, a panel per phase, with 95 % intervals."""
-    found = _throughput(tables)
+    found = rates_shown(tables)
     phases = tables.phases_of(found)[:MAX_PANELS]
     if not phases:
         return None
@@ -100,7 +100,7 @@ def throughput_by_engine(tables: Tables) -> Figure | None:
     return figure
 
 
-def _throughput(tables: Tables) -> pd.DataFrame:
+def rates_shown(tables: Tables) -> pd.DataFrame:
     """Documents per second; of the phases of other workloads than the study's own, once they have
     loaded, operations per second. Steps at a target rate are left out: it was not the store that
     set it."""

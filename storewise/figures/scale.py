@@ -45,7 +45,7 @@ def speedup(tables: Tables) -> Figure | None:
         here = chosen[factor]
         here = here[here["phase"] == phase]
         axis.set_title(phase_title(phase))
-        axis.set_xlabel(_AXIS.get(factor, factor))
+        axis.set_xlabel(AXIS.get(factor, factor))
         if here.empty:
             axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
             continue
@@ -78,7 +78,7 @@ def speedup(tables: Tables) -> Figure | None:
     return figure
 
 
-_AXIS = {
+AXIS = {
     "nodes": "data nodes",
     "node_threads": "threads per node",
     "node_memory_mb": "memory per node in MiB",

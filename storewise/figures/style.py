@@ -26,6 +26,14 @@ COLOURS = (
     *("#882255", "#999933", "#332288", "#44AA99"),
 )
 GREY = "#7A7A7A"
+#: What stands for colours of figures on a dark page, where they could not be told from it.
+DARK = {
+    "#0072B2": "#4AA3DF",
+    "#000000": "#F0F0F0",
+    "#882255": "#D4356F",
+    "#332288": "#9C8CF2",
+    "#7A7A7A": "#A6A6A6",
+}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "||", "**", "OO", "//..")
 LINES = ("-", "--", "-.", ":")

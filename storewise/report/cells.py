@@ -14,15 +14,23 @@ from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.parts import SESSION
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import binary, level, number, seconds
+from storewise.report.marks import ROWS, Mark, mark_of, marks, wide_marks
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell; `order` is what it sorts by, `numeric` puts it to the right."""
+    """One cell; `order` is what it sorts by, `numeric` puts it to the right.
+
+    `note` is a second line; `source` (``table:row``) and its `label` are of a cell that comes from
+    another row of a file than the rest of its row.
+    """
 
     text: str
     order: str | float
     numeric: bool = False
+    note: str = ""
+    source: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,8 @@ class Table:
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    marks: Sequence[Mark] = ()
+    """Where each row comes from; none where it is no row of a file."""
 
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers."""
@@ -103,7 +113,7 @@ def rate_table(tables: Tables) -> Table:
         for row in records(found)
     ]
     heads = ["phase", *names, "measure", "mean", "95 % interval", "repeats"]
-    return Table("rates", "Throughput, mean over repeats", heads, rows)
+    return Table("rates", "Throughput, mean over repeats", heads, rows, marks("summary", found))
 
 
 def _no_load(row: dict[str, Any], loads: set[str]) -> str:
@@ -139,6 +149,7 @@ def latency_table(tables: Tables) -> Table:
         "Latency percentiles from the histograms of all workers and repeats together",
         [*keys, *order, "operations"],
         rows,
+        wide_marks("latency_summary", wide),
     )
 
 
@@ -150,6 +161,7 @@ def _wide(found: pd.DataFrame, keys: Sequence[str], column: str, value: str) -> 
             {
                 **dict(zip(keys, key, strict=True)),
                 **dict(zip(group[column], group[value], strict=True)),
+                ROWS: tuple(group.index),
             }
             for key, group in grouped(found, keys)
         ]
@@ -182,9 +194,10 @@ def storage_table(tables: Tables) -> Table:
         "share_of_raw_input": "against the inputs decompressed",
         "node_bytes": "data directories of the servers at their end",
     }
-    rows = []
+    rows, origins = [], []
     if not found.empty:
-        wide = _wide(found, names, "measure", "mean").reindex(columns=[*names, *present])
+        wide = _wide(found, names, "measure", "mean").reindex(columns=[*names, *present, ROWS])
+        origins = wide_marks("storage_summary", wide)
         rows = [
             [
                 *(level_cell(n, row[n]) for n in names),
@@ -192,7 +205,8 @@ def storage_table(tables: Tables) -> Table:
             ]
             for row in records(wide)
         ]
-    return Table("storage", "Storage after the load", [*names, *(heads[m] for m in present)], rows)
+    told = [*names, *(heads[m] for m in present)]
+    return Table("storage", "Storage after the load", told, rows, origins)
 
 
 _SIZES = ("store_bytes", "node_bytes")
@@ -228,7 +242,7 @@ def scaling_table(tables: Tables) -> Table:
         heads = ["phase", "engine", *held, "from → to", "quantity", "mean", "95 % interval"]
     else:
         heads = ["phase", "engine", "from → to", "quantity", "mean", "95 % interval"]
-    return Table("scaling", "Scaling", heads, rows)
+    return Table("scaling", "Scaling", heads, rows, marks("scaling", found))
 
 
 _LOAD = {
@@ -253,6 +267,7 @@ def load_table(tables: Tables) -> Table:
     found = found.merge(clients, on=own)
     present = [m for m in _LOAD if m in set(found["metric"])]
     rows: list[list[Cell]] = []
+    origins: list[Mark] = []
     several = found["host"].nunique() > 1
     keys = ["trial", "phase", "step", "host"]
     for key, group in found.groupby(keys, sort=True):
@@ -267,8 +282,9 @@ def load_table(tables: Tables) -> Table:
             show = _LOAD[metric][1] or number
             cells.append(number_cell(row["mean"], f"{show(row['mean'])} ({show(row['max'])})"))
         rows.append(cells)
+        origins.append(mark_of("host", group, trial=key[0], phase=key[1]))
     heads = ["trial", "phase", *(["host"] if several else []), *(_LOAD[m][0] for m in present)]
-    return Table("load", "Load of clients and hosts: mean (maximum)", heads, rows)
+    return Table("load", "Load of clients and hosts: mean (maximum)", heads, rows, origins)
 
 
 def verification_table(tables: Tables) -> Table:
@@ -290,6 +306,7 @@ def verification_table(tables: Tables) -> Table:
         "Verification: documents by kind",
         ["trial", "kind", *numbers],
         rows,
+        marks("verification", tables.verification),
     )
 
 
@@ -297,8 +314,10 @@ def canary_table(tables: Tables) -> Table:
     """The canary before each trial."""
     found: pd.DataFrame = tables.canary
     rows: list[list[Cell]] = []
+    origins: list[Mark] = []
     for (trial, by, host), group in found.groupby(["trial", "taken_by", "host"], sort=True):
         values = dict(zip(group["metric"], group["value"], strict=True))
+        origins.append(mark_of("canary", group, trial=trial))
         rows.append(
             [
                 text_cell(trial),
@@ -319,4 +338,5 @@ def canary_table(tables: Tables) -> Table:
         "Canary before each trial: how fast the machine was",
         ["trial", "host of", "host", "digests per s", "disk write", "disk read"],
         rows,
+        origins,
     )

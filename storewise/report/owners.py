@@ -10,6 +10,7 @@ from storewise.analysis.frames import missing, records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import binary, number, seconds
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
+from storewise.report.marks import marks, with_trials
 
 _TIMES = ("service_mean", "service_p50", "service_p95", "service_p99", "response_p95")
 _LOAD = (
@@ -54,7 +55,7 @@ def _per_node(tables: Tables) -> Table:
     heads += [name.replace("_", " ") for name in _TIMES]
     heads += [f"over {limit}", *(head for _, head, _ in _LOAD)]
     caption = "Nodes as their clients saw them, and what they and their hosts did meanwhile"
-    return Table("per-node", caption, heads, rows)
+    return Table("per-node", caption, heads, rows, marks("per_node", found))
 
 
 def _slowdown(tables: Tables) -> Table:
@@ -73,13 +74,13 @@ def _slowdown(tables: Tables) -> Table:
         for row in records(tables.slowdown)
     ]
     heads = ["phase", *names, "slowed nodes", "how", "operations/s", "95 % interval"]
-    return Table("slowdown", "Throughput with slowed nodes", [*heads, "of none slowed"], rows)
+    caption = "Throughput with slowed nodes"
+    origins = marks("slowdown", tables.slowdown)
+    return Table("slowdown", caption, [*heads, "of none slowed"], rows, origins)
 
 
 def _crashes(tables: Tables) -> Table:
-    found = tables.crashes.merge(
-        tables.trials[["trial", "repeat", *tables.results.factors]], on="trial"
-    )
+    found = with_trials(tables.crashes, tables.trials[["trial", "repeat", *tables.results.factors]])
     names = ["engine", *varying_factors(found, tables.results.factors)]
     if "consistency" in found and "consistency" not in names:
         names.append("consistency")
@@ -104,6 +105,7 @@ def _crashes(tables: Tables) -> Table:
         "acknowledged documents lost",
         [*heads, "failed operations", "lost documents"],
         rows,
+        marks("crashes", found),
     )
 
 

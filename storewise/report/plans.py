@@ -10,6 +10,7 @@ from storewise.analysis.plans import index_word, leavings
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import seconds
 from storewise.report.cells import Table, level_cell, number_cell, text_cell
+from storewise.report.marks import marks
 
 #: Lines of the drawn plans of DuckDB: in a cell they leave no room for words.
 _BOXES = re.compile(r"[\u2500-\u257f]+")
@@ -43,7 +44,7 @@ def tables_of_plans(tables: Tables) -> list[Table]:
     heads += ["mean time", "plan uses the index", "plan"]
     told = " ".join(leavings(found, factors))
     caption = "Readings above a value: times and plans" + (f". {told}" if told else "")
-    return [Table("plans", caption, heads, rows)]
+    return [Table("plans", caption, heads, rows, marks("plan_summary", found))]
 
 
 def _count(value: float) -> str:

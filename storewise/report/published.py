@@ -12,6 +12,7 @@ from storewise.analysis.references import finding
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import number
 from storewise.report.cells import Cell, Table, number_cell, text_cell
+from storewise.report.marks import marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def _shapes(tables: Tables) -> Table:
     heads = ["reference", "figure", "published", "here", "setting", "levels", "published slope"]
     heads += ["slope here", "published best at", "best here at", "agree"]
     caption = "Shapes: slope of each curve with both axes in logarithms (1: proportional, 0: flat)"
-    return Table("reference-shapes", caption, heads, rows)
+    origins = marks("reference_shapes", tables.reference_shapes)
+    return Table("reference-shapes", caption, heads, rows, origins)
 
 
 def _ratios(tables: Tables) -> Table:
@@ -89,7 +91,9 @@ def _ratios(tables: Tables) -> Table:
     ]
     heads = ["reference", "figure", "setting", "at", "value of", "over that of"]
     heads += ["published ratio", "ratio here", "same side of 1"]
-    return Table("reference-ratios", "Ratios of two systems, published and here", heads, rows)
+    caption = "Ratios of two systems, published and here"
+    origins = marks("reference_ratios", tables.reference_ratios)
+    return Table("reference-ratios", caption, heads, rows, origins)
 
 
 def _values(tables: Tables) -> Table:
@@ -113,4 +117,5 @@ def _values(tables: Tables) -> Table:
         "Published values as they are, on other hardware: listed, never to be set against "
         "values of this page"
     )
-    return Table("reference-values", caption, heads, rows)
+    origins = marks("reference_values", tables.reference_values)
+    return Table("reference-values", caption, heads, rows, origins)

@@ -6,44 +6,12 @@ import math
 from typing import Any
 
 from storewise.analysis.breakeven import times_asked
-from storewise.analysis.engines import BASELINE, title, varying_factors
+from storewise.analysis.engines import BASELINE, varying_factors
 from storewise.analysis.frames import records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import seconds
-from storewise.analysis.verdict import Verdict
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
-
-
-def verdict_table(found: Verdict, tables: Tables) -> list[Table]:
-    """The verdict's figures, choice by criterion, where the files themselves took part: they are
-    the first row, then the stores in the order of the soonest to pay."""
-    if BASELINE not in set(tables.trials.get("engine", ())) or not found.criteria:
-        return []
-    choices = list(dict.fromkeys(s.label for c in found.criteria for s in c.standings))
-    files = title(BASELINE)
-    choices.sort(key=lambda name: (name != files, found.pays.get(name, math.inf)))
-    by_name = {c.name: {s.label: s for s in c.standings} for c in found.criteria}
-    rows = []
-    for name in [files, *(c for c in choices if c != files)]:
-        cells = [text_cell(name)]
-        for criterion in found.criteria:
-            standing = by_name[criterion.name].get(name)
-            if standing is not None:
-                cells.append(number_cell(standing.estimate.mean))
-            elif name == files and criterion.name == "write":
-                cells.append(Cell("nothing to load", math.inf, True))
-            else:
-                cells.append(number_cell(None))
-        pays = found.pays.get(name)
-        words = "the baseline" if name == files else "–"
-        if pays is not None:
-            words = times_asked(pays)
-        cells.append(Cell(words, -math.inf if pays is None else pays, True))
-        rows.append(cells)
-    heads = ["choice", *(f"{c.title}, {c.unit}" for c in found.criteria)]
-    heads.append("pays from so many questions on (of the kind that pays soonest)")
-    caption = "The best configuration of each choice, reading the files again first"
-    return [Table("verdict-table", caption, heads, rows)]
+from storewise.report.marks import Mark, marks
 
 
 def tables_of(tables: Tables) -> list[Table]:
@@ -77,7 +45,8 @@ def question_table(tables: Tables) -> Table:
         for row in records(found)
     ]
     heads = ["question", *names, "answered by", "index that may serve it", "median", "asked"]
-    return Table("questions", "Questions: who answered them, and how fast", heads, rows)
+    caption = "Questions: who answered them, and how fast"
+    return Table("questions", caption, heads, rows, marks("questions", found))
 
 
 def _who(row: dict[str, Any]) -> str:
@@ -92,8 +61,10 @@ def breakeven_table(tables: Tables) -> Table:
     names = ["engine", *varying_factors(found, tables.results.factors)]
     names += ["step"] if len(found) and found["step"].nunique() > 1 else []
     rows: list[list[Cell]] = []
+    origins: list[Mark] = []
+    ordered = found.sort_values(["phase", "operation"], kind="stable")
     done: set[tuple[str, str]] = set()
-    for row in records(found.sort_values(["phase", "operation"], kind="stable")):
+    for row, mark in zip(records(ordered), marks("breakeven", ordered), strict=True):
         if (row["phase"], row["operation"]) not in done:
             done.add((row["phase"], row["operation"]))
             rows.append(
@@ -107,6 +78,8 @@ def breakeven_table(tables: Tables) -> Table:
                     text_cell("–"),
                 ]
             )
+            origins.append(Mark(mark.csv, mark.rows, {"engine": BASELINE, "phase": row["phase"]}))
+        origins.append(mark)
         rows.append(
             [
                 text_cell(row["phase"]),
@@ -131,7 +104,7 @@ def breakeven_table(tables: Tables) -> Table:
         "Number of questions from which on a store pays against reading the files again. The time "
         "of a question is its mean over the clients that asked at once"
     )
-    return Table("breakeven", caption, heads, rows)
+    return Table("breakeven", caption, heads, rows, origins)
 
 
 def _pays(row: dict[str, Any]) -> Cell:

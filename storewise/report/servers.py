@@ -17,6 +17,7 @@ from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, number, setting
 from storewise.analysis.warning import StudyWarning
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
+from storewise.report.marks import Mark, mark_of, marks, with_trials
 from storewise.studycheck import SERVER_FACTORS
 
 #: Warnings that are about servers.
@@ -63,7 +64,9 @@ def load_table(tables: Tables) -> Table:
     }
     of_nodes = list(grouped(host[host["node"] != ""], [*keys, "node"]))
     rows: list[list[Cell]] = []
+    origins: list[Mark] = []
     for key, group in of_nodes:
+        origins.append(mark_of("host", group, trial=key[0], phase=key[1]))
         own = {row["metric"]: row for row in records(group)}
         cells = [text_cell(key[0]), text_cell(key[1]), text_cell(key[4]), text_cell(key[3])]
         for metric, _, show, of_host in _LOAD:
@@ -74,7 +77,8 @@ def load_table(tables: Tables) -> Table:
                 cells.append(number_cell(row["mean"], f"{show(row['mean'])} ({show(row['max'])})"))
         rows.append(cells)
     heads = ["trial", "phase", "node", "host", *(head for _, head, _, _ in _LOAD)]
-    return Table("node-load", "Load of servers and their hosts: mean (maximum)", heads, rows)
+    caption = "Load of servers and their hosts: mean (maximum)"
+    return Table("node-load", caption, heads, rows, origins)
 
 
 def balance_table(tables: Tables) -> Table:
@@ -86,12 +90,15 @@ def balance_table(tables: Tables) -> Table:
     if found.empty:
         return Table("balance", caption, [], [])
     several = found.groupby(["trial", "phase", "step", "operation"])["node"].transform("nunique")
-    found = found[several > 1].merge(tables.trials[["trial", "engine", *factors]], on="trial")
+    found = with_trials(found[several > 1], tables.trials[["trial", "engine", *factors]])
     names = varying_factors(found, factors)
     keys = ["phase", "engine", *names, "operation", "node"]
     rows = []
+    origins = []
     for key, group in grouped(found, keys):
         row = dict(zip(keys, key, strict=True))
+        # `node` here is the owner's name; the factor `nodes` is among the keys where it varies.
+        origins.append(mark_of("balance", group, **row))
         share = group["operations"].sum()
         rows.append((row, share, group["share"].mean()))
     counts: dict[tuple[object, ...], int] = {}
@@ -108,7 +115,7 @@ def balance_table(tables: Tables) -> Table:
         for row, operations, share in rows
     ]
     heads = [*keys, "operations", "share", "share if even"]
-    return Table("balance", caption, heads, lines)
+    return Table("balance", caption, heads, lines, origins)
 
 
 def section(tables: Tables) -> Sessions | None:
@@ -118,8 +125,8 @@ def section(tables: Tables) -> Sessions | None:
         return None
     factors = [f for f in SERVER_FACTORS if f in tables.results.factors]
     of_trials = tables.trials[["trial", "engine", *factors]]
-    found = tables.sessions.merge(of_trials, on="trial", suffixes=("_count", ""))
-    nodes = tables.nodes.merge(tables.trials[["trial", "engine"]], on="trial")
+    found = with_trials(tables.sessions, of_trials, suffixes=("_count", ""))
+    nodes = with_trials(tables.nodes, tables.trials[["trial", "engine"]])
     made = [_times_table(found, nodes, factors), _kept_table(nodes)]
     return Sessions(
         [t for t in made if t.rows],
@@ -145,8 +152,10 @@ def _times_table(found: pd.DataFrame, nodes: pd.DataFrame, factors: Sequence[str
     varying = varying_factors(found, factors)
     shown = [f for f in factors if f == "nodes" or f in varying]
     rows = []
+    origins = []
     for _, group in grouped(found, ["engine", *factors]):
         first = records(group)[0]
+        origins.append(mark_of("sessions", group, **{n: first[n] for n in ("engine", *factors)}))
         mine = nodes[nodes["trial"].isin(group["trial"])]
         roles = mine[mine["trial"] == first["trial"]]["role"].dropna().value_counts().sort_index()
         shape = setting(first, shown)
@@ -163,7 +172,7 @@ def _times_table(found: pd.DataFrame, nodes: pd.DataFrame, factors: Sequence[str
     heads = ["store", "cluster", "sessions"]
     heads += [head for _, head in _TIMES]
     caption = "Sessions: median times (range) in seconds"
-    return Table("session-times", caption, heads, rows)
+    return Table("session-times", caption, heads, rows, origins)
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:
@@ -274,7 +283,8 @@ def _kept_table(nodes: pd.DataFrame) -> Table:
     kept = nodes[nodes["kept"].notna()]
     rows = [_kept(row) for row in records(kept)]
     heads = ["trial", "node", "host", "directory", "size"]
-    return Table("kept", "Data directories that were kept; remove them by hand", heads, rows)
+    caption = "Data directories that were kept; remove them by hand"
+    return Table("kept", caption, heads, rows, marks("nodes", kept))
 
 
 def _kept(row: Mapping[str, Any]) -> list[Cell]:

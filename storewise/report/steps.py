@@ -10,6 +10,7 @@ from storewise.analysis.steps import OTHER, PARAMETERS, wide
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import number, seconds
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
+from storewise.report.marks import Finder, Mark, marks
 
 _HEADS = {"clients": "clients", "rate": "target operations/s", "planned": "operations"}
 _TIMES = [f"{t}_{p}" for t in ("response", "service") for p in ("mean", "p50", "p95", "p99")]
@@ -50,11 +51,13 @@ def _steps(tables: Tables) -> Table:
     heads = ["phase", *names, "step", *(_HEADS[n] for n in told)]
     heads += [*(["with"] if others else []), "operation", "operations/s"]
     heads += ["95 % interval", *(["served"] if served else []), "errors"]
+    own = Finder(tables.steps, [*factors, "phase", "step", "operation", *PARAMETERS, OTHER])
     return Table(
         "steps",
         "Steps: throughput over repeats, times from the histograms of all repeats together",
         [*heads, *(name.replace("_", " ") for name in times)],
         rows,
+        [Mark("steps", own.find(row), row) for row in records(found)],
     )
 
 
@@ -77,7 +80,8 @@ def _searches(tables: Tables) -> Table:
         for row in records(tables.searches)
     ]
     heads = ["phase", *names, "repeat", "clients", "limit", "highest operations/s", "how sure"]
-    return Table("searches", "Highest rates within a limit", heads, rows)
+    origins = marks("searches", tables.searches)
+    return Table("searches", "Highest rates within a limit", heads, rows, origins)
 
 
 def _word(row: dict[str, Any]) -> str:

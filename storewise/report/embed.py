@@ -1,0 +1,110 @@
+"""Data and code inside the page: JSON that no text of the inputs can break out of, and packed
+parts that are unpacked only when they are looked at."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from storewise.analysis.frames import missing, records
+from storewise.errors import ResultError
+
+#: In a script element only these could end it, open a comment or end a line of JavaScript.
+_UNSAFE = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
+#: Significant digits of numbers in the page; the CSV files have nine.
+_DIGITS = 6
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: six significant digits, null where missing or not finite."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        return [plain(v) for v in value]
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        if not math.isfinite(value):
+            return None
+        real = float(value)
+        whole = real.is_integer() and abs(real) < 2**53
+        return int(real) if whole else float(f"{real:.{_DIGITS}g}")
+    if missing(value):
+        return None
+    return str(value)
+
+
+def script_json(value: Any) -> Markup:
+    """JSON that can stand in a script element."""
+    text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign, escaped in _UNSAFE.items():
+        text = text.replace(sign, escaped)
+    return Markup(text)
+
+
+def packed(value: Any) -> Markup:
+    """JSON compressed (gzip) and in base64, for what is looked at rarely."""
+    text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _packed(text.encode("utf-8"))
+
+
+def _packed(data: bytes) -> Markup:
+    # Without a time in its head: the same page for the same tables.
+    return Markup(base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii"))
+
+
+@cache
+def plotting_library() -> Markup:
+    """Plotly's own JavaScript, packed: a third of its size, and none of the time of the page's
+    first sight. Raises ResultError where the installed package does not have it."""
+    path = files("plotly") / "package_data" / "plotly.min.js"
+    try:
+        return _packed(path.read_bytes())
+    except OSError as error:
+        raise ResultError(
+            f"{path}: cannot be read: {error.strerror or error}; the page's figures need it: "
+            "install the package plotly again"
+        ) from error
+
+
+def columns_of(table: pd.DataFrame) -> dict[str, Any]:
+    """A table by columns; texts that come again and again are kept once.
+
+    {"columns": names, "values": one list per column, or {"c": the only value}, or {"k": distinct
+    values, "i": places in them}}.
+    """
+    names = list(map(str, table.columns))
+    rows = records(table)
+    found: list[Any] = []
+    for name in table.columns:
+        values = [plain(row[name]) for row in rows]
+        kinds: list[Any] = values if _lists(values) else list(dict.fromkeys(values))
+        if len(kinds) == 1:
+            found.append({"c": kinds[0]})
+        elif len(values) > 4 * len(kinds) and any(isinstance(k, str) for k in kinds):
+            place = {k: i for i, k in enumerate(kinds)}
+            found.append({"k": kinds, "i": [place[v] for v in values]})
+        else:
+            found.append(values)
+    return {"columns": names, "values": found, "rows": len(rows)}
+
+
+def _lists(values: list[Any]) -> bool:
+    return any(isinstance(v, list | dict) for v in values)

@@ -1,0 +1,1 @@
+"""The page's interactive figures, as data for Plotly."""

@@ -1,0 +1,65 @@
+"""Where the rows of the page come from: rows of CSV files, and through these trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from storewise.analysis.frames import missing, records
+
+#: Column of `wide` tables that keeps the rows that one was made of.
+ROWS = "_rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The rows of ``analysis/<csv>.csv`` (from 0, without the heading) behind one row of the page;
+    `record` has what that row can be chosen by (engine, phase, trial, factors)."""
+
+    csv: str
+    rows: tuple[int, ...]
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+def marks(csv: str, found: pd.DataFrame) -> list[Mark]:
+    """One mark per row of a part of a table, which keeps the table's index."""
+    return [
+        Mark(csv, (int(label),), row)
+        for label, row in zip(found.index, records(found), strict=True)
+    ]
+
+
+def wide_marks(csv: str, found: pd.DataFrame) -> list[Mark]:
+    """One mark per row of a table that keeps its rows in the column ROWS."""
+    return [Mark(csv, tuple(row[ROWS]), row) for row in records(found)]
+
+
+def mark_of(csv: str, group: pd.DataFrame, **record: Any) -> Mark:
+    """The mark of a row that was made of a group of rows."""
+    return Mark(csv, tuple(map(int, group.index)), record)
+
+
+def with_trials(found: pd.DataFrame, trials: pd.DataFrame, **options: Any) -> pd.DataFrame:
+    """Rows with the columns of their trials; the index stays that of `found`."""
+    kept = found.rename_axis(index=ROWS).reset_index()
+    return kept.merge(trials, on="trial", **options).set_index(ROWS)
+
+
+class Finder:
+    """Rows of a table by the values of some columns."""
+
+    def __init__(self, table: pd.DataFrame, keys: Sequence[str]) -> None:
+        self._keys = [k for k in keys if k in table]
+        self._rows: dict[tuple[Any, ...], list[int]] = {}
+        for label, row in zip(table.index, records(table[self._keys]), strict=True):
+            self._rows.setdefault(self._key(row), []).append(int(label))
+
+    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(None if missing(row.get(k)) else row[k] for k in self._keys)
+
+    def find(self, row: Mapping[str, Any]) -> tuple[int, ...]:
+        """The rows that have the values of `row`; none where there are none."""
+        return tuple(self._rows.get(self._key(row), ()))

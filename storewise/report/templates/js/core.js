@@ -1,0 +1,66 @@
+// What all parts of the page share: its data, what is chosen, small helpers.
+const byId = (id) => document.getElementById(id);
+const DATA = JSON.parse(byId("data").textContent);
+const REDUCED = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** An element with attributes and children; texts stay text. */
+function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "class") element.className = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Tells what has changed to those who listen to the page. */
+function say(text) { byId("said").textContent = text; }
+
+/** A packed part of the page as text; it is unpacked once. */
+const unpacked = new Map();
+function unpack(id) {
+  if (!unpacked.has(id)) {
+    unpacked.set(id, (async () => {
+      if (typeof DecompressionStream === "undefined") {
+        throw new Error("this browser cannot unpack data (it has no DecompressionStream)");
+      }
+      const raw = atob(byId(id).textContent.trim());
+      const bytes = Uint8Array.from(raw, (sign) => sign.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      return new Response(stream).text();
+    })());
+  }
+  return unpacked.get(id);
+}
+
+// One set of chosen levels per choice; all of them at first.
+const chosen = DATA.facets.map((facet) => new Set(facet.levels.keys()));
+const choice = { published: true, listeners: [] };
+/** Whether levels (one place per choice, -1: not concerned) are all chosen. */
+const passes = (levels) => !levels || levels.every((place, facet) => place < 0 || chosen[facet].has(place));
+function changed() { for (const listener of choice.listeners) listener(); }
+
+/** A number as people read it: three digits, thousands apart. */
+function spoken(value) {
+  if (typeof value !== "number") return value === null || value === undefined ? "–" : String(value);
+  if (value !== 0 && (Math.abs(value) < 1e-4 || Math.abs(value) >= 1e12)) return value.toExponential(2);
+  return value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) >= 1000 ? 15 : 4, maximumFractionDigits: Math.abs(value) >= 1000 ? 0 : 8 });
+}
+/** A value as a cell of a CSV file; text that a spreadsheet would run is made plain text. */
+function csvCell(value) {
+  let text = value === null || value === undefined ? "" : String(value);
+  if (/^[=+@\t\r]/.test(text) || (/^-/.test(text) && Number.isNaN(Number(text)))) text = `'${text}`;
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+function saveText(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = make("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  // The download has its data once the event loop has turned.
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}

@@ -1,0 +1,96 @@
+// Where a number comes from: its row of a CSV file, the trials behind it, the value of each.
+let evidence = null;
+async function evidenceOf() {
+  evidence ??= JSON.parse(await unpack("evidence"));
+  return evidence;
+}
+function rowsOf(ranges) {
+  return ranges.split(",").flatMap((run) => {
+    const [first, last = first] = run.split("-").map(Number);
+    return Array.from({ length: last - first + 1 }, (_, place) => first + place);
+  });
+}
+function labelOf(source) {
+  const [csv, ranges] = source.split(":");
+  const told = ranges.split(",").map((run) => run.split("-").map((end) => Number(end) + 1).join("–"));
+  return `${csv} ${told.slice(0, 2).join(", ")}${told.length > 2 ? ", …" : ""}`;
+}
+function sourceLink(source, label = labelOf(source)) {
+  return make("a", { class: "source", href: `${DATA.base}analysis/${source.split(":")[0]}.csv`, "data-source": source }, label);
+}
+function columnValue(column, place) {
+  if (Array.isArray(column)) return column[place];
+  return "c" in column ? column.c : column.k[column.i[place]];
+}
+
+/** The trials behind a row with their values and result files. */
+function trialList(all, table, row, values) {
+  const places = table.trials?.[row] ?? [];
+  if (!places.length) return make("p", {}, "It was made of several rows of other tables, which its columns name.");
+  const each = table.each?.[row] ?? [];
+  const phase = values.phase;
+  const list = make("ul", { class: "trials" });
+  places.forEach((place, number) => {
+    const trial = all.trials[place];
+    const files = trial.files.filter((file) => !phase || file.startsWith(`${phase}.`) || /^(node|session|verify)/.test(file));
+    const folder = `${DATA.base}trials/${encodeURIComponent(trial.id)}/`;
+    const links = files.slice(0, 24).flatMap((file, i) => [i ? ", " : " ", make("a", { href: folder + encodeURIComponent(file) }, file)]);
+    list.append(make("li", {},
+      make("a", { href: folder }, trial.id), ` (${trial.engine}, repeat ${trial.repeat})`,
+      typeof each[number] === "number" ? make("strong", {}, `: ${spoken(each[number])}`) : null,
+      make("small", { class: "under" }, "files:", ...links, files.length > 24 ? ` and ${files.length - 24} more` : "")));
+  });
+  const title = each.some((value) => typeof value === "number") ? "Value of each repeat" : "Trials behind it";
+  return make("div", {}, make("h3", {}, title), list);
+}
+
+async function openSource(source) {
+  const dialog = byId("source");
+  const body = byId("source-body");
+  const [csv, ranges] = source.split(":");
+  const rows = rowsOf(ranges);
+  body.replaceChildren(make("h2", { id: "source-heading", tabindex: "-1" }, `Source: ${labelOf(source)}`), make("p", {}, "Reading …"));
+  if (!dialog.open) dialog.showModal();
+  const all = await evidenceOf();
+  const table = all.tables[csv];
+  body.lastChild.remove();
+  const file = make("a", { href: `${DATA.base}analysis/${csv}.csv` }, `analysis/${csv}.csv`);
+  const lines = rows.length > 6 ? `${rows[0] + 2} to ${rows.at(-1) + 2}` : rows.map((row) => row + 2).join(", ");
+  body.append(make("p", {}, file, `, ${rows.length === 1 ? "row" : "rows"} ${ranges.split(",").map((run) => run.split("-").map((e) => Number(e) + 1).join("–")).join(", ")} (${rows.length === 1 ? "line" : "lines"} ${lines} of the file, its heading counted).`));
+  if (!table || !table.columns) {
+    body.append(make("p", {}, "The table is too long to be in this page; the file has all of it."));
+    return;
+  }
+  for (const row of rows.slice(0, 12)) {
+    const values = Object.fromEntries(table.columns.map((name, place) => [name, columnValue(table.values[place], row)]));
+    const list = make("dl", { class: "row" });
+    for (const [name, value] of Object.entries(values)) {
+      if (value === null || value === "") continue;
+      list.append(make("div", {}, make("dt", {}, name), make("dd", {}, Array.isArray(value) ? value.join(", ") : String(value))));
+    }
+    const head = table.headline?.[row];
+    body.append(
+      rows.length > 1 ? make("h3", {}, `Row ${row + 1}`) : null ?? "",
+      head ? make("p", {}, "Headline figure ", make("code", {}, head[1]), ": row ", String(head[0] + 1), " of ", make("a", { href: "summary.csv" }, "summary.csv"), ".") : "",
+      list);
+    if (row === rows[0] || table.each) body.append(trialList(all, table, row, values));
+  }
+  if (rows.length > 12) body.append(make("p", {}, `${rows.length - 12} further rows are in the file.`));
+  byId("source-heading").focus();
+}
+function showSource(source) {
+  openSource(source).catch((error) => {
+    byId("source-body").append(make("p", {}, `This cannot be shown here: ${error.message}. The file has it.`));
+  });
+}
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-source]");
+  // With a key held it opens the file itself, as links do.
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  showSource(link.dataset.source);
+});
+byId("source-close").addEventListener("click", () => byId("source").close());
+byId("source").addEventListener("click", (event) => {
+  if (event.target === byId("source")) byId("source").close();
+});

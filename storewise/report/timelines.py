@@ -1,0 +1,137 @@
+"""What one trial did over time: operations, processors, disk and network of each host.
+
+A study of many long trials has more seconds than a page can hold: where they are too many, seconds
+are joined to longer spans, each shown by its mean, and the page says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from storewise.analysis.engines import title
+from storewise.analysis.frames import grouped, records
+from storewise.analysis.tables import Tables
+from storewise.analysis.text import setting
+
+#: Most values of all timelines of a page, and most points of one curve.
+MOST_VALUES = 1_500_000
+MOST_POINTS = 1_200
+#: Hosts beyond these are shown by their mean and the highest of them.
+MOST_HOSTS = 12
+#: Columns of `cpu` that are shown, with what makes each.
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("user", "system", "steal"),
+    "iowait": ("iowait",),
+    "disk_busy": ("disk_busy",),
+    "disk_read": ("disk_read",),
+    "disk_write": ("disk_write",),
+    "received": ("network_received",),
+    "sent": ("network_sent",),
+}
+_STEP = ["trial", "phase", "step"]
+
+
+def span(tables: Tables) -> int:
+    """Seconds that are joined, 1 where all can be shown."""
+    longest = max((_last(t) for t in (tables.series, tables.cpu)), default=0)
+    values = len(tables.series) + len(METRICS) * len(tables.cpu)
+    return max(1, -(-longest // MOST_POINTS), -(-values // MOST_VALUES))
+
+
+def _last(table: pd.DataFrame) -> int:
+    return int(table["second"].max()) + 1 if len(table) else 0
+
+
+def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(the trials with what they are called, their data), in the order of `trials`.
+
+    Data: "parts", one per phase and step, with "x0" and "dx" of all curves in s, "operations" per
+    second, "warm" (seconds of warm-up) and "hosts": host -> metric of METRICS -> values.
+    """
+    joined = span(tables)
+    series = dict(grouped(tables.series, _STEP))
+    hosts: dict[Any, dict[str, pd.DataFrame]] = {}
+    for (*key, host), group in grouped(_shown(tables.cpu), [*_STEP, "host"]):
+        hosts.setdefault(tuple(key), {})[str(host)] = group
+    by_trial: dict[str, list[tuple[Any, ...]]] = {}
+    for key in dict.fromkeys([*series, *hosts]):
+        by_trial.setdefault(str(key[0]), []).append(key)
+    order = {phase: place for place, phase in enumerate(tables.phases_of(tables.series))}
+    factors = [f for f in tables.results.factors if f != "engine"]
+    shown = [f for f in factors if len(tables.trials) and tables.trials[f].nunique() > 1]
+    told, data = [], []
+    for row in records(tables.trials):
+        keys = by_trial.get(str(row["trial"]), [])
+        if not keys:
+            continue
+        keys.sort(key=lambda k: (order.get(k[1], 99), k[2]))
+        words = ", ".join(filter(None, (title(str(row["engine"])), setting(row, shown))))
+        told.append({"id": row["trial"], "name": f"{words}, repeat {row['repeat']}"})
+        data.append({"parts": [_part(k, series.get(k), hosts.get(k, {}), joined) for k in keys]})
+    return told, data
+
+
+def _shown(cpu: pd.DataFrame) -> pd.DataFrame:
+    """One column per metric of METRICS; what was not measured stays empty."""
+    made = {n: cpu[list(c)].sum(axis=1, min_count=1) for n, c in METRICS.items()}
+    return cpu[[*_STEP, "host", "second"]].assign(**made)
+
+
+def _part(
+    key: tuple[Any, ...], own: pd.DataFrame | None, hosts: Mapping[str, pd.DataFrame], joined: int
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"phase": key[1], "step": key[2], "dx": joined, "x0": joined / 2}
+    if own is not None:
+        kept = own[(own["length"] >= 0.2) | (own["second"] == 0)]
+        place = kept["second"].to_numpy(dtype=np.int64) // joined
+        found["operations"] = _curve(place, kept["operations_per_s"].to_numpy(dtype=float))
+        found["warm"] = int(own["warmup"].sum())
+    found["hosts"] = _hosts({host: _curves(group, joined) for host, group in hosts.items()})
+    return found
+
+
+def _hosts(hosts: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+    """The hosts, or of too many of them their mean and the highest."""
+    if len(hosts) <= MOST_HOSTS:
+        return hosts
+    mean, most = {}, {}
+    for name in METRICS:
+        curves = [curves[name] for curves in hosts.values() if name in curves]
+        if curves:
+            longest = max(map(len, curves))
+            filled = np.array([[*c, *[np.nan] * (longest - len(c))] for c in curves])
+            mean[name] = pd.DataFrame(filled).mean().round(3).to_list()
+            most[name] = pd.DataFrame(filled).max().round(3).to_list()
+    return {f"mean of {len(hosts)} hosts": mean, f"highest of {len(hosts)} hosts": most}
+
+
+def _curves(group: pd.DataFrame, joined: int) -> dict[str, list[float]]:
+    place = group["second"].to_numpy(dtype=np.int64) // joined
+    values = group[list(METRICS)].to_numpy(dtype=float)
+    measured = np.isfinite(values).any(axis=0)
+    return {
+        name: _curve(place, values[:, column])
+        for column, name in enumerate(METRICS)
+        if measured[column]
+    }
+
+
+def _curve(place: NDArray[np.int64], values: NDArray[np.float64]) -> list[float]:
+    """The mean of the values at each place from 0; nan where none was taken.
+
+    Four digits are more than a screen shows.
+    """
+    if not len(place):
+        return []
+    size = int(place.max()) + 1
+    known = np.isfinite(values)
+    sums = np.bincount(place[known], values[known], size)
+    counts = np.bincount(place[known], minlength=size)
+    means = np.full(size, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return [float(f"{v:.4g}") for v in means.tolist()]
