@@ -26,7 +26,13 @@ from storewise.analysis.cost import AS_PLACED, ONE_EACH, Hosts, costs, hosts_pai
 from storewise.analysis.load import load_results
 from storewise.analysis.tables import Tables, build_tables
 
-PRICES = {"currency": "EUR", "node_hour": 0.4, "client_hour": 0.1, "gb_month": 0.05, "note": ""}
+PRICES = {
+    "currency": "EUR",
+    "node_hour": 0.4,
+    "client_hour": 0.1,
+    "gb_month": 0.05,
+    "note": "of May",
+}
 
 
 def rate(mean: float, low: float, high: float, resampled: str = "repeats") -> dict[str, Any]:
@@ -140,6 +146,7 @@ def test_what_a_phase_cost(tables: Tables) -> None:
     assert (hours["nodes_paid"], hours["clients_paid"], hours["basis"]) == (2, 1, ONE_EACH)
     money = one(of_write, measure="money_per_million")
     assert money["unit"] == "EUR/10^6 documents"
+    assert (money["note"], hours["note"]) == ("of May", "")
     assert money["mean"] == pytest.approx((2 * 0.4 + 0.1) * 1e6 / write["mean"] / 3600)
     read = one(tables.summary, engine="postgres", nodes=2, phase="read", measure="operations_per_s")
     money = one(mine, phase="read", measure="money_per_million")
@@ -149,6 +156,14 @@ def test_what_a_phase_cost(tables: Tables) -> None:
     assert one(mine, phase="read", measure="host_hours")["mean"] == pytest.approx(
         3 * wall["mean"] / 3600
     )
+
+
+def test_a_cost_at_a_rate_that_was_set_is_marked(tables: Tables) -> None:
+    told = {"phase": ["read"], "step": [0], "rate": [500.0]}
+    steps = pd.DataFrame(told).reindex(columns=tables.steps.columns)
+    table = costs(replace(tables, steps=steps)).table
+    assert table.loc[table["phase"] == "read", "paced"].all()
+    assert not table.loc[table["phase"] == "write", "paced"].any()
 
 
 def test_an_embedded_store_has_worker_hosts_only(tables: Tables) -> None:

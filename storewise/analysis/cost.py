@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -18,8 +19,8 @@ from pydantic import ValidationError
 from storewise.analysis.corpus import corpus_disk, corpus_warnings, full_size, load_phases
 from storewise.analysis.engines import CEILING, embedded, external
 from storewise.analysis.frames import grouped, missing, records, rows_of
+from storewise.analysis.headline import set_rates
 from storewise.analysis.judged import Judged
-from storewise.analysis.limits import target_rates
 from storewise.analysis.warning import StudyWarning
 from storewise.prices import Prices
 
@@ -116,6 +117,7 @@ def costs(tables: Tables) -> Judged:
                 rows.append(
                     {
                         **place,
+                        "note": "; ".join(filter(None, [row["note"], prices.note])),
                         "measure": "corpus_money_per_year",
                         "unit": f"{prices.currency}/year",
                         **scaled(row, prices.gb_month * MONTHS / GB),
@@ -148,8 +150,8 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[d
     """Hours and money of each phase."""
     loads = load_phases(tables.summary)
     paid = paid_hosts(tables).merge(tables.trials[["trial", *factors]], on="trial")
-    by_setting = dict(grouped(paid, [*factors, "phase"]))
-    paced = target_rates(tables.steps, factors)
+    by_setting = {key: _mean_hosts(group) for key, group in grouped(paid, [*factors, "phase"])}
+    paced = set_rates(tables)
     rows: list[dict[str, Any]] = []
     for row in records(tables.summary):
         load = str(row["phase"]) in loads
@@ -160,17 +162,15 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[d
         hosts = by_setting.get((*setting, str(row["phase"])))
         if hosts is None or not row["mean"] > 0:
             continue
-        nodes, clients = (float(hosts[name].mean()) for name in ("nodes_paid", "clients_paid"))
-        notes = []
-        if len(hosts[["nodes_paid", "clients_paid"]].drop_duplicates()) > 1:
-            notes.append("hosts differed between repeats; their mean is paid")
+        nodes, clients, basis, note = hosts
+        notes = [note] if note else []
         if external(str(row["engine"])):
             notes.append("the database's own hosts are not known and not paid")
         place = {name: row[name] for name in (*factors, "phase", "step")} | {
             "nodes_paid": nodes,
             "clients_paid": clients,
-            "basis": hosts["basis"].iloc[0],
-            "paced": (*setting, str(row["phase"]), int(row["step"])) in paced,
+            "basis": basis,
+            "paced": (str(row["phase"]), int(row["step"])) in paced,
             "note": "; ".join(notes),
         }
         what = "documents" if load else "operations"
@@ -195,12 +195,21 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[d
             rows.append(
                 {
                     **place,
+                    "note": "; ".join(filter(None, [*notes, prices.note])),
                     "measure": "money_per_million",
                     "unit": f"{prices.currency}/10^6 {what}",
                     **per_million(row, price),
                 }
             )
     return rows
+
+
+def _mean_hosts(paid: pd.DataFrame) -> tuple[float, float, str, str]:
+    """Hosts of servers and of clients over the repeats of one setting, their basis, and a note."""
+    nodes, clients = paid["nodes_paid"].to_list(), paid["clients_paid"].to_list()
+    same = len({*zip(nodes, clients, strict=True)}) == 1
+    note = "" if same else "hosts differed between repeats; their mean is paid"
+    return fmean(nodes), fmean(clients), str(paid["basis"].iloc[0]), note
 
 
 def paid_hosts(tables: Tables) -> pd.DataFrame:

@@ -10,6 +10,7 @@ trips, or too few clients to keep the store busy.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -301,24 +302,26 @@ def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
     placed: dict[tuple[str, str], list[str]] = {}
     for (trial, node), (host, _) in given.items():
         placed.setdefault((trial, host), []).append(node)
-    load = tables.host[tables.host["phase"] != SESSION]
-    spread = load[load["metric"] == "client_cpu"].groupby(STEP)["host"].nunique().to_dict()
+    means: dict[tuple[str, str, int, str], dict[str, float]] = {}
+    cores: dict[tuple[str, str, int, str], dict[str, float]] = {}
+    for row in rows_of(tables.host[tables.host["phase"] != SESSION]):
+        key = (str(row.trial), str(row.phase), int(row.step), str(row.host))
+        mine = means.setdefault(key, {})
+        if not row.node:
+            mine[str(row.metric)] = float(row.mean)
+        elif row.metric == "store_cpu":
+            cores.setdefault(key, {})[str(row.node)] = float(row.mean)
+    spread = Counter(key[:3] for key, mine in means.items() if "client_cpu" in mine)
     found: dict[tuple[str, str, int], list[HostUse]] = {}
-    for key, rows in grouped(load, [*STEP, "host"]):
-        trial, phase, step, host = str(key[0]), str(key[1]), int(key[2]), str(key[3])
-        own = rows[rows["node"] != ""]
-        of_host = rows[rows["node"] == ""]
-        mean = {str(r.metric): float(r.mean) for r in rows_of(of_host[["metric", "mean"]])}
-        own = own[own["metric"] == "store_cpu"]
-        cores = {str(r.node): float(r.mean) for r in rows_of(own[["node", "mean"]])}
+    for key, mine in means.items():
+        step, told, host = key[:3], trials.get(key[0], {}), key[3]
         servers = {
-            node: (cores.get(node, math.nan), given[trial, node][1])
-            for node in placed.get((trial, host), [])
+            node: (cores.get(key, {}).get(node, math.nan), given[key[0], node][1])
+            for node in placed.get((key[0], host), [])
         }
-        processes = _clients(trials.get(trial, {}), int(spread.get((trial, phase, step), 1)))
-        found.setdefault((trial, phase, step), []).append(
-            _use(host, mean, servers, facts.get(host, HostFacts()), processes, trials.get(trial))
-        )
+        processes = _clients(told, spread[step])
+        known = facts.get(host, HostFacts())
+        found.setdefault(step, []).append(_use(host, mine, servers, known, processes, told))
     return found
 
 
@@ -335,13 +338,13 @@ def _use(
     servers: Mapping[str, tuple[float, float]],
     facts: HostFacts,
     processes: int,
-    trial: Mapping[str, Any] | None,
+    trial: Mapping[str, Any],
 ) -> HostUse:
     def of(*metrics: str) -> float:
         return sum(mean.get(metric, math.nan) for metric in metrics)
 
     client = mean.get("client_cpu", math.nan)
-    inside = trial is not None and embedded(str(trial.get("engine")))
+    inside = embedded(str(trial.get("engine")))
     clients = 0.0 if math.isnan(client) else client * processes
     # An embedded store works in its clients; `store_cpu` is their sum.
     work = [mean.get("store_cpu", clients) if inside else clients]
