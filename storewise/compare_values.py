@@ -223,7 +223,7 @@ def _step_names(tables: Tables) -> dict[tuple[str, str, int], tuple[str, bool]]:
     """Of steps that were told something: what, in words, and whether that was a rate."""
     found: dict[tuple[str, str, int], tuple[str, bool]] = {}
     seen: dict[tuple[str, str, str], int] = {}
-    for row in records(step_parameters(tables.results)):
+    for row in records(step_parameters(tables.results.parts)):
         words = [f"{n} {level(row[n])}" for n in PARAMETERS if not missing(row[n])]
         words += [str(row[OTHER])] if row[OTHER] else []
         name = ", ".join(words)

@@ -14,11 +14,13 @@ from scipy import stats
 
 from storewise.analysis import resample, throughput
 from storewise.analysis.host import cpu_series
-from storewise.analysis.latency import merge_tags
-from storewise.analysis.load import load_results, phase_samples
+from storewise.analysis.latency import counted_tag
+from storewise.analysis.measured import of_phases
+from storewise.analysis.parts import trial_files, whole_phases
+from storewise.analysis.reading import read_samples
 from storewise.analysis.resample import Estimate, estimate, ratio
 from storewise.analysis.scaling import scaling
-from storewise.metrics.hdr import percentiles
+from storewise.metrics.hdr import merge_all, percentiles
 from storewise.metrics.schema import Sample, write_part
 
 FACTORS: dict[str, Any] = {"engine": "sqlite", "workers": 1, "processes": 1, "threads": 1}
@@ -41,7 +43,8 @@ def stored(
             factors=factors,
             conditions=synthetic.conditions("sqlite", factors, phase, int(worker)),
         )
-    return phase_samples(load_results(tmp_path / "study"))
+    found = read_samples([trial_files(tmp_path / "study" / "trials" / "t")])
+    return found.rows[of_phases(found.rows, whole_phases(found.parts))]
 
 
 def measures(samples: pd.DataFrame, **options: Any) -> dict[str, float]:
@@ -246,9 +249,9 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path: Path) -> None:
     synthetic.log(tmp_path / "read.0.hlog", "get", [1000] * 90)
     synthetic.log(tmp_path / "read.1.hlog", "get", [9000] * 10)
     synthetic.log(tmp_path / "read.2.hlog", "get", [10**9] * 500, warmup=True)
-    merged = merge_tags(sorted(tmp_path.glob("*.hlog")))
-    assert set(merged) == {(0, "get", "service"), (0, "get", "response")}
-    values = percentiles(merged[(0, "get", "service")], [50, 90, 95])
+    merged = merge_all(sorted(tmp_path.glob("*.hlog")), counted_tag)
+    assert set(merged) == {"get.service_time", "get.response_time"}
+    values = percentiles(merged["get.service_time"], [50, 90, 95])
     assert values[50] == pytest.approx(1000, rel=1e-3)
     assert values[90] == pytest.approx(1000, rel=1e-3)
     assert values[95] == pytest.approx(9000, rel=1e-3)

@@ -16,6 +16,8 @@ from storewise.analysis.host import HOST_METRICS
 from storewise.analysis.load import load_results
 from storewise.analysis.nodes import node_samples
 from storewise.analysis.output import analyse
+from storewise.analysis.parts import trial_files
+from storewise.analysis.reading import read_samples
 from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.text import level, setting
 from storewise.analysis.verdict import verdict
@@ -83,9 +85,9 @@ def test_samples_of_nodes_come_to_the_phase_they_fell_in(
 
 
 def test_every_second_of_a_node_is_used_at_most_once(study: Path) -> None:
-    results = load_results(study)
-    taken = node_samples(results.samples)
-    own = results.samples[results.samples["phase"] == "session"]
+    rows = read_samples([trial_files(path) for path in sorted((study / "trials").iterdir())]).rows
+    taken = node_samples(rows)
+    own = rows[rows["phase"] == "session"]
     lengths = taken[taken["metric"] == "sample_length"].groupby(["trial", "node"])["length"].sum()
     seconds = own[own["metric"] == "sample_length"].groupby("trial", observed=True)["value"].sum()
     for (trial, _), length in lengths.items():

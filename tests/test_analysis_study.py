@@ -58,8 +58,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_factors_are_typed_columns_and_null_is_a_name(whole: Path) -> None:
     results = load_results(whole)
     assert results.factors == ("engine", "workers", "processes", "threads", "consistency", "index")
-    assert results.samples["workers"].dtype == "int64"
-    assert set(results.samples["engine"]) == set(synthetic.EMBEDDED)
+    assert results.trials["workers"].dtype == "int64"
+    assert set(results.trials["engine"]) == set(synthetic.EMBEDDED)
     assert len(results.trials) == 16
     assert results.inputs is not None
     assert results.inputs.files == synthetic.FILES

@@ -22,7 +22,7 @@ upper end.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ from scipy.special import stdtrit
 
 from storewise.analysis.engines import BASELINE, CEILING, client_side
 from storewise.analysis.frames import missing, records
-from storewise.analysis.load import Results
+from storewise.analysis.parts import Part
 from storewise.analysis.resample import LEVEL, Estimate, columns, weaker
+from storewise.analysis.results import Results
 from storewise.analysis.scaling import as_estimate
 from storewise.analysis.throughput import STEP, counters, durations, over_repeats
 
@@ -88,11 +89,11 @@ def _quantile(freedom: float) -> float:
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
 
-def clients_at_once(results: Results) -> dict[tuple[str, str, int], int]:
+def clients_at_once(parts: Iterable[Part]) -> dict[tuple[str, str, int], int]:
     """Clients by trial, phase and step, of closed loops; an open loop does not share its time."""
     return {
         (part.trial, part.phase, number): int(step["clients"])
-        for part in results.parts
+        for part in parts
         for number, step in enumerate(part.conditions.get("steps") or ())
         if step.get("clients") and step.get("rate") is None
     }
@@ -135,9 +136,10 @@ def load_times(samples: pd.DataFrame) -> pd.DataFrame:
     return found.assign(value=found["wall"], unit="s")[["trial", "value", "unit"]]
 
 
-def breakeven(samples: pd.DataFrame, results: Results) -> pd.DataFrame:
+def breakeven(asked: pd.DataFrame, loaded: pd.DataFrame, results: Results) -> pd.DataFrame:
     """One row per store's levels, phase, step and operation that the files were asked too.
 
+    `asked` is `question_times`, `loaded` is `load_times`.
     Columns: factors, then COLUMNS: times in s, and N as `mean` with its interval; inf is never.
     Empty for a study without the engine ``files``.
     """
@@ -146,8 +148,8 @@ def breakeven(samples: pd.DataFrame, results: Results) -> pd.DataFrame:
     if BASELINE not in set(results.trials.get("engine", ())):
         return pd.DataFrame(columns=names)
     keys = ["phase", "step", "operation"]
-    times = over_repeats(question_times(samples, clients_at_once(results)), results, keys)
-    loads = over_repeats(load_times(samples).assign(what="load"), results, ["what"])
+    times = over_repeats(asked, results, keys)
+    loads = over_repeats(loaded.assign(what="load"), results, ["what"])
     load_of = {_levels(row, factors): as_estimate(row) for row in records(loads)}
     same = [f for f in client_side(factors) if f != "index"]
     base: dict[tuple[Any, ...], Estimate] = {}

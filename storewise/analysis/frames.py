@@ -7,9 +7,16 @@ columns; here it becomes Any once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import union_categoricals
+
+Integers = NDArray[np.int64]
+#: Below this many possible groups their numbers are counted, above they are sorted.
+_DENSE = 1 << 22
 
 
 def rows_of(table: pd.DataFrame) -> list[Any]:
@@ -40,3 +47,85 @@ def _level(value: Any) -> Any:
 def missing(value: Any) -> bool:
     """Whether a cell is empty, such as that of a factor that the row's trial does not have."""
     return value is None or bool(pd.isna(value))
+
+
+class Numbered(NamedTuple):
+    """The groups of a table's rows: `number` of each row's group, from 0 on in the order of the
+    keys (missing ones last), and `first`, the place of a row of each group."""
+
+    number: Integers
+    first: Integers
+
+    @property
+    def groups(self) -> int:
+        return len(self.first)
+
+    def sums(self, values: Any) -> NDArray[np.float64]:
+        """The sum of the rows' values in each group."""
+        weights = np.asarray(values, dtype=np.float64)
+        found: NDArray[np.float64] = np.bincount(self.number, weights, self.groups).astype(float)
+        return found
+
+    def highest(self, values: Any) -> NDArray[np.float64]:
+        """The highest of the rows' values in each group."""
+        found = np.full(self.groups, -np.inf)
+        np.maximum.at(found, self.number, np.asarray(values, dtype=float))
+        return found
+
+    def means(self, values: Any) -> NDArray[np.float64]:
+        """The mean of the rows' values in each group."""
+        return self.sums(values) / np.bincount(self.number, minlength=self.groups)
+
+
+def numbered(table: pd.DataFrame, keys: Sequence[str]) -> Numbered:
+    """The groups of rows with equal keys, as ``groupby(keys, dropna=False)`` has them.
+
+    Over a million rows that takes a tenth of the time: categories are numbers already.
+    """
+    total = np.zeros(len(table), dtype=np.int64)
+    size = 1
+    for key in keys:
+        column = table[key]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes, levels = column.cat.codes.to_numpy(), len(column.cat.categories)
+        else:
+            codes, found = pd.factorize(column, sort=True)
+            levels = len(found)
+        # Room for missing ones, behind all others.
+        total = total * (levels + 1) + np.where(codes < 0, levels, codes)
+        size *= levels + 1
+        if size > _DENSE:
+            total, size = _close(total)
+    number, size = _close(total, size)
+    first = np.empty(size, dtype=np.int64)
+    first[number[::-1]] = np.arange(len(table))[::-1]
+    return Numbered(number, first)
+
+
+def _close(total: Integers, size: int | None = None) -> tuple[Integers, int]:
+    """The same groups numbered without gaps, in the same order, and how many they are."""
+    if size is None or size > _DENSE:
+        found, number = np.unique(total, return_inverse=True)
+        return number.astype(np.int64), len(found)
+    present = np.zeros(size, dtype=np.int64)
+    present[total] = 1
+    places = np.cumsum(present) - 1
+    return places[total], int(present.sum())
+
+
+def keys_of(table: pd.DataFrame, keys: Sequence[str], rows: Integers) -> pd.DataFrame:
+    """The keys of some rows, by their places, with a new index."""
+    return table[list(keys)].iloc[rows].reset_index(drop=True)
+
+
+def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables with equal columns as one, categories of several kept as such."""
+    filled = [table for table in tables if len(table)]
+    if len(filled) < 2:
+        return filled[0].reset_index(drop=True) if filled else tables[0]
+    both = pd.concat(filled, ignore_index=True)
+    for name in filled[0]:
+        columns = [table[name] for table in filled]
+        if all(isinstance(one.dtype, pd.CategoricalDtype) for one in columns):
+            both[name] = union_categoricals(columns)
+    return both

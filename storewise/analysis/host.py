@@ -8,15 +8,15 @@ client's process, so there a busy process is no sign.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pandas as pd
 
 from storewise.analysis.engines import CEILING, client_side, embedded, title
-from storewise.analysis.frames import grouped, rows_of
-from storewise.analysis.load import Results
+from storewise.analysis.frames import keys_of, numbered, rows_of
 from storewise.analysis.parts import SESSION
+from storewise.analysis.results import Results
 from storewise.analysis.throughput import STEP, durations
 from storewise.analysis.warning import StudyWarning
 
@@ -44,6 +44,8 @@ HOST_METRICS = {
     "loopback": "B/s",
 }
 COLUMNS = [*STEP, "host", "node", "metric", "mean", "max", "unit"]
+PLACE = [*STEP, "host", "second"]
+_LENGTH = "sample_length"
 
 
 def host_load(samples: pd.DataFrame) -> pd.DataFrame:
@@ -53,21 +55,11 @@ def host_load(samples: pd.DataFrame) -> pd.DataFrame:
     the busiest process, ``store_cpu`` (of embedded stores) and ``router_cpu`` in cores and of all
     workers, memory of processes is summed. `node` is empty: `nodes.node_load` has those of nodes.
     """
-    lengths = _lengths(samples)
-    rows = _long_enough(
-        samples[samples["metric"].isin(HOST_METRICS) & samples["second"].notna()], lengths
-    )
-    frames = [_host_rows(rows, lengths)]
-    walls = durations(samples).set_index(STEP)["wall"]
+    frames = [_host_rows(_taken(samples, HOST_METRICS))]
+    walls = durations(samples)
     for metric, summed in (("client_cpu", False), ("store_cpu", True), ("router_cpu", True)):
         frames.append(_cpu(samples, walls, metric, summed=summed))
-    for metric in ("client_rss", "store_rss", "router_rss"):
-        # At the end of a phase a process may be gone already when its memory is asked for.
-        own = samples[
-            (samples["metric"] == metric) & samples["second"].notna() & (samples["value"] > 0)
-        ]
-        total = own.groupby([*STEP, "host", "second"], observed=True)["value"].sum()
-        frames.append(_mean_max(total, metric, "B"))
+    frames += [_memory(samples, m) for m in ("client_rss", "store_rss", "router_rss")]
     filled = [frame for frame in frames if not frame.empty]
     if not filled:
         return pd.DataFrame(columns=COLUMNS)
@@ -76,68 +68,72 @@ def host_load(samples: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _lengths(samples: pd.DataFrame) -> pd.Series:
-    rows = samples[samples["metric"] == "sample_length"]
-    return rows.groupby([*STEP, "host", "second"], observed=True)["value"].max()
+def _taken(samples: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:
+    """Rows per second of these metrics of hosts, with the `length` of their sample in s (1 where
+    it is not told), without those of samples too brief to say anything: the kernel counts CPU time
+    in ticks of 10 ms, so a sample of a few of them is mostly chance. A step's only sample stays."""
+    rows = samples[samples["metric"].isin([*metrics, _LENGTH]) & samples["second"].notna()]
+    places = numbered(rows, [*STEP, "host", "second"])
+    steps = numbered(rows, [*STEP, "host"])
+    told = (rows["metric"] == _LENGTH).to_numpy()
+    length = np.full(places.groups, np.nan)
+    np.fmax.at(length, places.number[told], rows["value"].to_numpy(dtype=float)[told])
+    brief, long = length < BRIEF, length >= BRIEF
+    others = np.zeros(steps.groups, dtype=bool)
+    others[steps.number[places.first[long]]] = True
+    keep = ~told & ~(brief[places.number] & others[steps.number])
+    weight = np.where(np.isnan(length), 1.0, length)[places.number]
+    return rows.assign(length=weight)[keep]
 
 
-def _long_enough(rows: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
-    """`rows` without those of samples too brief to say anything: the kernel counts CPU time in
-    ticks of 10 ms, so a sample of a few of them is mostly chance. A step's only sample stays."""
-    brief = lengths[lengths < BRIEF].index
-    kept = lengths[lengths >= BRIEF].reset_index()[[*STEP, "host"]].drop_duplicates()
-    others = pd.MultiIndex.from_frame(kept)
-    keys = [*STEP, "host", "second"]
-    drop = pd.MultiIndex.from_frame(rows[keys]).isin(brief)
-    drop &= pd.MultiIndex.from_frame(rows[keys[:-1]]).isin(others)
-    return rows[~drop]
-
-
-def _host_rows(rows: pd.DataFrame, lengths: pd.Series) -> pd.DataFrame:
-    if rows.empty:
-        return pd.DataFrame(columns=COLUMNS)
-    keys = [*STEP, "host", "second"]
-    weighted = rows[[*keys, "metric", "value"]].merge(
-        lengths.rename("length").reset_index(), on=keys, how="left"
-    )
-    weighted["length"] = weighted["length"].fillna(1.0)
-    weighted["product"] = weighted["value"] * weighted["length"]
-    groups = weighted.groupby([*STEP, "host", "metric"], observed=True)
-    table = groups.agg(
-        product=("product", "sum"), length=("length", "sum"), max=("value", "max")
-    ).reset_index()
-    table["mean"] = table["product"] / table["length"]
+def _host_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    keys = [*STEP, "host", "metric"]
+    groups = numbered(rows, keys)
+    value, length = rows["value"].to_numpy(dtype=float), rows["length"].to_numpy(dtype=float)
+    table = keys_of(rows, keys, groups.first)
+    table["mean"] = groups.sums(value * length) / groups.sums(length)
+    table["max"] = groups.highest(value)
     table["unit"] = table["metric"].astype(str).map(HOST_METRICS)
     return _plain(table)
 
 
-def _cpu(samples: pd.DataFrame, walls: pd.Series, metric: str, *, summed: bool) -> pd.DataFrame:
+def _cpu(samples: pd.DataFrame, walls: pd.DataFrame, metric: str, *, summed: bool) -> pd.DataFrame:
     """CPU seconds per second: the mean over the wall time, the maximum over whole seconds."""
     own = samples[(samples["metric"] == metric) & samples["second"].notna()]
     unit = [*STEP, "host"] if summed else [*STEP, "host", "worker", "process"]
-    rows = []
-    for key, group in grouped(own, unit):
-        wall = float(walls.get(key[:3], np.nan))
-        seconds = group.groupby("second")["value"].sum()
-        if not wall > 0:
-            wall = float(len(seconds))
-        mean = float(seconds.sum()) / wall
-        full = seconds[seconds.index < np.floor(wall + 1e-9)]
-        top = float(full.max()) if len(full) else mean
-        rows.append((*key[:4], "", metric, mean, top, "cores"))
-    table = pd.DataFrame(rows, columns=COLUMNS)
+    units = numbered(own, unit)
+    places = numbered(own, [*unit, "second"])
+    table = keys_of(own, [*STEP, "host"], units.first)
+    used = places.sums(own["value"])
+    of_unit = units.number[places.first]
+    wall = table.merge(walls, on=STEP, how="left")["wall"].to_numpy(dtype=float)
+    seconds = np.bincount(of_unit, minlength=units.groups)
+    wall = np.where(wall > 0, wall, seconds)
+    mean = np.bincount(of_unit, weights=used, minlength=units.groups) / wall
+    second = own["second"].to_numpy(dtype=float)[places.first]
+    full = second < np.floor(wall + 1e-9)[of_unit]
+    top = np.full(units.groups, -np.inf)
+    np.maximum.at(top, of_unit[full], used[full])
+    table = table.assign(mean=mean, max=np.where(np.isfinite(top), top, mean))
     # Of several processes the busiest one counts.
-    return _plain(
-        table.groupby([*STEP, "host", "metric", "unit"], observed=True)[["mean", "max"]]
-        .max()
-        .reset_index()
-    )
+    hosts = numbered(table, [*STEP, "host"])
+    found = keys_of(table, [*STEP, "host"], hosts.first)
+    found["mean"], found["max"] = hosts.highest(table["mean"]), hosts.highest(table["max"])
+    return _plain(found.assign(metric=metric, unit="cores"))
 
 
-def _mean_max(values: pd.Series, metric: str, unit: str) -> pd.DataFrame:
-    table = values.groupby([*STEP, "host"], observed=True).agg(["mean", "max"]).reset_index()
-    table["metric"], table["unit"] = metric, unit
-    return _plain(table)
+def _memory(samples: pd.DataFrame, metric: str) -> pd.DataFrame:
+    # At the end of a phase a process may be gone already when its memory is asked for.
+    own = samples[
+        (samples["metric"] == metric) & samples["second"].notna() & (samples["value"] > 0)
+    ]
+    seconds = numbered(own, [*STEP, "host", "second"])
+    total = keys_of(own, [*STEP, "host"], seconds.first)
+    total["value"] = seconds.sums(own["value"])
+    hosts = numbered(total, [*STEP, "host"])
+    found = keys_of(total, [*STEP, "host"], hosts.first)
+    found["mean"], found["max"] = hosts.means(total["value"]), hosts.highest(total["value"])
+    return _plain(found.assign(metric=metric, unit="B"))
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
@@ -166,32 +162,37 @@ CPU_KINDS = ("user", "system", "iowait", "steal")
 def cpu_series(samples: pd.DataFrame) -> pd.DataFrame:
     """What a host did each second: trial, phase, step, host, second; user, system, iowait, steal
     and disk_busy in %, disk and network in B/s (empty where not measured)."""
-    rows = samples[samples["metric"].isin(PER_SECOND) & samples["second"].notna()]
-    rows = _long_enough(rows, _lengths(samples))
-    keys = [*STEP, "host", "second"]
-    if rows.empty:
-        return pd.DataFrame(columns=[*keys, *PER_SECOND.values()])
-    rows = rows.assign(metric=rows["metric"].astype(str))
-    table = rows.pivot_table(
-        index=keys, columns="metric", values="value", aggfunc="mean", observed=True
-    )
+    rows = _taken(samples, PER_SECOND)
+    places = numbered(rows, PLACE)
+    table = keys_of(rows, PLACE, places.first)
+    metric = rows["metric"].astype("category")
+    value = rows["value"].to_numpy(dtype=float)
+    for code, name in enumerate(metric.cat.categories):
+        if name in PER_SECOND:
+            own = metric.cat.codes.to_numpy() == code
+            number = np.bincount(places.number[own], minlength=places.groups)
+            total = np.bincount(places.number[own], weights=value[own], minlength=places.groups)
+            table[name] = total / np.where(number, number, np.nan)
     return by_second(table)
 
 
 def by_second(wide: pd.DataFrame) -> pd.DataFrame:
     """The columns of `cpu_series` from one row per place and second, one column per metric."""
-    keys = [*STEP, "host", "second"]
-    table = wide.rename(columns=PER_SECOND).reset_index()
-    table = table.reindex(columns=[*keys, *PER_SECOND.values()])
+    table = wide.rename(columns=PER_SECOND).reindex(columns=[*PLACE, *PER_SECOND.values()])
     return table.fillna(dict.fromkeys(CPU_KINDS, 0.0))
 
 
 def client_bound(
-    host: pd.DataFrame, rates: pd.DataFrame, summary: pd.DataFrame, results: Results
+    host: pd.DataFrame,
+    rates: pd.DataFrame,
+    summary: pd.DataFrame,
+    results: Results,
+    paced: Collection[tuple[str, str, int]] = (),
 ) -> pd.DataFrame:
     """Runs that the client limited: trial, phase, step, reason.
 
-    `rates` is `throughput.throughput`, `summary` its means over repeats.
+    `rates` is `throughput.throughput`, `summary` its means over repeats, `paced` the trial, phase
+    and step of open loops.
     """
     factors = list(results.factors)
     if "engine" not in factors or rates.empty:
@@ -210,14 +211,18 @@ def client_bound(
             step,
             f"it reached {share:.0%} of the rate of no store at all ({title(CEILING)})",
         )
-        for trial, phase, step, share in _near_ceiling(rates, summary, results, factors)
+        for trial, phase, step, share in _near_ceiling(rates, summary, results, paced)
     ]
     return pd.DataFrame(rows, columns=[*STEP, "reason"]).drop_duplicates(ignore_index=True)
 
 
 def _near_ceiling(
-    rates: pd.DataFrame, summary: pd.DataFrame, results: Results, factors: Sequence[str]
+    rates: pd.DataFrame,
+    summary: pd.DataFrame,
+    results: Results,
+    paced: Collection[tuple[str, str, int]],
 ) -> list[tuple[str, str, int, float]]:
+    factors = list(results.factors)
     same = [*client_side(factors), "phase", "step"]
     ceiling = summary[(summary["engine"] == CEILING) & (summary["measure"] == "operations_per_s")]
     if ceiling.empty:
@@ -229,12 +234,18 @@ def _near_ceiling(
     joined = mine[mine["engine"] != CEILING].merge(top.reset_index(), on=same, how="inner")
     near = joined[joined["value"] >= NEAR_CEILING * joined["top"]]
     # An open loop is as fast as it was told to be, with a store or without.
-    paced = results.samples[results.samples["metric"] == "target_rate"]
-    told = set(paced[STEP].drop_duplicates().itertuples(index=False, name=None))
-    near = near[[(r.trial, r.phase, r.step) not in told for r in rows_of(near)]]
+    near = near[[(r.trial, r.phase, r.step) not in paced for r in rows_of(near)]]
     return [
         (str(r.trial), str(r.phase), int(r.step), float(r.value / r.top)) for r in rows_of(near)
     ]
+
+
+def paced_steps(samples: pd.DataFrame) -> set[tuple[str, str, int]]:
+    """Trial, phase and step of open loops."""
+    rows = samples.loc[samples["metric"] == "target_rate", STEP].drop_duplicates()
+    return {
+        (str(trial), str(phase), int(step)) for trial, phase, step in rows.itertuples(index=False)
+    }
 
 
 def bound_warnings(bound: pd.DataFrame) -> list[StudyWarning]:

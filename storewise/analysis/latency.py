@@ -10,43 +10,51 @@ warm-up operations are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from storewise.analysis.frames import missing, records
 from storewise.analysis.latencyintervals import INTERVAL, about, of_operations, of_repeats
-from storewise.analysis.load import Results
-from storewise.analysis.parts import HdrLog, whole_phases
+from storewise.analysis.parts import HdrLog, Part, whole_phases
+from storewise.analysis.results import Results
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
-from storewise.metrics.hdr import Tag, merge_logs, new_histogram, percentiles, tags
+from storewise.metrics.counted import Counted
+from storewise.metrics.hdr import Tag, merge_all, percentiles
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 NS = 1e9
 
 Key = tuple[str, str, int, str, str]
 """Trial, phase, step, operation, time."""
+OwnerKey = tuple[str, str, int, str, str, str]
+"""Trial, phase, step, operation, owner, time."""
 
 
-def histograms(results: Results) -> tuple[dict[Key, Any], list[StudyWarning]]:
-    """Merged histograms by trial, phase, step, operation and time ("service", "response").
+def histograms(
+    parts: Sequence[Part], logs: Sequence[HdrLog]
+) -> tuple[dict[Key, Counted], dict[OwnerKey, Counted], list[StudyWarning]]:
+    """Merged histograms by trial, phase, step, operation and time ("service", "response"), and
+    those of operations whose owner is known by its name too.
 
     A log that cannot be read leaves its whole phase out, with a warning.
     """
-    whole = whole_phases(results.parts)
-    found: dict[Key, Any] = {}
+    whole = whole_phases(parts)
+    found: dict[Key, Counted] = {}
+    owned: dict[OwnerKey, Counted] = {}
     warnings: list[StudyWarning] = []
     by_phase: dict[tuple[str, str], list[HdrLog]] = {}
-    for log in results.logs:
+    for log in logs:
         by_phase.setdefault((log.trial, log.phase), []).append(log)
-    for (trial, phase), logs in sorted(by_phase.items()):
-        workers = {p.worker for p in results.parts if (p.trial, p.phase) == (trial, phase)}
-        if (trial, phase) not in whole or workers - {log.worker for log in logs}:
+    workers: dict[tuple[str, str], set[int | None]] = {}
+    for part in parts:
+        workers.setdefault((part.trial, part.phase), set()).add(part.worker)
+    for (trial, phase), own in sorted(by_phase.items()):
+        if (trial, phase) not in whole or workers[trial, phase] - {log.worker for log in own}:
             continue
         try:
-            merged = merge_tags([log.path for log in logs])
+            merged = merge_all([log.path for log in own], counted_tag)
         except ResultError as error:
             warnings.append(
                 StudyWarning(
@@ -54,29 +62,23 @@ def histograms(results: Results) -> tuple[dict[Key, Any], list[StudyWarning]]:
                 )
             )
             continue
-        found |= {(trial, phase, *key): histogram for key, histogram in merged.items()}
-    return found, warnings
+        for text, histogram in merged.items():
+            tag = Tag.parse(text)
+            time = tag.time.removesuffix("_time")
+            if tag.owner is None:
+                found[trial, phase, tag.step, tag.operation, time] = histogram
+            else:
+                owned[trial, phase, tag.step, tag.operation, tag.owner, time] = histogram
+    return found, owned, warnings
 
 
-def merge_tags(paths: Sequence[Path]) -> dict[tuple[int, str, str], Any]:
-    """Histograms of these logs by step, operation and time."""
-    wanted: dict[str, tuple[int, str, str]] = {}
-    for path in paths:
-        for text in tags(path):
-            try:
-                tag = Tag.parse(text)
-            except ValueError as error:
-                raise ResultError(f"{path}: {error}") from error
-            # What has an owner is in its operation's own intervals too.
-            if not (tag.failed or tag.warmup or tag.owner is not None):
-                wanted[text] = (tag.step, tag.operation, tag.time.removesuffix("_time"))
-    merged: dict[tuple[int, str, str], Any] = {}
-    for text, key in wanted.items():
-        merged[key] = merge_logs(paths, text)
-    return merged
+def counted_tag(text: str) -> bool:
+    """Whether a tag is of operations that count; raises ValueError for a foreign one."""
+    tag = Tag.parse(text)
+    return not (tag.failed or tag.warmup)
 
 
-def latency(found: Mapping[Key, Any]) -> pd.DataFrame:
+def latency(found: Mapping[Key, Counted]) -> pd.DataFrame:
     """Percentiles per trial in s: trial, phase, step, operation, time, percentile, value, unit,
     count (operations behind it)."""
     rows = [
@@ -87,7 +89,7 @@ def latency(found: Mapping[Key, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_KEYS, "percentile", "value", "unit", "count"])
 
 
-def merged_latency(found: Mapping[Key, Any], results: Results) -> pd.DataFrame:
+def merged_latency(found: Mapping[Key, Counted], results: Results) -> pd.DataFrame:
     """Percentiles over all repeats of the same factors' levels, in s, with their intervals.
 
     Columns: factors, phase, step, operation, time, n, percentile, value, low, high, resampled,
@@ -99,11 +101,11 @@ def merged_latency(found: Mapping[Key, Any], results: Results) -> pd.DataFrame:
         row["trial"]: tuple(None if missing(row[name]) else row[name] for name in factors)
         for row in records(results.trials)
     }
-    merged: dict[tuple[Any, ...], Any] = {}
+    merged: dict[tuple[Any, ...], Counted] = {}
     repeats: dict[tuple[Any, ...], int] = {}
     for (trial, *rest), histogram in found.items():
         key = (*levels[trial], *rest)
-        merged.setdefault(key, new_histogram()).add(histogram)
+        merged.setdefault(key, Counted()).add(histogram)
         repeats[key] = repeats.get(key, 0) + 1
     names = [*factors, *_KEYS[1:]]
     each = latency(found)

@@ -23,8 +23,8 @@ import pandas as pd
 from scipy.special import bdtrik
 
 from storewise.analysis.frames import missing, records
-from storewise.analysis.load import Results
 from storewise.analysis.resample import LEVEL
+from storewise.analysis.results import Results
 from storewise.analysis.throughput import over_repeats
 from storewise.metrics.hdr import percentiles
 

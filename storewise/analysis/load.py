@@ -1,42 +1,39 @@
-"""A study's stored results as one long table, with all that is doubtful about them as warnings.
+"""A study's stored results, reduced to figures, with all that is doubtful about them as warnings.
 
-Nothing else in this package reads files. Results stay usable whatever became of the study: trials
-may be missing, failed, or measured with an older config; each such case is a warning, never
-silence. The layout of a study's directory is in ``results/README.md``, the parts' schema in
-``docs/results.md``.
+Nothing else in this package but what is called here reads files. Results stay usable whatever
+became of the study: trials may be missing, failed, or measured with an older config; each such case
+is a warning, never silence. The layout of a study's directory is in ``results/README.md``,
+the parts' schema in ``docs/results.md``.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from storewise.analysis.inputs import (
     FailedTrial,
     InputTotals,
-    Quarantined,
     read_failed,
     read_manifest,
     read_quarantine,
 )
+from storewise.analysis.measured import measure, together
 from storewise.analysis.parts import (
-    SESSION,
-    HdrLog,
     Part,
     missing_parts,
     mixed,
     own_warnings,
-    read_trials,
     refused_by_workers,
-    whole_phases,
+    trial_files,
 )
+from storewise.analysis.readers import Progress, Read, read_trials
+from storewise.analysis.reading import read_samples
+from storewise.analysis.results import Results as Results
 from storewise.analysis.sessions import session_warnings
 from storewise.analysis.staleness import (
     expected_trials,
@@ -58,32 +55,14 @@ LEFT_OUT = "left_out.json"
 REFERENCES = "references.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """All results of a study.
+def load_results(
+    directory: Path, *, processes: int | None = None, progress: Progress | None = None
+) -> Results:
+    """Read a study's directory; raises ResultError where it holds nothing to analyse.
 
-    `samples` is the long table of the result schema with one column per factor, typed as in the
-    study (a factor whose name a column of the schema has keeps its ``factor.`` prefix). `trials`
-    has one row per trial with results: trial, repeat, factors, phases, host. Trials that failed
-    for good are only in `failed`.
+    `processes` is how many read at once, by default as many as there are processors where there is
+    much to read; `progress` is called with the number of trials read, and of all.
     """
-
-    directory: Path
-    study: Mapping[str, Any]
-    samples: pd.DataFrame
-    trials: pd.DataFrame
-    factors: tuple[str, ...]
-    parts: Sequence[Part]
-    logs: Sequence[HdrLog]
-    failed: Sequence[FailedTrial]
-    inputs: InputTotals | None
-    quarantined: Sequence[Quarantined]
-    warnings: Sequence[StudyWarning]
-    references: Sequence[Reference] = ()
-
-
-def load_results(directory: Path) -> Results:
-    """Read a study's directory; raises ResultError where it holds nothing to analyse."""
     if not directory.is_dir():
         raise ResultError(
             f"{directory}: there is no such directory of results; run the study first "
@@ -92,29 +71,27 @@ def load_results(directory: Path) -> Results:
     warnings: list[StudyWarning] = []
     failed: list[FailedTrial] = []
     for path in sorted(directory.glob("trials/*/failed.json")):
-        one, found = read_failed(path)
+        one, told = read_failed(path)
         failed.append(one)
-        warnings += found
-    left_out = {one.trial for one in failed}
-    parts, tables, logs = read_trials(directory, left_out, warnings)
-    # Nodes without clients have nothing to tell; such a trial counts as not yet measured.
-    measured = {part.trial for part in parts if part.phase != SESSION}
-    tables = [t for t, part in zip(tables, parts, strict=True) if part.trial in measured]
-    parts = [part for part in parts if part.trial in measured]
+        warnings += told
+    study = _read_study(directory / "study.json", warnings)
+    inputs: InputTotals | None = None
+    if _reads_inputs(study):
+        inputs, told = read_manifest(directory / "inputs" / "manifest.parquet")
+        warnings += told
+    found = _trials(directory, {one.trial for one in failed}, inputs, processes, progress)
+    parts = [part for one in found for part in one.parts]
+    logs = [log for one in found for log in one.logs]
+    warnings += [warning for one in found for warning in one.warnings]
     if not parts and not failed:
         raise ResultError(
             f"{directory}: no trial has results yet (expected trials/*/PHASE.WORKER.parquet); "
             "run the study first (`storewise run STUDY`)"
         )
-    factors = _factor_values(parts)
-    samples, names = _long_table(tables, factors)
-    study = _read_study(directory / "study.json", warnings)
-    inputs: InputTotals | None = None
-    if _reads_inputs(study):
-        inputs, found = read_manifest(directory / "inputs" / "manifest.parquet")
-        warnings += found
-    quarantined, found = read_quarantine(directory / "inputs" / "quarantine.tsv")
-    warnings += found
+    measured = together([one.measured for one in found])
+    trials, names = _trial_table(measured.trials, _factor_values(parts))
+    quarantined, told = read_quarantine(directory / "inputs" / "quarantine.tsv")
+    warnings += told
     quarantined += refused_by_workers(parts)
     warnings += missing_parts(parts, logs)
     warnings += mixed(parts)
@@ -131,8 +108,8 @@ def load_results(directory: Path) -> Results:
     return Results(
         directory=directory,
         study=study,
-        samples=samples,
-        trials=_trial_table(samples, names),
+        measured=measured,
+        trials=trials,
         factors=names,
         parts=parts,
         logs=logs,
@@ -142,6 +119,21 @@ def load_results(directory: Path) -> Results:
         warnings=sorted(set(warnings)),
         references=references,
     )
+
+
+def _trials(
+    directory: Path,
+    left_out: set[str],
+    inputs: InputTotals | None,
+    processes: int | None,
+    progress: Progress | None,
+) -> list[Read]:
+    """All trials but those left out; one without any where there are none."""
+    place = directory / "trials"
+    names = sorted(place.iterdir()) if place.is_dir() else []
+    trials = [trial_files(p) for p in names if p.name not in left_out and p.is_dir()]
+    found = read_trials(trials, inputs, processes=processes, progress=progress)
+    return found or [Read([], [], measure([], [], read_samples([]).rows, inputs), [])]
 
 
 def _reads_inputs(study: Mapping[str, Any]) -> bool:
@@ -198,25 +190,6 @@ def _factor_values(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
     return {part.trial: dict(part.conditions.get("factors") or {}) for part in parts}
 
 
-def _long_table(
-    tables: Sequence[pa.Table], factors: Mapping[str, Mapping[str, Any]]
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    core = [table.select(CORE.names).replace_schema_metadata(None) for table in tables]
-    samples = (
-        pa.concat_tables(core).unify_dictionaries() if core else CORE.empty_table()
-    ).to_pandas()
-    names = sorted({name for levels in factors.values() for name in levels}, key=_factor_order)
-    codes = samples["trial"].cat.codes.to_numpy()
-    trials = list(samples["trial"].cat.categories)
-    columns = []
-    for name in names:
-        column = f"{FACTOR_PREFIX}{name}" if name in CORE.names else name
-        levels = pd.Series([_plain(factors[trial].get(name)) for trial in trials], dtype=object)
-        samples[column] = pd.Series(levels.infer_objects().array.take(codes), index=samples.index)
-        columns.append(column)
-    return samples, tuple(columns)
-
-
 _ORDER = (
     "engine",
     *SERVER_FACTORS,
@@ -238,30 +211,15 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
-def _trial_table(samples: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-    columns = ["trial", "repeat", *factors]
-    samples = samples[samples["phase"] != SESSION]
-    if samples.empty:
-        return pd.DataFrame(columns=[*columns, "phases", "host"])
-    by_trial = samples.groupby("trial", observed=True, sort=True)
-    table = by_trial[columns[1:]].first().reset_index()
-    table["trial"] = table["trial"].astype(str)
-    table["phases"] = [", ".join(map(str, pd.unique(group))) for _, group in by_trial["phase"]]
-    table["host"] = [", ".join(map(str, pd.unique(group))) for _, group in by_trial["host"]]
-    return table
-
-
-def phase_samples(results: Results) -> pd.DataFrame:
-    """The samples of phases of which every worker's part is there."""
-    whole = whole_phases(results.parts)
-    samples = results.samples
-    keep = {
-        (trial, phase): (str(trial), str(phase)) in whole
-        for trial, phase in samples[["trial", "phase"]].drop_duplicates().itertuples(index=False)
-    }
-    mask = np.fromiter(
-        (keep[key] for key in zip(samples["trial"], samples["phase"], strict=True)),
-        dtype=bool,
-        count=len(samples),
-    )
-    return samples[mask]
+def _trial_table(
+    found: pd.DataFrame, factors: Mapping[str, Mapping[str, Any]]
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The trials with a column for each factor, and these columns' names."""
+    table = found[["trial", "repeat"]].copy()
+    columns = []
+    for name in sorted({n for levels in factors.values() for n in levels}, key=_factor_order):
+        column = f"{FACTOR_PREFIX}{name}" if name in CORE.names else name
+        levels = [_plain(factors[trial].get(name)) for trial in table["trial"]]
+        table[column] = pd.Series(levels, dtype=object).infer_objects()
+        columns.append(column)
+    return table.assign(phases=found["phases"], host=found["host"]), tuple(columns)

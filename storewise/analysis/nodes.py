@@ -170,7 +170,7 @@ def node_cpu(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
     wide = rows.pivot_table(
         index=[*STEP, "host", "second"], columns="metric", values="value", aggfunc="mean"
     )
-    wide = by_second(wide)
+    wide = by_second(wide.reset_index())
     keep = [(r.trial, r.phase, r.step, r.host) not in known for r in rows_of(wide)]
     return wide[keep]
 

@@ -7,20 +7,20 @@ that both are about the same time. A step in which nodes were slowed, or one was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.latency import NS
-from storewise.analysis.load import Results
-from storewise.analysis.parts import HdrLog, Part, whole_phases
+from storewise.analysis.latency import NS, OwnerKey
+from storewise.analysis.parts import Part
+from storewise.analysis.results import Results
 from storewise.analysis.throughput import STEP, over_repeats
 from storewise.driver.outages import common, longest
-from storewise.errors import ResultError
-from storewise.metrics.hdr import Tag, bucket_indexes, merge_all, percentiles
+from storewise.metrics.counted import Counted
+from storewise.metrics.hdr import bucket_indexes, percentiles
 from storewise.workloads.conditions import OWN_FIELDS, Slow
 
 #: Share of operations beyond this, ms, where a phase names no `limit_ms`.
@@ -58,13 +58,13 @@ COLUMNS = [
 ]
 
 
-def step_conditions(results: Results) -> pd.DataFrame:
+def step_conditions(parts: Iterable[Part], samples: pd.DataFrame) -> pd.DataFrame:
     """What was done to nodes in each step: trial, phase, step, slow (in words, empty for none),
     slowed_nodes (their number), names (with commas), crash (whether one was killed), limit_ms."""
     rows = []
     seen = set()
-    slowed = _slowed(results.samples)
-    for part in results.parts:
+    slowed = _slowed(samples)
+    for part in parts:
         steps = part.conditions.get("steps")
         key = (part.trial, part.phase)
         if part.worker is None or not isinstance(steps, list) or key in seen:
@@ -108,41 +108,8 @@ def _slowed(samples: pd.DataFrame) -> dict[tuple[str, str, int], set[str]]:
     return found
 
 
-def owner_histograms(results: Results) -> dict[tuple[str, str, int, str, str, str], Any]:
-    """Merged histograms by trial, phase, step, operation, owner and time ("service", "response").
-
-    A log that cannot be read leaves its phase out; `latency.histograms` warns of it.
-    """
-    whole = whole_phases(results.parts)
-    by_phase: dict[tuple[str, str], list[HdrLog]] = {}
-    for log in results.logs:
-        by_phase.setdefault((log.trial, log.phase), []).append(log)
-    found: dict[tuple[str, str, int, str, str, str], Any] = {}
-    for (trial, phase), logs in sorted(by_phase.items()):
-        if (trial, phase) not in whole:
-            continue
-        try:
-            merged = merge_all([log.path for log in logs], _wanted)
-        except ResultError:
-            continue
-        for text, histogram in merged.items():
-            tag = Tag.parse(text)
-            time = tag.time.removesuffix("_time")
-            found[trial, phase, tag.step, tag.operation, str(tag.owner), time] = histogram
-    return found
-
-
-def _wanted(text: str) -> bool:
-    try:
-        tag = Tag.parse(text)
-    except ValueError:
-        return False
-    return tag.owner is not None and not tag.failed and not tag.warmup
-
-
 def per_node(
-    results: Results,
-    histograms: Mapping[tuple[str, str, int, str, str, str], Any],
+    histograms: Mapping[OwnerKey, Counted],
     balance: pd.DataFrame,
     durations: pd.DataFrame,
     host: pd.DataFrame,
@@ -197,11 +164,10 @@ def per_node(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def share_over(histogram: Any, limit_ms: float) -> float:
+def share_over(histogram: Counted, limit_ms: float) -> float:
     """Share of a histogram's values above a limit, to its three digits."""
-    counts = np.frombuffer(histogram.counts, dtype=np.uint64)
     index = int(bucket_indexes(np.array([int(limit_ms * 1e6)], dtype=np.int64))[0])
-    return float(counts[index + 1 :].sum()) / float(counts.sum())
+    return histogram.above(index) / histogram.get_total_count()
 
 
 def _ratio(value: float, by: Any) -> float | None:
@@ -250,7 +216,7 @@ CRASH_COLUMNS = [
 ]
 
 
-def crashes(results: Results, checked: pd.DataFrame) -> pd.DataFrame:
+def crashes(parts: Iterable[Part], samples: pd.DataFrame, checked: pd.DataFrame) -> pd.DataFrame:
     """One row per step in which a server was killed (CRASH_COLUMNS).
 
     `after` is when it was killed, in s from the step's start; `recovery_time` from then to its
@@ -259,14 +225,14 @@ def crashes(results: Results, checked: pd.DataFrame) -> pd.DataFrame:
     owners are not known). It is taken to 5 ms, common to all workers by their clocks. `errors` are
     failed operations of the step, `lost_documents` those of the whole trial's verification.
     """
-    starts = _single(results.samples, "started_at")
-    recovered = _single(results.samples, "recovery_time")
+    starts = _single(samples, "started_at")
+    recovered = _single(samples, "recovery_time")
     lost: dict[str, float] = {}
     for row in records(checked):
         lost[str(row["trial"])] = lost.get(str(row["trial"]), 0.0) + float(row["lost"])
-    failed = _errors(results.samples)
+    failed = _errors(samples)
     found: dict[tuple[str, str, int], list[tuple[Part, dict[str, Any]]]] = {}
-    for part in results.parts:
+    for part in parts:
         for one in part.conditions.get("crashes") or ():
             found.setdefault((part.trial, part.phase, one["step"]), []).append((part, one))
     rows = []

@@ -6,19 +6,16 @@ store was a server one per node of its session and one of the session itself.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from storewise.analysis.engines import title
 from storewise.analysis.inputs import Quarantined
 from storewise.analysis.warning import StudyWarning
-from storewise.errors import ResultError
-from storewise.metrics.schema import read_part
 
 _PART = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.parquet")
 _NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")
@@ -35,61 +32,69 @@ SESSION = "session"
 @dataclass(frozen=True, slots=True)
 class Part:
     """One result file; `worker` is None for all but those of workers, `node` for all but those of
-    nodes (a session's own part has neither)."""
+    nodes (a session's own part has neither).
 
-    path: Path
+    Parts of one trial share what their conditions have in common: these are not to be changed.
+    """
+
+    directory: Path
+    name: str
     trial: str
     phase: str
     worker: int | None
     conditions: Mapping[str, Any]
     node: str | None = None
 
+    @property
+    def path(self) -> Path:
+        return self.directory / self.name
+
 
 @dataclass(frozen=True, slots=True)
 class HdrLog:
     """One worker's Hdr interval log of one phase."""
 
-    path: Path
+    directory: Path
+    name: str
     trial: str
     phase: str
     worker: int
 
-
-def read_trials(
-    directory: Path, left_out: set[str], warnings: list[StudyWarning]
-) -> tuple[list[Part], list[pa.Table], list[HdrLog]]:
-    """All parts with their tables, and the logs, of a study; what cannot be read is a warning."""
-    parts: list[Part] = []
-    tables: list[pa.Table] = []
-    logs: list[HdrLog] = []
-    for path in sorted(directory.glob("trials/*/*")):
-        trial = path.parent.name
-        if trial in left_out or path.name.startswith("."):
-            continue
-        if log := _LOG.fullmatch(path.name):
-            logs.append(HdrLog(path, trial, log["phase"], int(log["worker"])))
-            continue
-        place = _place(path.name)
-        if place is None:
-            continue
-        try:
-            table, conditions = read_part(path)
-            if table.num_rows and set(table["trial"].unique().to_pylist()) != {trial}:
-                raise ResultError(f"{path}: its rows are of another trial than its directory")
-        except ResultError as error:
-            warnings.append(
-                StudyWarning(
-                    "unreadable_part", trial, str(error), "delete the file and measure again"
-                )
-            )
-            continue
-        phase, worker, node = place
-        parts.append(Part(path, trial, phase, worker, conditions, node))
-        tables.append(table)
-    return parts, tables, logs
+    @property
+    def path(self) -> Path:
+        return self.directory / self.name
 
 
-def _place(name: str) -> tuple[str, int | None, str | None] | None:
+@dataclass(frozen=True, slots=True)
+class TrialFiles:
+    """The result files of one trial, by their names: nothing of them has been read."""
+
+    directory: Path
+    parts: Sequence[str]
+    logs: Sequence[HdrLog]
+    part_bytes: int
+
+    @property
+    def trial(self) -> str:
+        return self.directory.name
+
+
+def trial_files(directory: Path) -> TrialFiles:
+    """What lies in a trial's directory, in the order of the names."""
+    parts, logs, size = [], [], 0
+    with os.scandir(directory) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = entry.name
+        if log := _LOG.fullmatch(name):
+            logs.append(HdrLog(directory, name, directory.name, log["phase"], int(log["worker"])))
+        elif place_of(name) is not None:
+            parts.append(name)
+            size += entry.stat().st_size
+    return TrialFiles(directory, parts, logs, size)
+
+
+def place_of(name: str) -> tuple[str, int | None, str | None] | None:
     """Phase, worker and node of a part by its file's name; None for what is no part."""
     if name in (f"{VERIFY}.parquet", f"{SESSION}.parquet"):
         return name.removesuffix(".parquet"), None, None
@@ -124,29 +129,34 @@ def processes_of(part: Part) -> int:
 def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWarning]:
     """Phases of which a worker's file is missing; their sums would be too low."""
     found: list[StudyWarning] = []
-    have = {(p.trial, p.phase, p.worker) for p in parts}
     logged = {(log.trial, log.phase, log.worker) for log in logs}
+    have: dict[tuple[str, str], set[int]] = {}
+    wanted: dict[tuple[str, str], int] = {}
     for part in parts:
         if part.worker is None:
             continue
-        gone = [k for k in range(workers_of(part)) if (part.trial, part.phase, k) not in have]
-        if gone:
-            found.append(
-                StudyWarning(
-                    "missing_worker",
-                    part.trial,
-                    f"phase {part.phase}: no result of worker {', '.join(map(str, gone))}; "
-                    "the phase is left out of all figures",
-                    "run the study again: it measures what is missing",
-                )
-            )
-        if (part.trial, part.phase, part.worker) not in logged:
+        key = (part.trial, part.phase)
+        have.setdefault(key, set()).add(part.worker)
+        wanted[key] = max(workers_of(part), wanted.get(key, 0))
+        if (*key, part.worker) not in logged:
             found.append(
                 StudyWarning(
                     "missing_log",
                     part.trial,
                     f"phase {part.phase}: worker {part.worker} has no Hdr log; "
                     "its latencies are left out",
+                    "run the study again: it measures what is missing",
+                )
+            )
+    for (trial, phase), workers in have.items():
+        gone = [k for k in range(wanted[trial, phase]) if k not in workers]
+        if gone:
+            found.append(
+                StudyWarning(
+                    "missing_worker",
+                    trial,
+                    f"phase {phase}: no result of worker {', '.join(map(str, gone))}; "
+                    "the phase is left out of all figures",
                     "run the study again: it measures what is missing",
                 )
             )

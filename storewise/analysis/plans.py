@@ -12,7 +12,7 @@ import pandas as pd
 
 from storewise.analysis.engines import title
 from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.load import Results
+from storewise.analysis.results import Results
 from storewise.analysis.text import all_of
 from storewise.analysis.warning import StudyWarning
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.frames import missing, records
-from storewise.analysis.load import Results
+from storewise.analysis.results import Results
 from storewise.analysis.throughput import counters
 
 #: Derived level: client threads over all processes of all workers.
@@ -37,12 +37,11 @@ class Point:
     levels: Mapping[str, Any] = field(default_factory=dict)
 
 
-def points(results: Results, samples: pd.DataFrame, throughput: pd.DataFrame) -> list[Point]:
+def points(results: Results, mean_times: pd.DataFrame, throughput: pd.DataFrame) -> list[Point]:
     """All points of a study.
 
-    `samples` are those of whole phases, `throughput` is `throughput.throughput` of them. Beside its
-    measures there is `mean_service_time` in s of each operation (its total time in the store's
-    calls over its number), which is what closed-loop benchmarks call latency.
+    `throughput` is `throughput.throughput`. Beside its measures there is `mean_service_time` in s
+    of each operation, as `mean_times` has it.
     """
     factors = {row["trial"]: _factors(row, results.factors) for row in records(results.trials)}
     params: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -51,7 +50,7 @@ def points(results: Results, samples: pd.DataFrame, throughput: pd.DataFrame) ->
         if isinstance(steps, list) and part.worker is not None:
             params.setdefault((part.trial, part.phase), steps)
     found = []
-    for row in [*records(throughput), *_mean_times(samples)]:
+    for row in [*records(throughput), *records(mean_times)]:
         trial, phase, step = str(row["trial"]), str(row["phase"]), int(row["step"])
         if trial not in factors or not math.isfinite(row["value"]):
             continue
@@ -98,7 +97,12 @@ def _factors(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: row[name] for name in names if not missing(row[name])}
 
 
-def _mean_times(samples: pd.DataFrame) -> list[dict[str, Any]]:
+def mean_times(samples: pd.DataFrame) -> pd.DataFrame:
+    """`mean_service_time` in s per trial, phase, step and operation: its total time in the store's
+    calls over its number, which is what closed-loop benchmarks call latency.
+
+    Columns: trial, phase, step, operation, measure, value. `samples` are those of whole phases.
+    """
     totals = {
         metric: counters(samples, metric, per_second=False)
         .groupby([*_STEP, "operation"], observed=True)["value"]
@@ -107,14 +111,8 @@ def _mean_times(samples: pd.DataFrame) -> list[dict[str, Any]]:
     }
     table = pd.DataFrame(totals).dropna()
     table = table[table["operations"] > 0].reset_index()
-    return [
-        {
-            **{name: row[name] for name in (*_STEP, "operation")},
-            "measure": "mean_service_time",
-            "value": row["service_time_sum"] / row["operations"],
-        }
-        for row in records(table)
-    ]
+    value = table["service_time_sum"] / table["operations"]
+    return table[[*_STEP, "operation"]].assign(measure="mean_service_time", value=value)
 
 
 def same_level(ours: Any, theirs: Any) -> bool:

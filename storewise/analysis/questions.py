@@ -9,7 +9,7 @@ import pandas as pd
 
 from storewise.analysis.engines import BASELINE
 from storewise.analysis.frames import records
-from storewise.analysis.load import Results
+from storewise.analysis.results import Results
 
 COLUMNS = ["phase", "step", "question", "answered_by", "by", "indexes", "median", "operations", "n"]
 

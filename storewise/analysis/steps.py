@@ -8,7 +8,7 @@ over the number that was meant to begin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,9 +16,11 @@ import pandas as pd
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.latency import NS, Key
 from storewise.analysis.latencyintervals import about, of_operations, of_repeats
-from storewise.analysis.load import Results
+from storewise.analysis.parts import Part
+from storewise.analysis.results import Results
 from storewise.analysis.throughput import STEP, counters, durations, over_repeats
-from storewise.metrics.hdr import new_histogram, percentiles
+from storewise.metrics.counted import Counted
+from storewise.metrics.hdr import percentiles
 
 #: Operation of rows that are about all operations together.
 ALL = "all"
@@ -31,14 +33,14 @@ OTHER = "other"
 _KEYS = ["phase", "step", "operation", *PARAMETERS, OTHER, "measure"]
 
 
-def step_parameters(results: Results) -> pd.DataFrame:
+def step_parameters(parts: Iterable[Part]) -> pd.DataFrame:
     """The parameters of each step of phases that have several, or a target rate.
 
     Columns: trial, phase, step, then PARAMETERS, missing where a step was not told, and OTHER.
     """
     rows = []
     seen = set()
-    for part in results.parts:
+    for part in parts:
         steps = part.conditions.get("steps")
         key = (part.trial, part.phase)
         if part.worker is None or not isinstance(steps, list) or key in seen:
@@ -172,7 +174,7 @@ def _rates(
 def steps(
     measured: pd.DataFrame,
     parameters: pd.DataFrame,
-    histograms: Mapping[Key, Any],
+    histograms: Mapping[Key, Counted],
     results: Results,
 ) -> pd.DataFrame:
     """Over repeats: factors' levels, phase, step, operation, PARAMETERS, OTHER, measure, unit, n,
@@ -194,7 +196,7 @@ def steps(
 
 
 def _times(
-    parameters: pd.DataFrame, histograms: Mapping[Key, Any], results: Results
+    parameters: pd.DataFrame, histograms: Mapping[Key, Counted], results: Results
 ) -> list[dict[str, Any]]:
     told = {tuple(row[k] for k in STEP): row for row in records(parameters)}
     levels = {row["trial"]: row for row in records(results.trials)}
@@ -210,8 +212,8 @@ def _times(
             values["operation"] = one
             # One nan does not equal another, so that repeats would stay apart.
             key = tuple(None if missing(values[n]) else values[n] for n in names)
-            merged.setdefault(key, new_histogram()).add(histogram)
-            single.setdefault(key, {}).setdefault(trial, new_histogram()).add(histogram)
+            merged.setdefault(key, Counted()).add(histogram)
+            single.setdefault(key, {}).setdefault(trial, Counted()).add(histogram)
     each = [
         {**dict(zip(names, key, strict=True)), "trial": trial, "measure": measure, "value": value}
         for key, by_trial in single.items()

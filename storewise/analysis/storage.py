@@ -8,9 +8,10 @@ all servers of a trial held when these ended: logs, system tables and preallocat
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from storewise.analysis.frames import grouped, rows_of
+from storewise.analysis.frames import grouped, numbered, rows_of
 from storewise.analysis.inputs import InputTotals
 from storewise.analysis.throughput import INSERT, STEP, counters, loading
 
@@ -33,18 +34,14 @@ def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
     bytes_in = bytes_in[bytes_in["operation"] == INSERT]
     read = bytes_in.groupby(STEP, observed=True)["value"].sum()
     of_load = loading(samples)
+    sizes = dict(grouped(samples[samples["metric"] == "store_bytes"], STEP))
     rows = []
     for (trial, phase, step, _), group in grouped(loads, [*STEP, "operation"]):
         if (str(trial), str(phase)) not in of_load:
             continue
         count = float(group["value"].sum())
-        mine = samples[
-            (samples["trial"] == trial)
-            & (samples["phase"] == phase)
-            & (samples["step"] == step)
-            & (samples["metric"] == "store_bytes")
-        ]
-        if mine.empty or count <= 0:
+        mine = sizes.get((trial, phase, step))
+        if mine is None or count <= 0:
             continue
         size = final_size(mine)
         found = {"store_bytes": size, "bytes_per_document": size / count}
@@ -95,10 +92,11 @@ def final_size(rows: pd.DataFrame) -> float:
 
     A value at the end of the phase counts more than the last one of its seconds.
     """
-    total = 0.0
-    for _, own in grouped(rows, ["worker", "node"]):
-        end = own[own["second"].isna()]
-        if end.empty:
-            end = own[own["second"] == own["second"].max()]
-        total += float(end["value"].sum())
-    return total
+    stores = numbered(rows, ["worker", "node"])
+    second = rows["second"].to_numpy(dtype=float)
+    at_end = np.isnan(second)
+    ended = np.zeros(stores.groups, dtype=bool)
+    ended[stores.number[at_end]] = True
+    last = stores.highest(np.where(at_end, -np.inf, second))
+    counts = np.where(ended[stores.number], at_end, second == last[stores.number])
+    return float(rows["value"].to_numpy(dtype=float)[counts].sum())

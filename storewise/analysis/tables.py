@@ -9,28 +9,22 @@ import pandas as pd
 
 from storewise.analysis import host as hosts
 from storewise.analysis import latency as latencies
-from storewise.analysis import nodes as servers
 from storewise.analysis import owners
 from storewise.analysis import throughput as rates
 from storewise.analysis.breakeven import breakeven
 from storewise.analysis.judgements import judge
-from storewise.analysis.load import Results, phase_samples
-from storewise.analysis.parts import SESSION, processes_of, threads_of
 from storewise.analysis.plans import plan_summary, plan_warnings, plans
 from storewise.analysis.points import points
 from storewise.analysis.questions import questions
 from storewise.analysis.references import compare
+from storewise.analysis.results import Results
 from storewise.analysis.scaling import scaling
-from storewise.analysis.sessions import nodes, sessions
 from storewise.analysis.steps import (
     highest_rates,
-    measured_steps,
     searches,
-    step_parameters,
     steps,
 )
-from storewise.analysis.storage import node_storage, storage
-from storewise.analysis.verification import verification, verification_warnings
+from storewise.analysis.verification import verification_warnings
 from storewise.analysis.warning import StudyWarning, warning_table
 
 
@@ -100,100 +94,64 @@ class Tables:
         return {**found, **self.judged, "warnings": warning_table(self.warnings)}
 
 
-def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables with equal columns as one."""
-    filled = [table for table in tables if len(table)]
-    return pd.concat(filled, ignore_index=True) if filled else tables[0]
-
-
 def build_tables(results: Results) -> Tables:
-    """All tables; pure but for the Hdr logs, which are read here."""
+    """All tables; a pure function."""
     return judge(measured_tables(results))
 
 
 def measured_tables(results: Results) -> Tables:
     """The tables without those that are made of them."""
-    samples = phase_samples(results)
-    series = rates.series(samples)
-    throughput = rates.throughput(
-        samples,
-        series,
-        threads={(p.trial, p.phase): threads_of(p) for p in results.parts},
-        processes={p.trial: processes_of(p) for p in results.parts},
-    )
-    summary = rates.over_repeats(throughput, results, ["phase", "step", "measure"], series)
-    found, log_warnings = latencies.histograms(results)
-    told = step_parameters(results)
+    measured = results.measured
+    throughput = measured.throughput
+    summary = rates.over_repeats(throughput, results, ["phase", "step", "measure"], measured.series)
     searched = searches(results)
-    merged = latencies.merged_latency(found, results)
-    node_table = nodes(results.parts, results.samples)
-    session_table = sessions(node_table, results.samples)
-    stored = storage(samples, results.inputs)
-    stored = joined([stored, node_storage(session_table, stored)])
-    load = hosts.host_load(samples)
-    taken = servers.node_samples(
-        joined([samples, results.samples[results.samples["phase"] == SESSION]])
-    )
-    host = joined([load, servers.node_load(taken, load)])
-    balance = servers.balance(samples)
-    conditions = owners.step_conditions(results)
-    cpu = hosts.cpu_series(samples)
-    bound = hosts.client_bound(load, throughput, summary, results)
-    canary = hosts.canary(results.samples)
-    checked = verification(results.samples)
+    merged = latencies.merged_latency(measured.histograms, results)
+    bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
     published = compare(
         results.references,
-        points(results, samples, throughput) if results.references else (),
+        points(results, measured.mean_times, throughput) if results.references else (),
     )
     planned = plans(results)
     warnings = [
         *results.warnings,
         *plan_warnings(planned, results),
-        *log_warnings,
+        *measured.warnings,
         *rates.short_phases(throughput),
         *rates.errors(throughput),
         *rates.few_repeats(results),
         *hosts.bound_warnings(bound),
-        *hosts.canary_warnings(canary),
-        *verification_warnings(checked),
+        *hosts.canary_warnings(measured.canary),
+        *verification_warnings(measured.verification),
     ]
     return Tables(
         results=results,
         trials=results.trials,
-        series=series,
+        series=measured.series,
         throughput=throughput,
         summary=summary,
-        latency=latencies.latency(found),
+        latency=latencies.latency(measured.histograms),
         latency_summary=merged,
         scaling=scaling(summary, results.factors),
-        steps=steps(measured_steps(samples, series, told), told, found, results),
+        steps=steps(measured.steps, measured.parameters, measured.histograms, results),
         searches=searched,
         highest_rates=highest_rates(searched, results),
-        storage=stored,
+        storage=measured.storage,
         storage_summary=rates.over_repeats(
-            stored, results, ["phase", "step", "measure"], counted=True
+            measured.storage, results, ["phase", "step", "measure"], counted=True
         ),
-        host=host,
-        cpu=joined([cpu, servers.node_cpu(taken, cpu)]),
-        balance=balance,
-        per_node=owners.per_node(
-            results,
-            owners.owner_histograms(results),
-            balance,
-            rates.durations(samples),
-            host,
-            node_table,
-            conditions,
-        ),
-        slowdown=owners.slowdown(throughput, conditions, results),
-        crashes=owners.crashes(results, checked),
-        nodes=node_table,
-        sessions=session_table,
+        host=measured.host,
+        cpu=measured.cpu,
+        balance=measured.balance,
+        per_node=measured.per_node,
+        slowdown=owners.slowdown(throughput, measured.conditions, results),
+        crashes=measured.crashes,
+        nodes=measured.nodes,
+        sessions=measured.sessions,
         client_bound=bound,
-        canary=canary,
-        verification=checked,
+        canary=measured.canary,
+        verification=measured.verification,
         questions=questions(results, merged),
-        breakeven=breakeven(samples, results),
+        breakeven=breakeven(measured.asked, measured.loaded, results),
         reference_values=published.values,
         reference_curves=published.curves,
         reference_shapes=published.shapes,

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from storewise.analysis.frames import grouped, records, rows_of
-from storewise.analysis.load import Results
+from storewise.analysis.frames import grouped, numbered, records, rows_of
 from storewise.analysis.resample import OWN_SPREAD, Estimate, columns, estimate, pooled
+from storewise.analysis.results import Results
 from storewise.analysis.warning import StudyWarning
 
 #: Seconds from which on a phase has a steady part.
@@ -52,18 +53,20 @@ def counters(samples: pd.DataFrame, metric: str, *, per_second: bool) -> pd.Data
     there once. Totals are made from the seconds where a step has none.
     """
     rows = samples[(samples["metric"] == metric) & samples["operation"].notna()]
-    timed = rows["second"].notna()
-    if per_second:
-        rows = rows[timed]
-    else:
-        keys = rows[STEP].astype(str).agg("\t".join, axis=1) if len(rows) else rows["metric"]
-        have = set(keys[~timed])
-        rows = rows[~timed | ~keys.isin(have)]
-    apart = rows["process"].notna()
+    timed = rows["second"].notna().to_numpy()
+    rows = rows[timed] if per_second else rows[~timed | ~_with(rows, STEP, ~timed)]
+    apart = rows["process"].notna().to_numpy()
     if apart.any() and not apart.all():
-        keys = rows[[*STEP, "worker"]].astype(str).agg("\t".join, axis=1)
-        rows = rows[apart | ~keys.isin(set(keys[apart]))]
+        rows = rows[apart | ~_with(rows, [*STEP, "worker"], apart)]
     return rows
+
+
+def _with(rows: pd.DataFrame, keys: Sequence[str], one: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows are in a group with a row that is `one`."""
+    groups = numbered(rows, keys)
+    found = np.zeros(groups.groups, dtype=bool)
+    found[groups.number[one]] = True
+    return found[groups.number]
 
 
 def loading(samples: pd.DataFrame) -> set[tuple[str, str]]:

@@ -253,8 +253,9 @@ def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
 def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Counted]:
     """The sum of all intervals of each tag that is wanted, over these logs, by tag.
 
-    A log's own totals are taken where it has them, else its intervals are added up. Raises
-    ResultError, naming file and line, for what cannot be read.
+    A log's own totals are taken where it has them, else its intervals are added up. `wanted` may
+    raise ValueError for a foreign tag. Raises ResultError, naming file and line, for what cannot be
+    read.
     """
     sums: dict[str, Integers | None] = {}
     scratch = np.zeros(COUNTERS, dtype=np.int64)
@@ -271,7 +272,10 @@ def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str,
             into = []
             for _, tag, _ in alike:
                 if tag not in sums:
-                    sums[tag] = np.zeros(COUNTERS, dtype=np.int64) if wanted(tag) else None
+                    try:
+                        sums[tag] = np.zeros(COUNTERS, dtype=np.int64) if wanted(tag) else None
+                    except ValueError as error:
+                        raise ResultError(f"{path}: {error}") from error
                 dense = sums[tag]
                 if dense is not None:
                     into.append(dense)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -207,7 +208,16 @@ def read_conditions(path: Path) -> dict[str, Any]:
         raise ResultError(f"{path}: not a readable result part: {error}") from error
     if raw is None:
         raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
-    meta: dict[str, Any] = json.loads(raw)
+    return parse_conditions(raw)
+
+
+def parse_conditions(raw: bytes) -> dict[str, Any]:
+    """The conditions of a part from the JSON in its metadata."""
+    try:
+        meta: dict[str, Any] = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        # What Python writes beyond JSON: NaN and Infinity.
+        meta = json.loads(raw)
     return meta
 
 
@@ -220,7 +230,7 @@ def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     raw = (table.schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
-    meta: dict[str, Any] = json.loads(raw)
+    meta = parse_conditions(raw)
     version = meta.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ResultError(

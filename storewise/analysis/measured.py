@@ -1,0 +1,237 @@
+"""What trials measured, reduced from their samples: nothing here is per worker and second.
+
+The samples of a large study do not fit into memory, and need not: each figure is made of the
+samples of one trial. So trials are taken some at a time (`measure`), in whatever processes, and
+their figures put together (`together`); how many at a time makes no difference to any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from storewise.analysis import host as hosts
+from storewise.analysis import latency as latencies
+from storewise.analysis import nodes as servers
+from storewise.analysis import owners
+from storewise.analysis import throughput as rates
+from storewise.analysis.breakeven import clients_at_once, load_times, question_times
+from storewise.analysis.frames import joined, numbered
+from storewise.analysis.inputs import InputTotals
+from storewise.analysis.parts import (
+    SESSION,
+    HdrLog,
+    Part,
+    processes_of,
+    threads_of,
+    whole_phases,
+)
+from storewise.analysis.points import mean_times
+from storewise.analysis.sessions import nodes, sessions
+from storewise.analysis.steps import measured_steps, step_parameters
+from storewise.analysis.storage import node_storage, storage
+from storewise.analysis.throughput import STEP
+from storewise.analysis.verification import verification
+from storewise.analysis.warning import StudyWarning
+from storewise.metrics.counted import Counted
+
+#: Of operations, by worker, process and second.
+_COUNTERS = ("operations", "documents", "bytes", "errors", "service_time_sum", "prepare_time_sum")
+#: Of hosts and processes, by second.
+_LOAD = (
+    *hosts.HOST_METRICS,
+    "sample_length",
+    *(f"{who}_{what}" for who in ("client", "store", "router") for what in ("cpu", "rss")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures of trials; the tables are described where they are made.
+
+    `trials` has trial, repeat, phases, host; `load` is `host` without what nodes measured;
+    `asked` and `loaded` are `breakeven.question_times` and `load_times`; `parameters` and
+    `conditions` are what steps were told; `paced` are trial, phase and step of open loops.
+    """
+
+    trials: pd.DataFrame
+    series: pd.DataFrame
+    throughput: pd.DataFrame
+    mean_times: pd.DataFrame
+    asked: pd.DataFrame
+    loaded: pd.DataFrame
+    parameters: pd.DataFrame
+    steps: pd.DataFrame
+    storage: pd.DataFrame
+    load: pd.DataFrame
+    host: pd.DataFrame
+    cpu: pd.DataFrame
+    balance: pd.DataFrame
+    conditions: pd.DataFrame
+    per_node: pd.DataFrame
+    crashes: pd.DataFrame
+    nodes: pd.DataFrame
+    sessions: pd.DataFrame
+    canary: pd.DataFrame
+    verification: pd.DataFrame
+    paced: Set[tuple[str, str, int]]
+    histograms: Mapping[latencies.Key, Counted]
+    warnings: Sequence[StudyWarning]
+
+
+def measure(
+    parts: Sequence[Part],
+    logs: Sequence[HdrLog],
+    rows: pd.DataFrame,
+    inputs: InputTotals | None,
+) -> Measured:
+    """The figures of some trials from all their parts, logs and samples.
+
+    `rows` has the columns of the result schema, text as categories. Reads the logs.
+    """
+    whole = whole_phases(parts)
+    bulk = rows["metric"].isin([*_COUNTERS, *_LOAD]).to_numpy() & rows["second"].notna().to_numpy()
+    kept = of_phases(rows, whole)
+    told = rows[~bulk]
+    samples = _summed(rows[kept & ~bulk], rows[kept & bulk])
+    session = rows[(rows["phase"] == SESSION).to_numpy()]
+    by_load = samples["metric"].isin(_LOAD) & samples["second"].notna()
+    of_hosts = samples[by_load | (samples["metric"] == "duration")]
+    samples = samples[~by_load]
+
+    series = rates.series(samples)
+    parameters = step_parameters(parts)
+    conditions = owners.step_conditions(parts, told)
+    node_table = nodes(parts, session)
+    session_table = sessions(node_table, session)
+    stored = storage(_with_volume(samples, parts), inputs)
+    load = hosts.host_load(of_hosts)
+    taken = servers.node_samples(joined([samples, session]))
+    host = joined([load, servers.node_load(taken, load)])
+    cpu = hosts.cpu_series(of_hosts)
+    cpu = joined([cpu, servers.node_cpu(taken, cpu)])
+    balance = servers.balance(samples)
+    checked = verification(told)
+    found, by_owner, warnings = latencies.histograms(parts, logs)
+    return Measured(
+        trials=_trials(rows),
+        series=series,
+        throughput=rates.throughput(
+            samples,
+            series,
+            threads={(p.trial, p.phase): threads_of(p) for p in parts},
+            processes={p.trial: processes_of(p) for p in parts},
+        ),
+        mean_times=_plain(mean_times(samples)),
+        asked=_plain(question_times(samples, clients_at_once(parts))),
+        loaded=_plain(load_times(samples)),
+        parameters=parameters,
+        steps=measured_steps(samples, series, parameters),
+        storage=joined([stored, node_storage(session_table, stored)]),
+        load=load,
+        host=host,
+        cpu=cpu.astype(dict.fromkeys(("trial", "phase", "host"), "category")),
+        balance=balance,
+        conditions=conditions,
+        per_node=owners.per_node(
+            by_owner, balance, rates.durations(samples), host, node_table, conditions
+        ),
+        crashes=owners.crashes(parts, told, checked),
+        nodes=node_table,
+        sessions=session_table,
+        canary=hosts.canary(told),
+        verification=checked,
+        paced=hosts.paced_steps(samples),
+        histograms=found,
+        warnings=warnings,
+    )
+
+
+def together(found: Sequence[Measured]) -> Measured:
+    """The figures of several lots of trials, at least one, in their order."""
+    values: dict[str, Any] = {}
+    for name in (one.name for one in fields(Measured)):
+        each = [getattr(one, name) for one in found]
+        if isinstance(each[0], pd.DataFrame):
+            values[name] = joined(each)
+        elif isinstance(each[0], Mapping):
+            values[name] = {key: value for one in each for key, value in one.items()}
+        elif isinstance(each[0], Set):
+            values[name] = set().union(*each)
+        else:
+            values[name] = [item for one in each for item in one]
+    return Measured(**values)
+
+
+def of_phases(rows: pd.DataFrame, whole: Set[tuple[str, str]]) -> NDArray[np.bool_]:
+    """Which samples are of phases of which every worker's part is there."""
+    groups = numbered(rows, ["trial", "phase"])
+    keys = rows[["trial", "phase"]].iloc[groups.first].itertuples(index=False)
+    keep = np.array([(str(trial), str(phase)) in whole for trial, phase in keys], dtype=bool)
+    return keep[groups.number]
+
+
+def _summed(rest: pd.DataFrame, bulk: pd.DataFrame) -> pd.DataFrame:
+    """The samples with the counts of each second summed over workers and processes.
+
+    `bulk` are the samples per second of _COUNTERS and _LOAD, `rest` all others. The counts of a
+    step that has no totals are left as they are, for its totals are made of them; and where a
+    worker reports its processes apart, its own sums are left out, as `throughput.counters` does.
+    """
+    of_operations = bulk["operation"].notna() & bulk["metric"].isin(_COUNTERS)
+    counts, load = bulk[of_operations], bulk[~of_operations]
+    totals = rest[rest["second"].isna() & rest["operation"].notna()]
+    both = pd.concat([counts[[*STEP, "metric"]], totals[[*STEP, "metric"]]])
+    groups = numbered(both, [*STEP, "metric"])
+    have = np.zeros(groups.groups, dtype=bool)
+    have[groups.number[len(counts) :]] = True
+    summable = have[groups.number[: len(counts)]]
+    left, counts = counts[~summable], counts[summable]
+    apart = counts["process"].notna().to_numpy()
+    if apart.any() and not apart.all():
+        of_worker = numbered(counts, [*STEP, "metric", "worker"])
+        split = np.zeros(of_worker.groups, dtype=bool)
+        split[of_worker.number[apart]] = True
+        counts = counts[apart | ~split[of_worker.number]]
+    seconds = numbered(counts, [*STEP, "operation", "second", "warmup", "metric"])
+    sums = counts.iloc[seconds.first].assign(
+        value=seconds.sums(counts["value"]), worker=np.nan, process=np.nan
+    )
+    return pd.concat([rest, left, load, sums], ignore_index=True)
+
+
+def _trials(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per trial with anything but what its nodes measured, and where that was."""
+    rows = rows.loc[(rows["phase"] != SESSION).to_numpy(), ["trial", "repeat", "phase", "host"]]
+    of_trial = numbered(rows, ["trial"])
+    table = rows[["trial", "repeat"]].iloc[of_trial.first].astype({"trial": str})
+    table = table.reset_index(drop=True)
+    for name, column in (("phases", "phase"), ("host", "host")):
+        # In the order in which they come.
+        each = rows.iloc[np.sort(numbered(rows, ["trial", column]).first)]
+        names: dict[str, list[str]] = {}
+        for trial, one in zip(each["trial"], each[column], strict=True):
+            names.setdefault(str(trial), []).append(str(one))
+        table[name] = [", ".join(names[trial]) for trial in table["trial"]]
+    return table
+
+
+def _with_volume(samples: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
+    """The samples with the level of the factor `volume`, where trials have it."""
+    levels = {p.trial: (p.conditions.get("factors") or {}).get("volume") for p in parts}
+    if all(level is None for level in levels.values()):
+        return samples
+    trial = samples["trial"].astype("category")
+    level = pd.Series([levels.get(str(name)) for name in trial.cat.categories], dtype=float)
+    return samples.assign(volume=level.to_numpy().take(trial.cat.codes.to_numpy()))
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with text instead of categories, which differ between lots of trials."""
+    names = [n for n in table if isinstance(table[n].dtype, pd.CategoricalDtype)]
+    return table.astype(dict.fromkeys(names, str))

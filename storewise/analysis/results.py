@@ -1,0 +1,42 @@
+"""All results of a study as the analysis has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from storewise.analysis.inputs import FailedTrial, InputTotals, Quarantined
+from storewise.analysis.parts import HdrLog, Part
+from storewise.analysis.warning import StudyWarning
+from storewise.references import Reference
+
+if TYPE_CHECKING:
+    from storewise.analysis.measured import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All results of a study.
+
+    `measured` are the figures of all trials, reduced from their samples. `trials` has one row per
+    trial with results: trial, repeat, factors, phases, host; a factor is typed as in the study (one
+    whose name a column of the result schema has keeps its ``factor.`` prefix). Trials that failed
+    for good are only in `failed`.
+    """
+
+    directory: Path
+    study: Mapping[str, Any]
+    measured: Measured
+    trials: pd.DataFrame
+    factors: tuple[str, ...]
+    parts: Sequence[Part]
+    logs: Sequence[HdrLog]
+    failed: Sequence[FailedTrial]
+    inputs: InputTotals | None
+    quarantined: Sequence[Quarantined]
+    warnings: Sequence[StudyWarning]
+    references: Sequence[Reference] = ()
