@@ -72,7 +72,8 @@ def test_processor_time_is_that_which_was_used(sampled):
 
 def test_store_and_rates(sampled):
     assert values(sampled, "store_bytes")[-1] == pytest.approx(3 << 20, rel=0.01)
-    for metric in ("disk_read", "disk_write", "network_received", "network_sent", "loopback"):
+    rates = ("disk_read", "disk_write", "network_received", "network_sent", "loopback")
+    for metric in (*rates, "swap_in", "swap_out"):
         assert min(values(sampled, metric)) >= 0
     assert all(0 <= busy <= 100 for busy in values(sampled, "disk_busy"))
     own = {s.metric for s in sampled if s.worker == 3}

@@ -32,7 +32,7 @@ HOUR = 3600.0
 #: Bytes of what `gb_month` is the price of.
 GB = 1e9
 MONTHS = 12
-#: Measures of time that become hours and of rates that become hours per million.
+#: The columns of an estimate.
 _ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
 COLUMNS = ("phase", "step", "measure", "unit", *_ESTIMATE, "nodes_paid", "clients_paid")
 TEXTS = ("basis", "paced", "note")
