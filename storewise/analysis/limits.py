@@ -35,9 +35,9 @@ CPU_BUSY = 0.9
 OWN_CPU = (0.9, 1.1)
 #: Share of time with work from which on a disk was the limit by itself.
 DISK_BUSY = 0.9
-#: From here on requests queue: with one server and even services (M/D/1) they take 1 + u / (2 - 2u)
-#: times as long at utilization u, 1.75 times at 60 %. With processors that wait for disks as much as
-#: DISK_WAIT says that is a limit too.
+#: From here on requests queue: with one server and even services (M/D/1) they take
+#: 1 + u / (2 - 2u) times as long at utilization u, 1.75 times at 60 %. With processors that wait
+#: for disks as much as DISK_WAIT says that is a limit too.
 DISK_QUEUES = 0.6
 DISK_WAIT = 0.2
 #: Share of memory in use, page cache not counted.
