@@ -147,7 +147,12 @@ def test_promises_are_part_of_the_choice(tables: Tables) -> None:
 
 def test_nodes_are_compared_with_equal_ones_only(tmp_path: Path) -> None:
     synthetic.make_study(
-        tmp_path, engines=("sqlite", "postgres", "mongodb"), workers=(1,), repeats=2, nodes=(1, 2)
+        tmp_path,
+        engines=("sqlite", "postgres", "mongodb"),
+        workers=(1,),
+        repeats=1,
+        nodes=(1, 2),
+        read_seconds=2.0,
     )
     table = differences(measured_tables(load_results(tmp_path))).table
     read = table[(table["phase"] == "read") & (table["measure"] == "operations_per_s")]
