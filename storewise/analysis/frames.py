@@ -7,7 +7,7 @@ columns; here it becomes Any once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,20 @@ def rows_of(table: pd.DataFrame) -> list[Any]:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as dicts."""
-    return cast(list[dict[str, Any]], table.to_dict("records"))
+    """The rows as dicts of Python's own types, as `DataFrame.to_dict` makes them, which takes five
+    times as long for the small tables of which a study has thousands."""
+    names = list(table.columns)
+    if not names:
+        return [{} for _ in range(len(table))]
+    columns = (_plain(table.iloc[:, place]) for place in range(len(names)))
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    values = column.tolist()
+    if column.dtype == object:
+        return [v.item() if isinstance(v, np.generic) else v for v in values]
+    return values
 
 
 def grouped(
