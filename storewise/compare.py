@@ -6,11 +6,12 @@ repeats is the geometric one with the interval of `storewise.analysis.resample`;
 is that of the repeats' percentiles. Both studies ran apart, so their means are independent and the
 spread of each is its own: the ratio B/A has Welch's interval on logarithms (Biometrika 34, 1947).
 
-Every ratio has a p, from Student's t; those of all figures of one comparison that have one are
-adjusted together by Holm's method (Scandinavian Journal of Statistics 6, 1979), so that the chance
-of any false difference is at most 5 %. A difference is called one only if that p is below 0.05.
-Intervals are those of each ratio alone. A single run says nothing of what differs from run to run,
-however steady it was, so that its rates and times carry no difference.
+Every ratio has a p, from Student's t; those of one phase, step and measure are adjusted together
+by Holm's method (Scandinavian Journal of Statistics 6, 1979), as in `storewise.analysis.
+differences`, so that the chance of any false difference among them is at most 5 %. A difference is
+called one only if that p is below 0.05. Intervals are those of each ratio alone. A single run says
+nothing of what differs from run to run, however steady it was, so that its rates and times carry no
+difference.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from scipy.special import stdtr
-from statsmodels.stats.multitest import multipletests
 
+from storewise.analysis.differences import holm_adjusted
 from storewise.analysis.frames import records
 from storewise.analysis.resample import Estimate, Resampled, ratio
 from storewise.analysis.tables import Tables
@@ -33,7 +35,7 @@ from storewise.compare_values import SIZE, Side, side_of
 from storewise.errors import ResultError
 from storewise.studyfile import nearest
 
-#: Chance of any false difference in a comparison.
+#: Chance of any false difference among the settings of one phase, step and measure.
 ALPHA = 0.05
 NO_DIFFERENCE = "no difference shown"
 NOT_COMPARABLE = "not comparable"
@@ -283,16 +285,15 @@ def p_value(found: Estimate, null: float = 1.0, side: Literal["two", "less"] = "
 
 def adjusted(values: Sequence[float]) -> list[float]:
     """p adjusted by Holm's method; nan, which counts as no test, stays."""
-    known = [p for p in values if not math.isnan(p)]
-    if not known:
-        return list(values)
-    found = iter(multipletests(known, method="holm")[1])
+    known = np.array([p for p in values if not math.isnan(p)])
+    found = iter(holm_adjusted(known))
     return [p if math.isnan(p) else float(next(found)) for p in values]
 
 
 def _judge(figures: pd.DataFrame) -> None:
     """The adjusted p and the verdict of each figure, in place."""
-    figures["p_adj"] = adjusted(figures["p"].to_list())
+    family = figures.groupby(["phase", "step", "measure"])["p"]
+    figures["p_adj"] = family.transform(lambda p: pd.Series(adjusted(p.to_list()), index=p.index))
     verdicts, reasons = [], []
     for row in records(figures):
         verdict, why = row["verdict"], row["why"]

@@ -121,14 +121,13 @@ def _print_only(found: Comparison, shown: Sequence[str], console: Console) -> No
 
 
 def _statement(found: Comparison) -> str:
-    tested = int(found.figures["p"].notna().sum())
     counts = found.figures["verdict"].value_counts()
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     starred = (found.figures["why"] == CORRECTED).any()
     return (
         f"\n{len(found.figures)} figures: {told}. Means over repeats are geometric; B/A has its "
         "95 % interval (Welch, on logarithms). A difference is called one where p, adjusted over "
-        f"{tested} comparisons by Holm's method, is below {ALPHA:g}."
+        f"the settings of a phase and measure by Holm's method, is below {ALPHA:g}."
         + (" *: the interval alone excludes 1, but not after that correction." if starred else "")
     )
 

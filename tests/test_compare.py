@@ -1,0 +1,382 @@
+"""`storewise compare`: what differs between two studies, and what a limit makes of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import synthetic
+from scipy import stats
+from synthetic import make_failed, make_inputs, make_trial, resolved
+
+from storewise import compare_cli
+from storewise.analysis.load import load_results
+from storewise.analysis.resample import estimate
+from storewise.analysis.tables import Tables, measured_tables
+from storewise.cli import main
+from storewise.compare import By, Wanted, adjusted, compare, independent, p_value
+from storewise.compare_gate import gate, parse_limit
+from storewise.compare_text import as_csv, as_json
+from storewise.config import Study
+from storewise.errors import ResultError
+
+#: Loads of the repeats relative to the engine's usual speed: alike, and far apart.
+TIGHT, WIDE = (0.995, 1.0, 1.005), (0.75, 1.0, 1.333)
+LOAD = "documents_per_s"
+READ = compare_cli._tables
+
+
+def study(
+    path: Path,
+    loads: Sequence[float] = TIGHT,
+    *,
+    of: float = 1.0,
+    engines: Sequence[str] = ("sqlite", "duckdb"),
+    workers: Sequence[int] = (1,),
+    **options: Any,
+) -> Path:
+    """Results whose loads go at given speeds, one per repeat, `of` times as fast."""
+    make_inputs(path)
+    told = resolved(engines, workers, len(loads))
+    (path / "study.json").write_text(json.dumps(told), encoding="utf-8")
+    for trial in Study.model_validate(told).trials():
+        load = loads[trial.repeat - 1] * of
+        make_trial(path, trial.factors, trial.repeat, noise=0.0, scale=load, **options)
+    return path
+
+
+@cache
+def tables(path: Path) -> Tables:
+    """Of a directory that no test changes once it was read."""
+    return measured_tables(load_results(path))
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return study(tmp_path_factory.mktemp("results") / "before")
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return study(tmp_path_factory.mktemp("results") / "slower", of=0.8)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return study(tmp_path_factory.mktemp("results") / "wide", WIDE, of=0.8)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command: its exit status, standard output and standard error. What it reads is kept."""
+    monkeypatch.setattr(compare_cli, "_tables", tables)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storewise", "compare", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+def levels(path: Path, engine: str) -> dict[str, Any]:
+    """All factors of an engine's trials."""
+    told = json.loads((path / "study.json").read_text())
+    trials = Study.model_validate(told).trials()
+    return dict(next(trial.factors for trial in trials if trial.engine == engine))
+
+
+# The statistics.
+
+
+def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms() -> None:
+    a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 9.5, 7.9, 8.8, 9.9]
+    found = independent(estimate(b), estimate(a))
+    expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+    interval = expected.confidence_interval()
+    assert found.mean == pytest.approx(stats.gmean(b) / stats.gmean(a))
+    assert (found.low, found.high) == pytest.approx(tuple(np.exp(interval)), rel=1e-6)
+    assert p_value(found) == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+def test_one_sided_p_is_that_of_a_shifted_test() -> None:
+    a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 8.5, 7.9, 8.2, 8.1]
+    shifted = [0.9 * value for value in a]
+    expected = stats.ttest_ind(np.log(b), np.log(shifted), equal_var=False, alternative="less")
+    found = p_value(independent(estimate(b), estimate(a)), 0.9, "less")
+    assert found == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> None:
+    from storewise.analysis.resample import pooled
+
+    a = pooled([[10.0, 11.0], [20.0, 21.0], [5.0, 5.5]])[0]
+    b = pooled([[8.0, 8.2], [16.0, 16.5], [4.0, 4.2]])[0]
+    assert a is not None
+    assert b is not None
+    found = independent(b, a)
+    error = math.hypot(a.error, b.error)
+    # Welch and Satterthwaite, with the three degrees of freedom of each pool.
+    freedom = error**4 / (a.error**4 / 3 + b.error**4 / 3)
+    assert (found.error, found.freedom) == pytest.approx((error, freedom))
+    assert 3 < found.freedom < 6
+    assert independent(b, a, shared=True).freedom == 3
+
+
+def test_holm_by_hand() -> None:
+    # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never less than the one before.
+    found = adjusted([0.03, math.nan, 0.01, 0.5, 0.02])
+    assert found[:1] + found[2:] == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert math.isnan(found[1])
+    assert all(math.isnan(p) for p in adjusted([math.nan, math.nan]))
+
+
+# Figures and their verdicts.
+
+
+def test_equal_studies_show_no_difference(before: Path, tmp_path: Path) -> None:
+    found = compare(tables(before), tables(study(tmp_path / "again")))
+    assert set(found.figures["verdict"]) == {"no difference shown"}
+    assert found.figures["ratio"].to_list() == pytest.approx([1.0] * len(found.figures))
+    assert found.only.empty
+    assert found.differences == []
+    limit = gate(found, 0.1)
+    assert limit.slower.empty
+    assert limit.held >= (found.figures["kind"] == "rate").sum()
+
+
+def test_a_load_that_is_slower_by_a_fifth_is_said_to_be(before: Path, slower: Path) -> None:
+    found = compare(tables(before), tables(slower))
+    loads = found.figures[found.figures["measure"].isin([LOAD, "insert_documents_per_s"])]
+    assert loads["ratio"].to_list() == pytest.approx([0.8] * 4, rel=0.01)
+    assert set(loads["verdict"]) == {"slower"}
+    others = found.figures[
+        found.figures["measure"].isin(["operations_per_s", "bytes_per_document"])
+    ]
+    assert others["ratio"].to_list() == pytest.approx([1.0] * 4)
+    assert set(others["verdict"]) == {"no difference shown"}
+    back = compare(tables(slower), tables(before), Wanted(measures=(LOAD,)))
+    assert set(back.figures["measure"]) == {LOAD, "insert_documents_per_s"}
+    assert set(back.figures["verdict"]) == {"faster"}
+
+
+def test_a_load_that_spreads_is_not_called_slower(before: Path, wide: Path) -> None:
+    found = compare(tables(before), tables(wide), Wanted(measures=(LOAD,)))
+    loads = found.figures[found.figures["measure"] == LOAD]
+    assert loads["ratio"].to_list() == pytest.approx([0.8] * 2, rel=0.01)
+    assert set(loads["verdict"]) == {"no difference shown"}
+    limit = gate(found, 0.1)
+    assert limit.slower.empty
+    assert set(limit.unsure["reason"]) == {"its interval does not lie on one side of the limit"}
+    assert (limit.fails(strict=False), limit.fails(strict=True)) == (False, True)
+
+
+def test_single_runs_carry_no_difference_but_sizes_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = study(tmp_path / "a", (1.0,), read_seconds=20.0)
+    write, read, size = synthetic.SPEEDS["sqlite"]
+    monkeypatch.setitem(synthetic.SPEEDS, "sqlite", (write / 3, read / 3, 2 * size))  # type: ignore[index]
+    found = compare(tables(one), tables(study(tmp_path / "b", (1.0,), read_seconds=20.0)))
+    rows = found.figures[found.figures["engine"] == "sqlite"].set_index("measure")
+    assert rows.loc["operations_per_s", "ratio"] == pytest.approx(1 / 3, rel=0.01)
+    assert rows.loc["operations_per_s", "verdict"] == "no difference shown"
+    assert rows.loc["operations_per_s", "why"] == "one run alone has no interval"
+    assert rows.loc["bytes_per_document", "verdict"] == "larger"
+    assert rows.loc["bytes_per_document", "ratio"] == pytest.approx(2)
+    limit = gate(found, 0.1)
+    assert (len(limit.slower), limit.held) == (0, 0)
+
+
+def test_a_steady_part_is_not_set_against_a_whole_phase(before: Path, tmp_path: Path) -> None:
+    short = study(tmp_path / "short", read_seconds=3.0)
+    found = compare(tables(before), tables(short), Wanted(phases=("read",)))
+    rates = found.figures[found.figures["measure"] == "operations_per_s"]
+    assert set(rates["verdict"]) == {"not comparable"}
+    assert set(rates["why"]) == {"A is of the steady part, B of the whole phase"}
+
+
+def test_what_one_has_only_is_listed_with_the_reason(before: Path, tmp_path: Path) -> None:
+    other = study(tmp_path / "other", engines=("sqlite", "parquet"))
+    make_failed(other, levels(before, "duckdb"), 1, "its disk was full")
+    found = compare(tables(before), tables(other))
+    assert set(found.figures["engine"]) == {"sqlite"}
+    told = found.only.groupby(["side", "engine"])["why"].first().to_dict()
+    assert told == {("A", "duckdb"): "failed in B: its disk was full", ("B", "parquet"): ""}
+    # What B lost cannot be told to be fast enough.
+    limit = gate(found, 0.1)
+    lost = limit.unsure[limit.unsure["engine"] == "duckdb"]
+    assert set(lost["measure"]) >= {LOAD, "operations_per_s"}
+    assert set(lost["reason"]) == {"failed in B: its disk was full"}
+    assert limit.fails(strict=True)
+
+
+def test_levels_across(before: Path, tmp_path: Path) -> None:
+    found = compare(tables(before), tables(before), Wanted(by=(By("engine", "sqlite", "duckdb"),)))
+    loads = found.figures[found.figures["measure"] == LOAD]
+    assert loads["ratio"].to_list() == pytest.approx([32 / 21], rel=0.01)
+    assert loads["verdict"].to_list() == ["faster"]
+    assert "engine" not in found.figures
+    assert [(d.what, d.a, d.b) for d in found.differences] == [
+        ("factor engine", "sqlite", "duckdb")
+    ]
+    # A factor that has one level in each is what is compared, without a word.
+    two = study(tmp_path / "two", workers=(2,))
+    found = compare(tables(before), tables(two), Wanted(measures=(LOAD,)))
+    assert [(d.what, d.a, d.b) for d in found.differences] == [
+        ("factor workers", "1", "2"),
+        ("factors.workers", "[1]", "[2]"),
+    ]
+    assert found.figures.loc[found.figures["measure"] == LOAD, "ratio"].to_list() == pytest.approx(
+        [2**0.8] * 2, rel=0.01
+    )
+
+
+def test_config_and_conditions_that_differ(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = synthetic.conditions
+
+    def newer(*arguments: Any, **named: Any) -> dict[str, Any]:
+        found = conditions(*arguments, **named)
+        versions = {**found["versions"], "sqlite.engine": "3.50.0"}
+        host = {**found["host"], "name": "node-8"}
+        return {**found, "versions": versions, "host": host}
+
+    monkeypatch.setattr(synthetic, "conditions", newer)
+    after = study(tmp_path / "after")
+    told = json.loads((after / "study.json").read_text())
+    told["phases"][0]["params"]["batch_size"] = 500
+    told["engines"]["sqlite"] = {"synchronous": "off"}
+    told |= {"seed": 8, "name": "other"}
+    (after / "study.json").write_text(json.dumps(told))
+    found = compare(tables(before), tables(after))
+    assert {(d.what, d.a, d.b) for d in found.differences} == {
+        ("phases.write.params.batch_size", "1000", "500"),
+        ("engines.sqlite", "{}", ""),
+        ("engines.sqlite.synchronous", "", "off"),
+        ("seed", "7", "8"),
+        ("version of sqlite.engine", "3.40.1", "3.50.0"),
+        ("host: name", "node-7", "node-8"),
+    }
+
+
+def test_machines_that_were_not_equally_fast_are_noted(before: Path, tmp_path: Path) -> None:
+    again = measured_tables(load_results(study(tmp_path / "again")))
+    again.canary.loc[again.canary["metric"] == "canary_cpu", "value"] *= 0.5
+    (note,) = compare(tables(before), again).notes
+    assert "0.50 times that of A" in note
+
+
+# The command.
+
+
+def test_exit_statuses(
+    run: Callable[..., tuple[int, str, str]], before: Path, slower: Path, wide: Path
+) -> None:
+    assert run(before, slower)[0] == 0
+    status, out, _ = run(before, slower, "--fail-if-slower", "10%")
+    assert status == 1
+    assert "Slower by more than 10 %: duckdb, write, documents_per_s: B/A 0.80" in out
+    assert run(before, slower, "--fail-if-slower", "25%")[0] == 0
+    # What has not changed is shown not to be slower.
+    read = ("--fail-if-slower", "10%", "--measure", "operations_per_s", "--strict")
+    assert run(before, slower, *read)[0] == 0
+    loads = ("--fail-if-slower", "10%", "--measure", LOAD)
+    status, out, err = run(before, wide, *loads)
+    assert (status, "cannot be told" in err) == (0, True)
+    assert "Cannot be told whether slower by more than 10 %" in out
+    assert run(before, wide, *loads, "--strict")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["B", "--fail-if-slower", "ten"], "expected a percentage"),
+        (["B", "--fail-if-slower", "100%"], "expected a percentage"),
+        (["B", "--strict"], "--strict is for --fail-if-slower"),
+        (["nowhere"], "there are no results of a study"),
+        (["A"], "are the same directory"),
+        (["B", "--by", "engine"], "expected FACTOR=LEVEL_A:LEVEL_B"),
+        (["B", "--by", "engin=sqlite:duckdb"], "did you mean 'engine'?"),
+        (["B", "--by", "engine=sqlit:duckdb"], "did you mean 'sqlite'?"),
+        (["B", "--measure", "p98"], "neither A nor B has a measure 'p98'"),
+        (["B", "--phase", "red"], "did you mean 'read'?"),
+        (["B", "--measure", "bytes_per_document", "--fail-if-slower", "5%"], "no rate and no time"),
+    ],
+)
+def test_errors_of_use(
+    run: Callable[..., tuple[int, str, str]],
+    before: Path,
+    slower: Path,
+    arguments: list[str],
+    words: str,
+) -> None:
+    names = {"A": str(before), "B": str(slower)}
+    status, out, err = run(before, *(names.get(one, one) for one in arguments))
+    assert (status, out) == (2, "")
+    assert words in err
+    assert err.count("storewise:") == 1
+
+
+def test_nothing_in_common(
+    run: Callable[..., tuple[int, str, str]], before: Path, tmp_path: Path
+) -> None:
+    other = study(tmp_path / "other", engines=("parquet", "null"))
+    status, _, err = run(before, other)
+    assert status == 2
+    assert "factor engine is duckdb, sqlite in A and null, parquet in B" in err
+    assert "--by engine=duckdb:null" in err
+
+
+def test_output_for_people_programs_and_tables(
+    run: Callable[..., tuple[int, str, str]],
+    before: Path,
+    slower: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compare_cli, "_tables", READ)
+    _, out, _ = run(before.name, slower, "--results", before.parent)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+    assert "p, adjusted over" in " ".join(out.split())
+    _, out, err = run(before, slower, "--format", "json", "--fail-if-slower", "10%")
+    told = json.loads(out)
+    assert {row["verdict"] for row in told["gate"]["slower"]} == {"slower"}
+    assert "4 slower by more than 10 %" in err
+    _, out, _ = run(before, slower, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == len(told["figures"])
+    assert {row["verdict"] for row in rows} == {"slower", "no difference shown"}
+
+
+def test_csv_names_what_one_has_only(before: Path, tmp_path: Path) -> None:
+    other = study(tmp_path / "other", engines=("sqlite",))
+    found = compare(tables(before), tables(other))
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert {row["verdict"] for row in rows if row["engine"] == "duckdb"} == {"only in A"}
+    json.dumps(as_json(found, gate(found, 0.0)), allow_nan=False)
+
+
+@pytest.mark.parametrize(("text", "share"), [("10%", 0.1), (" 2.5 % ", 0.025), ("0%", 0.0)])
+def test_limits(text: str, share: float) -> None:
+    assert parse_limit(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["10", "-5%", "100%", "a%", "", "1e1%", "nan%"])
+def test_what_is_no_limit(text: str) -> None:
+    with pytest.raises(ResultError, match="expected a percentage"):
+        parse_limit(text)
