@@ -108,6 +108,9 @@ def test_a_line_and_its_prediction_by_hand() -> None:
     assert found.high == pytest.approx(found.mean + half)
     assert found.low == 0  # less than nothing is cut
     assert found.freedom == 1
+    # Repeats of the same size are no further points.
+    assert line([1, 2, 3, 3, 2, 1], [2, 4, 7, 7, 4, 2], 10) == found
+    assert line([1, 2, 3, 3], [2, 4, 6, 8], 10) == found
 
 
 @given(

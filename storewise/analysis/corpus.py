@@ -130,13 +130,16 @@ def text_per_document(storage: pd.DataFrame) -> float:
 def line(documents: Sequence[float], sizes: Sequence[float], at: float) -> Line | None:
     """Ordinary least squares of sizes (B) over documents, and the size at `at` documents.
 
-    The interval is that of a prediction (statsmodels, `get_prediction`, `obs_ci`), cut at 0. None
+    Sizes of equally many documents are one point, their mean: repeats take nearly the same space,
+    so that they say nothing of whether the line is straight, and each as a point of its own would
+    make the interval too narrow. It is that of a prediction (statsmodels, `obs_ci`), cut at 0. None
     where there are fewer than `LINE_LEVELS` different numbers of documents or the line does not
     rise, for a store that shrinks with what it holds is no model of a larger one.
     """
-    x, y = np.asarray(documents, dtype=float), np.asarray(sizes, dtype=float)
-    if len(set(x.tolist())) < LINE_LEVELS:
+    means = pd.Series(sizes, dtype=float).groupby(np.asarray(documents, dtype=float)).mean()
+    if len(means) < LINE_LEVELS:
         return None
+    x, y = means.index.to_numpy(dtype=float), means.to_numpy()
     scale = float(x.max())  # keeps the matrix well conditioned
     model = sm.OLS(y, np.column_stack([np.ones(len(x)), x / scale])).fit()
     fixed, slope = map(float, model.params)
@@ -219,9 +222,10 @@ def _lines(tables: Tables, full: FullSize) -> dict[tuple[Any, ...], tuple[Line, 
     sizes = sizes.merge(tables.trials[["trial", *others]], on="trial")
     found = {}
     for key, group in grouped(sizes, [*others, "phase", "step"]):
-        fit = line(group["documents"].to_list(), group["value"].to_list(), full.documents)
+        documents = group["documents"].round()  # a rate times a time, so whole but for rounding
+        fit = line(documents.to_list(), group["value"].to_list(), full.documents)
         if fit is not None:
-            found[(*key[:-1], int(key[-1]))] = (fit, len(group))
+            found[(*key[:-1], int(key[-1]))] = (fit, fit.freedom + 2)
     return found
 
 
