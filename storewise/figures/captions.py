@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from storewise.analysis.tables import Tables
 from storewise.errors import ResultError
-from storewise.figures import hosts, overlay, owners, plans, plots, scale
+from storewise.figures import costs, hosts, overlay, owners, plans, plots, scale
 from storewise.figures import steps as stepped
 from storewise.figures.style import drawing, to_bytes
 
@@ -72,7 +72,8 @@ FIGURES = (
         "scaling",
         "Scaling",
         "Speed-up over the lowest level, with 95 % intervals, the other factors at their lowest; "
-        "the dotted line would be ideal. Intervals that reach beyond the panel are cut.",
+        "the dotted line would be ideal, dashed ones are the Universal Scalability Law where it "
+        "could be fitted. Intervals that reach beyond the panel are cut.",
         "no numeric factor has more than one level",
         scale.speedup,
     ),
@@ -101,7 +102,8 @@ FIGURES = (
         "Latency over throughput",
         "Response time (from the intended start, so that waiting counts) of each operation over "
         "what all operations together reached: mean, and dashed the 99th percentile. A curve that "
-        "turns upwards or backwards shows where a store has no more to give. Operations that had "
+        "turns upwards or backwards shows where a store has no more to give; dotted upright lines "
+        "are knees. Operations that had "
         "not begun when a step ended have no time: where little of the target was served, the "
         "true times are longer. Failed operations are not in them.",
         "no phase was measured at several rates or numbers of clients",
@@ -136,6 +138,24 @@ FIGURES = (
         "preallocated files; the table has the whole data directories too.",
         "no store told its size",
         plots.storage_per_document,
+    ),
+    FigureSpec(
+        "costs",
+        "Cost",
+        "What a million documents loaded, or a million operations, cost, with 95 % intervals: "
+        "money where the study has prices, else the hours of all hosts (servers and clients). Phases "
+        "whose rate the study set are left out.",
+        "no costs could be told",
+        costs.costs,
+    ),
+    FigureSpec(
+        "capacity",
+        "The full corpus",
+        "Hours that loading the full corpus would take over the number of data nodes (embedded "
+        "stores: workers). Markers are from measured rates, lines from the model; beyond the last "
+        "marker they say what would be if the law went on.",
+        "the study loads nothing from which the corpus could be told",
+        costs.capacity,
     ),
     FigureSpec(
         "host_cpu",

@@ -7,8 +7,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from storewise.analysis.engines import CEILING, title, varying_factors
+from storewise.analysis.frames import records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import setting
+from storewise.figures.laws import law_of, relative_law
 from storewise.figures.rows import (
     MAX_PANELS,
     engines_in,
@@ -70,6 +72,9 @@ def speedup(tables: Tables) -> Figure | None:
                 marker=style.marker(engine),
                 label=title(engine),
             )
+            law = law_of(tables, records(own)[0], factor) if len(own) else None
+            if law is not None:
+                axis.plot(*relative_law(law, base, levels), "--", lw=1, color=style.colour(engine))
         axis.set_xticks(levels, [f"{level:g}" for level in levels])
         axis.set_ylim(0, 1.5 * max([*ideal, *here["mean"]]))
         if number % len(phases) == 0:

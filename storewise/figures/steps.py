@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from storewise.analysis.engines import title, varying_factors
+from storewise.analysis.frames import records
 from storewise.analysis.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.analysis.tables import Tables
 from storewise.figures.rows import MAX_PANELS, engines_in, lowest, shared_setting, style_of
@@ -127,6 +128,8 @@ def latency_over_throughput(tables: Tables) -> Figure | None:
             look = {"color": style.colour(engine), "marker": style.marker(engine)}
             axis.plot(own["reached"], own["response_mean"] * 1e3, label=title(engine), **look)
             axis.plot(own["reached"], own["response_p99"] * 1e3, ls="--", lw=1, ms=3, **look)
+        for engine, knee in knees_of(tables, phase, here):
+            axis.axvline(knee["throughput"], color=style.colour(engine), lw=1, ls=":")
         axis.set_xlabel("operations/s, all together")
         values = pd.concat([here["response_mean"], here["response_p99"]]) * 1e3
         if spread(values[values > 0]):
@@ -143,6 +146,22 @@ def latency_over_throughput(tables: Tables) -> Figure | None:
     axes[0].set_ylabel("response time in ms")
     _subtitle(figure, found, names)
     return figure
+
+
+def knees_of(
+    tables: Tables, phase: str, here: pd.DataFrame
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(engine, row of the judged table `knees` with its label as `_row`) of each engine of a panel,
+    at the settings of its rows."""
+    knees = tables.judged.get("knees")
+    if knees is None or knees.empty:
+        return
+    keys = [k for k in (*tables.results.factors, "phase", OTHER) if k in here and k in knees]
+    wanted = {tuple(str(row[k]) for k in keys) for row in records(here)}
+    found = knees[knees["throughput"].notna()]
+    for label, row in zip(found.index, records(found), strict=True):
+        if tuple(str(row[k]) for k in keys) in wanted:
+            yield str(row["engine"]), {**row, "_row": label}
 
 
 def runtime_over_clients(tables: Tables) -> Figure | None:

@@ -60,6 +60,8 @@ _TABLES = {
     "runtime": "steps",
     "plans": "plans",
     "storage": "storage",
+    "costs": "judged-costs",
+    "capacity": "judged-capacity_curve",
     "host_cpu": "load",
     "busy_nodes": "node-load",
     "latency_by_node": "per-node",
@@ -69,7 +71,7 @@ _TABLES = {
 #: Tables that points of figures come from.
 _DRAWN = (
     *("summary", "latency_summary", "scaling", "steps", "storage_summary", "plan_summary"),
-    "reference_curves",
+    *("reference_curves", "costs", "capacity_curve", "knees"),
 )
 
 

@@ -24,9 +24,10 @@ import pandas as pd
 from storewise.analysis.breakeven import times_asked
 from storewise.analysis.engines import BASELINE, title
 from storewise.analysis.frames import missing, records
+from storewise.analysis.standings import Standing
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import number
-from storewise.analysis.verdict import Standing, Verdict
+from storewise.analysis.verdict import Verdict
 from storewise.report.cells import Cell, Table, text_cell
 from storewise.report.views import source_label
 

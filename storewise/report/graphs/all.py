@@ -18,5 +18,7 @@ GRAPHS: Mapping[str, Callable[[Drawing], Graph | None]] = {
     "runtime": times.runtime,
     "plans": stores.plans,
     "storage": stores.storage,
+    "costs": stores.costs,
+    "capacity": stores.capacity,
     "published": stores.published,
 }

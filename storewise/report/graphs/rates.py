@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 from storewise.analysis.engines import title, varying_factors
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.text import number, setting
+from storewise.figures.laws import law_of, relative_law
 from storewise.figures.plots import rates_shown
 from storewise.figures.rows import engines_in, phase_title
 from storewise.figures.scale import AXIS
@@ -171,7 +173,30 @@ def _speedups(
                 text = drawing.hover(name, row, "scaling", told)
                 line.add(row["level"], row["mean"], row, text, f"scaling:{label}")
             data.append(drawing.trace(line, dash=place, rank=place, over=factor))
+            data += _law(drawing, group, factor, name, place)
     return data
+
+
+def _law(
+    drawing: Drawing, group: pd.DataFrame, factor: str, name: str, rank: int
+) -> list[dict[str, Any]]:
+    """The fitted law of a line of speed-ups, relative to the same level."""
+    row = records(group)[0]
+    fitted = law_of(drawing.tables, row, factor)
+    if fitted is None:
+        return []
+    line = Line(f"law: {name}", {k: v for k, v in row.items() if k != factor})
+    levels = [*group["level"], *group["base"]]
+    told = (
+        f"<b>Universal Scalability Law: {html.escape(name)}</b><br>"
+        f"sigma {number(fitted['sigma'])}, kappa {number(fitted['kappa'])}, "
+        f"R² {fitted['r2']:.3f}"
+    )
+    for x, y in zip(*relative_law(fitted, float(row["base"]), levels), strict=True):
+        line.add(x, y, None, told)
+    trace = drawing.trace(line, mode="lines", dash=1, rank=rank)
+    trace["line"]["width"] = 1.2
+    return [trace]
 
 
 def _ideal(

@@ -10,6 +10,7 @@ import pandas as pd
 from storewise.analysis.engines import CEILING, title, varying_factors
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.text import level, number, seconds
+from storewise.figures.costs import cost_panels
 from storewise.figures.overlay import AXIS, one_setting
 from storewise.figures.rows import engines_in
 from storewise.report.graphs.base import Drawing, Graph, Line, Panel, interval, value_axis
@@ -63,6 +64,77 @@ def bar(
         # In the bar's own colour it could not be seen: the page gives it that of its text.
         found["error_x"] = {**errors, "color": "#000000"}
     return found
+
+
+def costs(drawing: Drawing) -> Graph | None:
+    """A bar per engine and setting with its interval, a panel per phase."""
+    panels = []
+    found = list(cost_panels(drawing.tables))
+    names = (
+        varying_factors(pd.concat([r for *_, r in found]), drawing.tables.results.factors)
+        if (found)
+        else []
+    )
+    for heading, label, rows in found:
+        data = []
+        for engine in engines_in(rows):
+            own = rows[rows["engine"] == engine]
+            for place, row in zip(own.index, records(own), strict=True):
+                name = drawing.line_name(row, names)
+                text = drawing.hover(name, row, "costs", f"{number(row['mean'])} {label}")
+                data.append(bar(drawing, name, row, "mean", text, f"costs:{place}"))
+        layout = {
+            "xaxis": {"title": {"text": label}, "rangemode": "tozero"},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+        }
+        panels.append(Panel(heading, data, layout, rows=len(data)))
+    return Graph(panels[:MOST]) if panels else None
+
+
+def capacity(drawing: Drawing) -> Graph | None:
+    """Hours that the full corpus would take over nodes or workers, measured and modelled."""
+    curve = drawing.tables.judged.get("capacity_curve")
+    if curve is None or curve.empty:
+        return None
+    panels = []
+    for kind in dict.fromkeys(map(str, curve["over"])):
+        here = curve[curve["over"] == kind]
+        names = varying_factors(here, drawing.tables.results.factors)
+        data = []
+        for engine in engines_in(here):
+            own = here[here["engine"] == engine]
+            for place, (_, group) in enumerate(grouped(own, names) if names else [((), own)]):
+                data += _corpus(drawing, group.sort_values("count"), names, place)
+        counts = here["count"].to_list()
+        layout = {
+            "xaxis": {**value_axis(kind, counts), "title": {"text": kind}, "type": "log"},
+            "yaxis": {**value_axis("hours to load the full corpus", here["hours"].to_list())},
+        }
+        panels.append(Panel(f"over {kind}", data, layout))
+    return Graph(panels[:MOST], lowest=True)
+
+
+def _corpus(
+    drawing: Drawing, group: pd.DataFrame, names: list[str], rank: int
+) -> list[dict[str, Any]]:
+    first = records(group)[0]
+    name = drawing.line_name(first, names)
+    lines = {"measured": Line(name, first), "model": Line(f"{name}: model", first)}
+    for label, row in zip(group.index, records(group), strict=True):
+        # The bounds are of hours here, not of the rate that the table has as `low` and `high`.
+        bounds = {"low": row["hours_low"], "high": row["hours_high"]}
+        told = f"{number(row['hours'])} hours with {number(row['count'])}, {row['how']}"
+        told += ", beyond what was measured" if row["extrapolated"] else ""
+        kept = {**row, **bounds}
+        text = drawing.hover(name, kept, "", told)
+        source = f"capacity_curve:{label}"
+        if row["how"] == "measured":
+            lines["measured"].add(row["count"], row["hours"], kept, text, source)
+        lines["model"].add(row["count"], row["hours"], None, text, source)
+    return [
+        drawing.trace(lines["measured"], mode="markers", rank=rank),
+        drawing.trace(lines["model"], mode="lines", dash=1, rank=rank),
+    ]
 
 
 def plans(drawing: Drawing) -> Graph | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import html
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import varying_factors
+from storewise.analysis.engines import title, varying_factors
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.analysis.text import number, seconds
 from storewise.figures.rows import engines_in
+from storewise.figures.steps import knees_of
 from storewise.report.graphs.base import Drawing, Graph, Line, Panel, level_axis, value_axis
 from storewise.report.graphs.rates import MOST
 from storewise.report.marks import Finder
@@ -186,11 +188,11 @@ def latency_over_throughput(drawing: Drawing) -> Graph | None:
             for operation in sorted(set(rows["operation"])):
                 here = _highest(rows[rows["operation"] == operation], ["planned"])
                 if here.groupby("engine")["reached"].nunique().max() > 1:
-                    panels.append(_curve(drawing, each, f"{heading}: {operation}", here))
+                    panels.append(_curve(drawing, each, f"{heading}: {operation}", here, phase))
     return Graph(panels[:MOST], lowest=True) if panels else None
 
 
-def _curve(drawing: Drawing, steps: _Steps, heading: str, here: pd.DataFrame) -> Panel:
+def _curve(drawing: Drawing, steps: _Steps, heading: str, here: pd.DataFrame, phase: str) -> Panel:
     data = []
     names = steps.names
     for engine in engines_in(here):
@@ -216,8 +218,22 @@ def _curve(drawing: Drawing, steps: _Steps, heading: str, here: pd.DataFrame) ->
                     line.add(row["reached"], y, None, text, steps.source(row, measure))
                 data.append(drawing.trace(line, dash=dash, rank=place))
     times = pd.concat([here["response_mean"], here["response_p99"]]) * 1e3
+    data += [_knee(drawing, row, times) for _, row in knees_of(drawing.tables, phase, here)]
     layout = {
         "xaxis": value_axis("operations per second, all together", here["reached"].to_list()),
         "yaxis": value_axis("response time in ms", times.to_list()),
     }
     return Panel(heading, data, layout)
+
+
+def _knee(drawing: Drawing, row: Mapping[str, Any], times: pd.Series) -> dict[str, Any]:
+    """An upright line at the throughput of a knee."""
+    name = f"{title(str(row['engine']))}: knee"
+    told = f"knee at {number(row['throughput'])} operations/s, {row['load']} {number(row['knee'])}"
+    if not missing(row["knee_low"]):
+        told += f" (95 % interval {number(row['knee_low'])} to {number(row['knee_high'])})"
+    text = f"<b>{html.escape(name)}</b><br>{html.escape(told)}<br>{html.escape(str(row['flags']))}"
+    line = Line(name, row)
+    for y in (float(times.min()), float(times.max())):
+        line.add(row["throughput"], y, None, text, f"knees:{row['_row']}")
+    return drawing.trace(line, mode="lines", dash=3)
