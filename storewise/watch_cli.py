@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import sys
@@ -78,8 +79,11 @@ def watch(
         elif once:
             console.print(screen(look(directory, seen)))
         elif not console.is_terminal:
-            for frame in frames(LINE_EVERY, _pause):
-                typer.echo(line(frame))
+            said = -math.inf
+            for frame in frames(EVERY, _pause):
+                if frame.over or time.monotonic() - said >= LINE_EVERY:
+                    said = time.monotonic()
+                    typer.echo(line(frame))
         else:
             with _keys() as wait, Live(console=console, auto_refresh=False) as live:
                 for frame in frames(EVERY, wait):

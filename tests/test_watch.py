@@ -1,0 +1,284 @@
+"""`storewise watch`: what there is to see of a run, while it lives and after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Workspace, wait_until
+
+from storewise.driver.progress import Progress
+from storewise.driver.shared import Shared
+from storewise.errors import ResultError
+from storewise.session.live import Process, Session
+from storewise.session.progress import Publisher, told_of
+from storewise.session.record import RunRecord, begin, end, read_record
+from storewise.session.run import Lease
+from storewise.watch import Frame, look
+from storewise.watch_cli import find
+from storewise.watch_text import as_json, duration, line, screen
+from storewise.watch_time import time_left
+
+STUDY = """\
+inputs:
+  paths: [data]
+engines:
+  "null": {}
+  sqlite: {}
+factors:
+  workers: [2]
+repeats: 1
+phases:
+  - write
+  - read: {seconds: 3}
+"""
+
+
+def text(frame: Frame) -> str:
+    from rich.console import Console
+
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(screen(frame))
+    return captured.get()
+
+
+# What workers tell.
+
+
+def test_threads_are_summed_and_owners_kept_apart() -> None:
+    shared = Shared(2, 2, ["data0", "data1"])
+    shared.report(0, 1, 10, 100, {"data0": 4, "data1": 6})
+    shared.report(1, 0, 5, 50, {"data1": 5, "elsewhere": 9})
+    assert shared.progress() == (15, 150)
+    assert shared.owned() == {"data0": 4, "data1": 11}
+    assert not shared.stopped()
+    shared.clear()
+    assert (shared.progress(), shared.owned()) == ((0, 0), {})
+
+
+def test_a_worker_tells_its_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import logging
+
+    clock = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: clock)
+    publisher = Publisher(tmp_path, "read.0", logging.getLogger("test"))
+    progress = Progress(publisher, "read.0", logging.getLogger("test"))
+    shared = Shared(1, 1, ["data0"])
+    progress.state("waits", 3)
+    assert told_of(tmp_path)["read.0"][0].state == "waits"
+    progress.begin(shared, 3, lambda: {"client_cpu": 0.5})
+    clock = 102.0
+    shared.report(0, 0, 300, 600, {"data0": 200})
+    progress()
+    told, _ = told_of(tmp_path)["read.0"]
+    assert (told.state, told.step, told.seconds) == ("works", 3, 2.0)
+    assert (told.operations, told.documents) == (300, 600)
+    assert (told.operations_per_s, told.documents_per_s) == (150.0, 300.0)
+    assert told.owners == {"data0": 100.0}
+    assert told.figures == {"client_cpu": 0.5}
+    clock = 102.5  # a record a second is enough
+    shared.report(0, 0, 900, 900, {"data0": 200})
+    progress()
+    assert told_of(tmp_path)["read.0"][0] == told
+    publisher.remove()
+    assert told_of(tmp_path) == {}
+
+
+def test_a_record_that_cannot_be_written_ends_no_measurement(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import logging
+
+    (tmp_path / "progress").write_text("in the way")
+    publisher = Publisher(tmp_path, "read.0", logging.getLogger("test"))
+    progress = Progress(publisher, "read.0", logging.getLogger("test"))
+    progress.state("prepares", 0)
+    progress.state("waits", 0)
+    assert len(caplog.records) == 1
+    assert "will not see this job" in caplog.text
+
+
+# The time that is left.
+
+
+def test_time_left_by_hand() -> None:
+    engines = {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}
+    assert time_left({}, engines, ["a1"], {}, 1).seconds is None
+    one = time_left({"a1": 10.0}, engines, ["a2", "a3"], {}, 1)
+    assert (one.seconds, one.low, one.high) == (20.0, None, None)
+    # Equal durations have no range; of those that run what has passed is left out.
+    two = time_left({"a1": 10.0, "a2": 10.0}, engines, ["b1"], {"a3": 4.0}, 1)
+    assert (two.seconds, two.low, two.high) == (16.0, 16.0, 16.0)
+    assert two.reason == "from 2 trials, none of b"
+    assert time_left({"a1": 10.0, "a2": 10.0}, engines, ["b1"], {"a3": 4.0}, 2).seconds == 8.0
+    spread = time_left({"a1": 10.0, "a2": 20.0}, engines, ["a3"], {}, 1)
+    assert (spread.seconds, spread.low, spread.high) == (15.0, 10.0, 20.0)
+    late = time_left({"a1": 10.0, "a2": 10.0}, engines, [], {"a3": 30.0}, 1)
+    assert (late.seconds, late.reason) == (None, "what runs takes longer than trials did before")
+    assert time_left({"a1": 10.0}, engines, [], {}, 1).seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (89, "89 s"), (90, "2 min"), (5400, "1 h 30 min")]
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+# What has become of a run.
+
+DEAD = Process("elsewhere", 1, 0.0)
+ENGINES = {"null-r1": "null", "sqlite-r1": "sqlite"}
+
+
+def test_nothing_has_run(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="no study has run here"):
+        look(tmp_path)
+    with pytest.raises(ResultError, match="nothing runs or has run"):
+        find(None, tmp_path)
+    (tmp_path / "s").mkdir()
+    with pytest.raises(ResultError, match=r"below .*, which has s"):
+        find("t", tmp_path)
+
+
+def test_a_run_lives_ends_and_is_killed(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    lease = Lease("r", Process.current(), 25.0)
+    lease.write(study / "leases")
+    begin(study, "r", ENGINES, tuple(ENGINES), 1)
+    live = study / "live" / "null-r1"
+    live.mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time() - 5).write(live)
+    frame = look(study)
+    assert (frame.state, frame.total, frame.running, frame.left) == ("runs", 2, ["null-r1"], 1)
+    assert find(None, tmp_path) == study
+    assert find("s.yaml", tmp_path) == study
+    assert "unknown, no trial has been measured yet" in text(frame)
+    # Its process is this one, which lives on: only its record says that it has ended.
+    (study / "leases" / "r").unlink()
+    assert look(study).state == "between"
+    end(study, "another", "nobody")
+    assert look(study).state == "between"
+    end(study, "r", "the run ended with an error")
+    frame = look(study)
+    assert frame.over
+    assert "the last run ended" in text(frame)
+    assert "with an error" in line(frame)
+    record = read_record(study)
+    assert record is not None
+    # A `storewise run` that lives will call it again.
+    RunRecord(**{**_fields(record), "door": Process.current()}).write(study)
+    assert look(study).state == "between"
+    RunRecord(**{**_fields(record), "process": DEAD, "ended": None}).write(study)
+    frame = look(study)
+    assert (frame.state, frame.over) == ("killed", True)
+    assert "was killed or its host was lost" in text(frame)
+    (study / "run.json").write_text("{")
+    frame = look(study)
+    assert (frame.state, frame.left, frame.total) == ("unknown", None, None)
+    json.dumps(as_json(frame), allow_nan=False)
+
+
+def _fields(record: RunRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in RunRecord.__slots__}
+
+
+# A run.
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path)
+    workspace.copy_inputs()
+    workspace.write_study(STUDY)
+    return workspace
+
+
+def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | None:
+    """A frame that shows something, None while there is none."""
+    try:
+        frame = look(workspace.results)
+    except ResultError:
+        return None
+    return frame if seen(frame) else None
+
+
+@pytest.mark.e2e
+def test_a_run_is_watched_to_its_end_and_a_killed_one_told(workspace: Workspace) -> None:
+    storewise = str(Path(sys.executable).parent / "storewise")
+    environment = {**os.environ, "STOREWISE_LEASE_SECONDS": "6"}
+    run = workspace.start([storewise, "run", "s.yaml", "--omit-from", "analyse"])
+    try:
+        reads: list[Frame] = []
+
+        def reading() -> bool:
+            frame = frame_of(
+                workspace,
+                lambda f: len(f.workers) == 2 and all(w.told.operations_per_s for w in f.workers),
+            )
+            reads.extend([frame] if frame and frame.workers[0].told.job == "read.0" else [])
+            return bool(reads)
+
+        wait_until(reading, 60, "both workers at work in their second phase")
+        frame = reads[0]
+        assert (frame.state, frame.total, frame.done) == ("runs", 2, 0)
+        assert (len(frame.running), frame.left) == (1, 1)
+        assert {worker.told.job for worker in frame.workers} == {"read.0", "read.1"}
+        assert all(worker.fresh for worker in frame.workers)
+        assert frame.sessions[0].phase == "read"
+        shown = text(frame)
+        assert "1 running, 0 failed, 1 left" in shown
+        assert "read.1" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+        once = workspace.storewise("watch", "s.yaml", "--once", "--format", "json")
+        assert once.returncode == 0, once.stderr
+        told = json.loads(once.stdout)
+        assert (told["state"], told["trials"]["total"]) == ("runs", 2)
+        # It ends by itself, a moment after the run.
+        follow = workspace.storewise("watch", "--results", "results", timeout=120)
+        assert follow.returncode == 0, follow.stderr
+        last = follow.stdout.splitlines()[-1]
+        assert "nothing runs; the last run ended" in last
+        assert "2 of 2 done, 0 running, 0 failed, 0 left" in last
+        run.wait(30)
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait(30)
+    assert workspace.left_behind() == []
+    # Measure one again, and kill the run with all that it has started.
+    trial = next(iter(workspace.results.glob("trials/sqlite-*")))
+    (trial / "verify.parquet").unlink()
+    again = subprocess.Popen(
+        workspace.command("--omit-from", "analyse"),
+        cwd=workspace.directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment,
+    )
+    try:
+        wait_until(
+            lambda: frame_of(workspace, lambda f: bool(f.running)) is not None, 60, "a session"
+        )
+        frame = look(workspace.results)
+        assert (frame.state, frame.done, len(frame.running)) == ("runs", 1, 1)
+        assert frame.estimate.reason == "from one trial, none of sqlite"
+    finally:
+        os.killpg(again.pid, signal.SIGKILL)
+        again.wait(30)
+    frame = look(workspace.results)
+    assert (frame.state, frame.done) == ("killed", 1)
+    assert "was killed or its host was lost" in line(frame)
+    workspace.gone(60)
