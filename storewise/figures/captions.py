@@ -143,8 +143,8 @@ FIGURES = (
         "costs",
         "Cost",
         "What a million documents loaded, or a million operations, cost, with 95 % intervals: "
-        "money where the study has prices, else the hours of all hosts (servers and clients). Phases "
-        "whose rate the study set are left out.",
+        "money where the study has prices, else the hours of all hosts (servers and clients). "
+        "Phases whose rate the study set are left out.",
         "no costs could be told",
         costs.costs,
     ),

@@ -6,13 +6,13 @@ A table that is not named here has a section all the same, under its own name.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import title
+from storewise.analysis.engines import title, varying_factors
 from storewise.analysis.frames import missing, records
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import binary, level, number, seconds
@@ -52,6 +52,9 @@ KNOWN: Mapping[str, Known] = {
     ),
     "costs": Known("Cost", "Node hours, and money where the study has prices"),
     "capacity": Known("Capacity", "What the full corpus would need, from the measured scaling"),
+    "capacity_curve": Known(
+        "Capacity over nodes", "Rate, hours and bytes at each number, measured and modelled"
+    ),
     "limits": Known("What limited each trial", "Client, disk, processors or network, with figures"),
 }
 #: Columns that are factors' levels or keys and come first.
@@ -103,12 +106,22 @@ def judged_table(name: str, table: pd.DataFrame, tables: Tables) -> Table:
     known = known_of(name)
     factors = tables.results.factors
     columns = [c for c in map(str, table.columns) if c not in known.hidden and _told(table, c)]
-    columns = [c for c in columns if not _constant(table, c, factors)]
+    varying = set(varying_factors(tables.trials, factors))
+    columns = [c for c in columns if not _constant(table, c, factors, varying)]
     columns.sort(key=lambda c: (c not in _KEYS and c not in factors, c not in factors))
     bounds = {c: _bounds(c, columns) for c in columns}
     upper = {high for pair in bounds.values() if pair for high in (pair[1],)}
     shown = [c for c in columns if c not in upper and c not in ("unit", "resampled")]
-    rows = [[_cell(c, row, bounds.get(c), factors) for c in shown] for row in records(table)]
+    numbers = {c for c in shown if pd.api.types.is_numeric_dtype(table[c])}
+    rows = [
+        [
+            number_cell(None)
+            if c in numbers and missing(row[c])
+            else _cell(c, row, bounds.get(c), factors)
+            for c in shown
+        ]
+        for row in records(table)
+    ]
     heads = [_interval_name(c) if bounds.get(c) else _words(c) for c in shown]
     return Table(f"judged-{name}", known.caption, heads, rows, marks(name, table))
 
@@ -117,10 +130,12 @@ def _told(table: pd.DataFrame, column: str) -> bool:
     return bool((~table[column].map(missing)).any())
 
 
-def _constant(table: pd.DataFrame, column: str, factors: Sequence[str]) -> bool:
+def _constant(
+    table: pd.DataFrame, column: str, factors: Sequence[str], varying: Collection[str]
+) -> bool:
     if column == "step":
         return bool((table[column] == 0).all())
-    return column in factors and column != "engine" and table[column].nunique(dropna=False) == 1
+    return column in factors and column != "engine" and column not in varying
 
 
 def _bounds(column: str, columns: Sequence[str]) -> tuple[str, str] | None:

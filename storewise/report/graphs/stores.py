@@ -108,7 +108,7 @@ def capacity(drawing: Drawing) -> Graph | None:
         counts = here["count"].to_list()
         layout = {
             "xaxis": {**value_axis(kind, counts), "title": {"text": kind}, "type": "log"},
-            "yaxis": {**value_axis("hours to load the full corpus", here["hours"].to_list())},
+            "yaxis": {**value_axis("hours for the full corpus", here["hours"].to_list())},
         }
         panels.append(Panel(f"over {kind}", data, layout))
     return Graph(panels[:MOST], lowest=True)

@@ -46,7 +46,7 @@ function layoutOf(panel, traces, width) {
   layout.yaxis = { ...axis, ...panel.layout.yaxis };
   for (const side of [layout.xaxis, layout.yaxis]) {
     side.title = { standoff: 8, ...side.title };
-    if (width < 420) side.title.text = side.title.text?.replace("(logarithmic)", "(log.)");
+    if (width < 420 || side.title.text?.length > 36) side.title.text = side.title.text?.replace("(logarithmic)", "(log.)");
     if (side.type === "log" && !side.tickvals) Object.assign(side, { dtick: width < 420 || decades(panel, side === layout.xaxis ? "x" : "y") > 2.5 ? 1 : "D2" });
   }
   if (panel.rows) {
