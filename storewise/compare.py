@@ -175,19 +175,24 @@ def _asked(sides: tuple[Side, Side], which: int, wanted: Wanted) -> Side:
         ("--measure", wanted.measures, "measure"),
     ):
         known = sorted({str(row[column]) for side in sides for row in side.figures})
-        for name in names:
-            if not any(_means(name, one, column) for one in known):
+        meant = {name: _meant(name, known, column) for name in names}
+        for name, found_names in meant.items():
+            if not found_names:
                 raise ResultError(
                     f"{option}: neither A nor B has a {column} {name!r}{nearest(name, known)}; "
                     f"they have {', '.join(known)}"
                 )
         if names:
-            found = [r for r in found if any(_means(n, str(r[column]), column) for n in names)]
+            every = {one for found_names in meant.values() for one in found_names}
+            found = [row for row in found if str(row[column]) in every]
     return replace(sides[which], figures=found)
 
 
-def _means(name: str, found: str, column: str) -> bool:
-    return name == found or (column == "measure" and found.endswith(f"_{name}"))
+def _meant(name: str, known: Sequence[str], column: str) -> list[str]:
+    """The one of that name; of measures else all that end so (``p99``)."""
+    if name in known or column != "measure":
+        return [name] if name in known else []
+    return [one for one in known if one.endswith(f"_{name}")]
 
 
 def _pairs(
