@@ -14,6 +14,9 @@ class CriterionName:
     unit: str
     more: bool
     """Whether more is better."""
+    least: float = 0.0
+    """Figures below this count as this in scores, which are made of ratios: no store is endlessly
+    better because it needs no servers, or lost nothing."""
 
 
 #: In the order of the verdict's columns.
@@ -24,10 +27,12 @@ CRITERIA = (
     CriterionName("aggregate", "aggregation", "operations/s", True),
     CriterionName("latency", "latency at load", "s", False),
     CriterionName("scaling", "scaling", "1", True),
-    CriterionName("slow_node", "with a slow node", "1", True),
+    CriterionName("slow_node", "rate with a slow node", "1", True),
     CriterionName("disk", "space on disk", "B/document", False),
     CriterionName("cost", "cost", "", False),
-    CriterionName("setup", "time to set up", "s", False),
-    CriterionName("loss", "lost on a crash", "documents", False),
+    # A minute once, where jobs wait for minutes, is nothing.
+    CriterionName("setup", "time to set up", "s", False, 60.0),
+    CriterionName("loss", "loss on a crash", "documents/crash", False, 1.0),
 )
 KEYS = tuple(one.key for one in CRITERIA)
+BY_KEY = {one.key: one for one in CRITERIA}

@@ -20,6 +20,7 @@ from storewise.analysis import (
     noise,
     uslstudy,
     variance_study,
+    verdictdata,
 )
 from storewise.analysis.judged import Judged as Judged
 
@@ -40,6 +41,8 @@ JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "limits": limits.limits,
     "capacity": capacity.capacity,
     "capacity_curve": capacity.capacity_curve,
+    # Of all the others.
+    "verdict": verdictdata.verdict_table,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from storewise.analysis.load import load_results
 from storewise.analysis.resample import LEVEL
 from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.verdict import Verdict, verdict
+from storewise.analysis.verdictdata import verdict_data
 from storewise.errors import ResultError
 
 #: Latency percentiles that ``summary.csv`` has a row for.
@@ -56,38 +56,6 @@ def write_tables(tables: Tables, outdir: Path) -> Verdict:
             "free space"
         ) from error
     return found
-
-
-def verdict_data(found: Verdict) -> dict[str, object]:
-    """The verdict as JSON values."""
-    return {
-        "finding": found.finding,
-        "text": list(found.text),
-        "criteria": [
-            {
-                "name": c.name,
-                "unit": c.unit,
-                "leaders": list(c.leaders),
-                "standings": [
-                    {
-                        "choice": s.label,
-                        "topology": s.topology,
-                        "configuration": s.where,
-                        "n": s.estimate.n,
-                        "mean": s.estimate.mean,
-                        "low": s.estimate.low if s.estimate.known() else None,
-                        "high": s.estimate.high if s.estimate.known() else None,
-                        "resampled": s.estimate.resampled,
-                        "baseline": s.baseline,
-                    }
-                    for s in c.standings
-                ],
-            }
-            for c in found.criteria
-        ],
-        "pays_from": {k: v if math.isfinite(v) else None for k, v in found.pays.items()},
-        "set_aside": [{"choice": label, "reason": reason} for label, reason in found.set_aside],
-    }
 
 
 def summary_table(tables: Tables) -> pd.DataFrame:

@@ -1,86 +1,57 @@
 """Which store to take, in words that the figures carry.
 
-Per criterion every choice stands with its best measured configuration. Choices whose 95 %
-intervals overlap that of the best are named together: there is no winner among them. Steps at a
-target rate rank no store; a search's answer does (`storewise.analysis.comparable`). The null
-engine is the client's ceiling and never a choice; choices with failed trials or with lost or
-wrong documents are set aside and said to be. Reading the input files again (engine ``files``) is
-the baseline: it stands first at each criterion, leads none, and has nothing to load.
+Per criterion (`storewise.criteria`) every choice stands with its best measured configuration, and
+choices that do not differ share a rank (`storewise.analysis.ranking`). The criteria that count make
+one score per choice (`storewise.analysis.scores`), and of these the recommendation is made
+(`storewise.analysis.recommend`). Steps at a target rate rank no store by their rate; a search's
+answer does (`storewise.analysis.comparable`). The null engine is the client's ceiling and never a
+choice; choices with failed trials or with lost or wrong documents are set aside and said to be.
+Reading the input files again (engine ``files``) is the baseline: it stands first at each criterion,
+has no rank, and has nothing to load.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storewise.analysis import comparable
-from storewise.analysis.breakeven import times_asked
+from storewise.analysis import comparable, pays
+from storewise.analysis import criteria as measured
 from storewise.analysis.choices import label, varying_promises
-from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
-from storewise.analysis.frames import missing, records
-from storewise.analysis.resample import Estimate
-from storewise.analysis.scaling import as_estimate
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import all_of, number, setting
-from storewise.analysis.verification import wrong_trials
-
-SPACE = "space on disk"
-#: Loads, reads and disk; each is (name, title, unit, whether more is better).
-_CRITERIA = (
-    ("write", "loading", "documents/s", True),
-    ("read", "reading", "documents/s", True),
-    ("disk", SPACE, "B/document", False),
+from storewise.analysis.criteria import Figures
+from storewise.analysis.criteria_load import kinds_of_questions, latency, scaling
+from storewise.analysis.criteria_servers import loss, setup, slow_node
+from storewise.analysis.engines import CEILING, title
+from storewise.analysis.frames import records
+from storewise.analysis.headline import loads
+from storewise.analysis.recommend import (
+    Recommendation,
+    recommend,
+    weights_in_words,
 )
-#: Of studies that have such a phase.
-_ASKING = ("query", "asking", "questions/s", True)
+from storewise.analysis.scores import Counted, Score, scores, usable
+from storewise.analysis.standings import (
+    Criterion,
+    Standing,
+    comparison,
+    figure,
+    standings,
+)
+from storewise.analysis.text import all_of
+from storewise.analysis.verification import wrong_trials
+from storewise.criteria import KEYS
 
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
-    configuration in words."""
-
-    label: str
-    topology: str
-    where: str
-    estimate: Estimate
-    leads: bool
-    baseline: bool = False
-    """It is no store, but what a user has without one."""
-
-    @property
-    def shown(self) -> str:
-        """The choice with the shape of its cluster, where that matters."""
-        return f"{self.label} on {self.topology}" if self.topology else self.label
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """One criterion with the choices from best to worst and the sentence about it."""
-
-    name: str
-    title: str
-    unit: str
-    standings: Sequence[Standing]
-    sentence: str
-
-    @property
-    def stores(self) -> Sequence[Standing]:
-        """All but the baseline."""
-        return [s for s in self.standings if not s.baseline]
-
-    @property
-    def leaders(self) -> tuple[str, ...]:
-        return tuple(s.label for s in self.standings if s.leads)
+if TYPE_CHECKING:
+    from storewise.analysis.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`finding` is one line; `text` are the sentences behind it."""
+    """`finding` is one line; `text` are the sentences behind it, the second one of the
+    recommendation first."""
 
     finding: str
     text: Sequence[str]
@@ -90,6 +61,10 @@ class Verdict:
     pays: Mapping[str, float]
     """Choice -> fewest questions from which on it pays against reading the files again; inf is
     never. Empty without engine ``files``."""
+    recommendation: Recommendation
+    scores: Sequence[Score]
+    own_weights: bool
+    """Whether the study gave the weights."""
 
 
 def verdict(tables: Tables) -> Verdict:
@@ -97,49 +72,168 @@ def verdict(tables: Tables) -> Verdict:
     factors = tables.results.factors
     promises = varying_promises(tables.results.trials, factors)
     aside = _set_aside(tables, promises)
-    criteria = []
-    asked = "query" in set(tables.summary["phase"])
-    wanted = [*_CRITERIA, *([_ASKING] if asked else [])]
-    own = _own_phases(tables)
-    if own:
-        # Of a workload with phases of its own each is a criterion.
-        wanted = [c for c in wanted if c[0] != "read"]
-        paced = comparable.open_phases(tables.steps)
-        wanted[1:1] = [
-            (f"phase {name}", f"phase {name}", "operations/s", True)
-            for name in own
-            if name not in paced
-        ] + [
-            (f"highest {phase}: {limit}", f"phase {phase} with {limit}", "operations/s", True)
-            for phase, limit in comparable.limits(tables.highest_rates, tables.searches)
-        ]
-    for name, heading, unit, more in wanted:
-        rows = _rows(tables, name)
-        standings = _standings(rows, factors, promises, aside, more=more)
-        if any(not s.baseline for s in standings):
-            criteria.append(
-                Criterion(name, heading, unit, standings, _sentence(heading, unit, standings, more))
-            )
-    what = "this workload" if own else "these inputs"
-    finding = f"For {what}, on this machine: " + _finding(criteria)
-    text = [c.sentence for c in criteria]
-    text += [
-        f"Nothing was measured about {h}."
-        for n, h, _, _ in wanted
-        if n not in {c.name for c in criteria}
+    criteria = [
+        made
+        for one in figures(tables)
+        if (made := _criterion(one, standings(one, factors, promises, aside))).stores
     ]
-    text += comparable.sentences(own, tables.steps, tables.searches, tables.results.trials)
-    asked_for = _asked(tables, promises, aside)
-    text += _pays(asked_for)
-    text += [f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())]
-    soonest = {name: min(kinds.values()) for name, kinds in asked_for.items()}
-    return Verdict(finding, text, criteria, sorted(aside.items()), soonest)
+    given = study_weights(tables.results.study)
+    criteria, scored, counted = weighed(criteria, given)
+    own = bool(given) and bool(counted)
+    found = recommend(criteria, scored, counted, own=own)
+    what = "these inputs" if _of_files(tables) else "this workload"
+    asked = pays.asked(tables, promises, aside)
+    summary = tables.summary
+    of_load = loads(tables)
+    phases = [p for p in tables.phases_of(summary) if p not in of_load]
+    text = [
+        found.sentences[1],
+        *_weights(criteria, given, counted),
+        *(c.sentence for c in criteria),
+        *comparable.sentences(phases, tables.steps, tables.searches, tables.results.trials),
+        *pays.sentences(asked),
+        *(f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())),
+    ]
+    return Verdict(
+        f"For {what}, on {_where(tables.trials)}: {found.sentences[0]}",
+        text,
+        criteria,
+        sorted(aside.items()),
+        {name: min(kinds.values()) for name, kinds in asked.items()},
+        found,
+        scored,
+        own,
+    )
+
+
+def figures(tables: Tables) -> list[Figures]:
+    """All that was measured, in the order of `storewise.criteria`; other phases after reading,
+    scanning and aggregation, then searches."""
+    rates = measured.rates(tables)
+    known = [one.key for one in rates]
+    asked = kinds_of_questions(tables, known)
+    if asked:
+        # Its questions count as scanning and aggregation.
+        rates = [replace(one, counts=False) if one.key == "query" else one for one in rates]
+    found: list[Figures | None] = [
+        *rates,
+        *asked,
+        *measured.highest_rates(tables),
+        latency(tables),
+        scaling(tables),
+        slow_node(tables),
+        measured.disk(tables),
+        measured.cost(tables),
+        setup(tables),
+        loss(tables),
+    ]
+    order = {key: place for place, key in enumerate(KEYS)}
+    others = order["aggregate"] + 0.5
+    return sorted(
+        (one for one in found if one is not None and len(one.rows)),
+        key=lambda one: order.get(one.key, others),
+    )
+
+
+def weighed(
+    criteria: Sequence[Criterion], given: Mapping[str, float]
+) -> tuple[list[Criterion], list[Score], list[Counted]]:
+    """The criteria with the shares of their weights, the scores, and the criteria of choices as
+    scores take them (those of weight 0 included).
+
+    Without `given` weights those count equally that were measured for all choices and tell them
+    apart at all; cost does not where it is the same figure as loading, turned over.
+    """
+    choices = {s.label for c in criteria for s in c.stores}
+    default = {
+        c.name: 1.0
+        for c in criteria
+        if c.counts
+        and {s.label for s in c.stores} == choices
+        and not (c.name == "cost" and _turned_over(c, criteria))
+        and len({max(s.estimate.mean, c.least) for s in c.stores}) > 1
+    }
+    raw = given if any(c.name in given for c in criteria) else default
+    everything = [
+        Counted(
+            c.name,
+            raw.get(c.name, 0.0),
+            c.more,
+            {s.label: s.estimate for s in c.stores},
+            c.least,
+        )
+        for c in criteria
+    ]
+    counted = usable(everything)
+    total = sum(one.weight for one in counted)
+    shares = {one.name: one.weight / total for one in counted}
+    everything = [replace(one, weight=shares.get(one.name, 0.0)) for one in everything]
+    used = [one for one in everything if one.weight > 0]
+    return (
+        [replace(c, weight=shares.get(c.name, 0.0)) for c in criteria],
+        scores(used),
+        everything,
+    )
+
+
+def _turned_over(cost: Criterion, criteria: Sequence[Criterion]) -> bool:
+    """Whether cost times rate is the same for all choices: hosts and prices are, too."""
+    load = next((c for c in criteria if c.name in ("load", "read")), None)
+    if load is None:
+        return False
+    found = [
+        s.estimate.mean * other.estimate.mean for s in cost.stores if (other := load.of(s.label))
+    ]
+    return len(found) == len(cost.stores) and max(found) <= min(found) * 1.001
+
+
+def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
+    """The weights above 0 of a stored study; empty where it has none."""
+    found = study.get("weights")
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        str(key): float(value)
+        for key, value in found.items()
+        if key in KEYS and isinstance(value, int | float) and value > 0
+    }
+
+
+def _weights(
+    criteria: Sequence[Criterion], given: Mapping[str, float], counted: Sequence[Counted]
+) -> list[str]:
+    """What counts, and what of the study's weights could not."""
+    used = [c for c in criteria if c.weight > 0]
+    if len({s.label for c in criteria for s in c.stores}) < 2 or not used:
+        return []
+    own = any(one.name in given for one in counted)
+    rest = [c.title for c in criteria if c.weight == 0]
+    text = f"The scores are of {weights_in_words(used, own=own)}"
+    text += f"; not of {all_of(rest, 'or')}." if rest else "."
+    left = [key for key in given if key not in {c.name for c in used}]
+    if left:
+        text += (
+            f" Of the study's weights {all_of(left)} could not count: not measured for the choices "
+            "that are compared."
+        )
+    return [text]
+
+
+def _of_files(tables: Tables) -> bool:
+    return bool(tables.results.study.get("workload", "alignments") == "alignments")
+
+
+def _where(trials: pd.DataFrame) -> str:
+    if "host" not in trials or trials.empty:
+        return "this machine"
+    names = {name for hosts in trials["host"] for name in str(hosts).split(", ")}
+    return "this machine" if len(names) < 2 else f"these {len(names)} hosts"
 
 
 def _set_aside(tables: Tables, promises: Sequence[str]) -> dict[str, str]:
     aside: dict[str, str] = {}
     trials = tables.results.trials
-    wrong = wrong_trials(tables.verification)
+    wrong = wrong_trials(tables.verification) - _lossy_crashes(tables)
     for row in records(trials[trials["trial"].isin(wrong)]):
         aside[label(row, promises)] = "its store did not hold all that was written to it"
     failed: dict[str, list[str]] = {}
@@ -152,244 +246,70 @@ def _set_aside(tables: Tables, promises: Sequence[str]) -> dict[str, str]:
     return aside
 
 
-def _rows(tables: Tables, criterion: str) -> pd.DataFrame:
-    """Means over repeats that speak for a criterion."""
-    summary = tables.summary
-    if criterion == "disk":
-        found = tables.storage_summary
-        return found[found["measure"] == "bytes_per_document"]
-    if criterion == "query":
-        mine = (summary["measure"] == "operations_per_s") & (summary["phase"] == "query")
-        return summary[mine]
-    if criterion.startswith("phase "):
-        mine = (summary["measure"] == "operations_per_s") & (summary["phase"] == criterion[6:])
-        return comparable.closed_steps(summary[mine], tables.steps)
-    if criterion.startswith("highest "):
-        phase, limit = criterion.removeprefix("highest ").split(": ", 1)
-        return comparable.answers(tables.highest_rates, phase, limit)
-    loads = _loads(summary)
-    rows = summary[summary["measure"] == "documents_per_s"]
-    if criterion == "read":
-        return comparable.closed_steps(rows[rows["phase"] == "read"], tables.steps)
-    # The files themselves need no load: what was timed is their parsing.
-    rows = rows[rows["phase"].isin(loads)]
-    return rows[rows["engine"] != BASELINE] if len(rows) else rows
+def _lossy_crashes(tables: Tables) -> set[str]:
+    """Trials that lost documents only, in crashes, without having promised to keep them: the
+    criterion "loss on a crash" tells how many."""
+    crashed = set(map(str, tables.crashes["trial"]))
+    trials = tables.results.trials
+    if not crashed or "consistency" not in trials:
+        return set()
+    relaxed = set(map(str, trials.loc[trials["consistency"] != "durable", "trial"]))
+    found = tables.verification
+    wrong = found["wrong"].fillna(0) > 0
+    wrong |= found["counted"].fillna(found["expected"]) > found["expected"]
+    return (crashed & relaxed) - set(map(str, found.loc[wrong, "trial"]))
 
 
-def _loads(summary: pd.DataFrame) -> set[str]:
-    return set(summary.loc[summary["measure"] == "insert_documents_per_s", "phase"])
+def _criterion(one: Figures, stand: Sequence[Standing]) -> Criterion:
+    made = Criterion(
+        one.key,
+        one.title,
+        one.about,
+        one.unit,
+        one.more,
+        one.table,
+        stand,
+        "",
+        one.counts,
+        one.least,
+    )
+    return replace(made, sentence=_sentence(made, one.heading)) if made.stores else made
 
 
-def _own_phases(tables: Tables) -> list[str]:
-    """Phases after the load of a workload other than the study's own, in their order."""
-    if tables.results.study.get("workload", "alignments") == "alignments":
-        return []
-    summary = tables.summary
-    loads = _loads(summary)
-    return [name for name in tables.phases_of(summary) if name not in loads]
-
-
-def _standings(
-    rows: pd.DataFrame,
-    factors: Sequence[str],
-    promises: Sequence[str],
-    aside: Mapping[str, str],
-    *,
-    more: bool,
-) -> list[Standing]:
-    best: dict[str, dict[str, Any]] = {}
-    for row in records(rows):
-        name = label(row, promises)
-        if row["engine"] == CEILING or name in aside or not row["mean"] > 0:
-            continue
-        if name not in best or _better(row["mean"], best[name]["mean"], more):
-            best[name] = row
-    varying = [f for f in varying_factors(rows, factors) if f not in promises]
-    told = comparable.WITH in rows
-    varying += ["step"] if not told and "step" in rows and rows["step"].nunique() > 1 else []
-    ranked = sorted(best.items(), key=lambda item: item[1]["mean"], reverse=more)
-    base = [(name, row) for name, row in ranked if row["engine"] == BASELINE]
-    ranked = [(name, row) for name, row in ranked if row["engine"] != BASELINE]
-    first = as_estimate(ranked[0][1]) if ranked else None
-    return [
-        Standing(
-            name,
-            setting(row, _shape(row, varying)),
-            ", ".join(
-                words
-                for words in (
-                    setting(row, [f for f in varying if f not in _SHAPE]),
-                    row.get(comparable.WITH, ""),
-                )
-                if words
-            ),
-            estimate := as_estimate(row),
-            row["engine"] != BASELINE and first is not None and estimate.overlaps(first),
-            row["engine"] == BASELINE,
-        )
-        for name, row in [*base[:1], *ranked]
-    ]
-
-
-#: Factors that give a cluster its shape and are named with the choice.
-_SHAPE = ("nodes", "replicas")
-
-
-def _shape(row: Mapping[str, Any], varying: Sequence[str]) -> list[str]:
-    """Those that vary, or that make it more than a single server."""
-    there = [f for f in _SHAPE if f in row and not missing(row[f])]
-    return [f for f in there if f in varying or row[f] > 1]
-
-
-def _better(one: float, other: float, more: bool) -> bool:
-    return one > other if more else one < other
-
-
-def figure(standing: Standing, unit: str) -> str:
-    """A standing's mean and interval in words."""
-    e = standing.estimate
-    text = f"{number(e.mean)} {unit}"
-    inside = []
-    if e.resampled != "none" and e.high > e.low:
-        basis = "" if e.resampled in ("repeats", "pooled") else ", from the seconds of one run"
-        inside.append(f"95 % interval {number(e.low)} to {number(e.high)}{basis}")
-    if standing.where:
-        inside.append(f"with {standing.where}")
-    return f"{text} ({'; '.join(inside)})" if inside else text
-
-
-def _sentence(heading: str, unit: str, standings: Sequence[Standing], more: bool) -> str:
-    base = [s for s in standings if s.baseline]
-    standings = [s for s in standings if not s.baseline]
-    leaders = [s for s in standings if s.leads]
-    rest = [s for s in standings if not s.leads]
+def _sentence(criterion: Criterion, heading: str) -> str:
+    """What is to be said of one criterion."""
+    unit = criterion.unit
+    base = [s for s in criterion.standings if s.baseline]
+    stores = criterion.stores
+    leaders = [s for s in stores if s.leads]
+    rest = [s for s in stores if not s.leads]
     without = "".join(f" Without any store ({s.label}): {figure(s, unit)}." for s in base)
-    start = heading.capitalize()
+    start = f"{heading[0].upper()}{heading[1:]}"
     best = leaders[0]
-    superlative = "fastest" if more else "smallest"
-    if len(standings) == 1:
+    if len(stores) == 1:
         return f"{start}: only {best.shown} can be judged: {figure(best, unit)}.{without}"
     if len(leaders) > 1:
         listed = "; ".join(f"{s.shown} {figure(s, unit)}" for s in leaders)
-        why = (
-            "their intervals overlap"
-            if all(s.estimate.known() for s in leaders)
-            else "a single short run has no interval"
-        )
-        text = (
-            f"{start}: {all_of([s.label for s in leaders])} cannot be told apart ({why}): {listed}."
-        )
+        text = f"{start}: {len(leaders)} choices cannot be told apart ({_why(leaders)}): {listed}."
     else:
-        text = f"{start}: {superlative} was {best.shown}, {figure(best, unit)}."
+        text = f"{start}: best is {best.shown}, {figure(best, unit)}."
     if rest:
-        times = _times(best.estimate.mean, rest[0].estimate.mean, "fast" if more else "large")
-        subject = "the best" if more else "it"
-        text += f" Next: {rest[0].shown}, {figure(rest[0], unit)}; {subject} is {times}."
+        text += f" Next: {rest[0].shown}, {figure(rest[0], unit)}"
+        subject = best.label if len(leaders) > 1 else "the best"
+        if best.estimate.mean > 0:
+            text += f"; {subject} {comparison(criterion, best, rest[0])}"
+        text += "."
     return text + without
 
 
-def _asked(
-    tables: Tables, promises: Sequence[str], aside: Mapping[str, str]
-) -> dict[str, dict[str, float]]:
-    """Per choice and kind of question, how many it takes until its best configuration pays."""
-    found: dict[str, dict[str, float]] = {}
-    for row in records(tables.breakeven):
-        name = label(row, promises)
-        if name not in aside:
-            own = found.setdefault(name, {})
-            own[row["operation"]] = min(own.get(row["operation"], math.inf), row["mean"])
-    return found
-
-
-def _pays(found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """From how many questions on each store pays, a sentence each, the soonest first."""
-    files = title(BASELINE)
-    text = []
-    for name, kinds in sorted(found.items(), key=lambda item: (min(item[1].values()), item[0])):
-        paying = {k: n for k, n in kinds.items() if math.isfinite(n)}
-        never = [k for k, n in kinds.items() if not math.isfinite(n)]
-        if not paying:
-            text.append(f"Against {files}, {name} never pays for its load: no question is faster.")
-            continue
-        soon, late = min(paying, key=paying.__getitem__), max(paying, key=paying.__getitem__)
-        first = times_asked(paying[soon])
-        one = f"{'the first question' if first == '1' else f'{first} questions'} on ({soon})"
-        more = f" to {times_asked(paying[late])} ({late})" if late != soon else ""
-        no = f"; never for {all_of(never, 'or')}" if never else ""
-        text.append(
-            f"Against {files}, {name} pays for its load from {one}{more}, by the kind of "
-            f"question{no}."
-        )
-    return text
-
-
-def _times(a: float, b: float, adjective: str) -> str:
-    factor = max(a, b) / min(a, b)
-    if factor >= 2:
-        return f"{number(factor)} times as {adjective}"
-    return f"{(factor - 1) * 100:.0f} % {adjective.removesuffix('e')}er"
-
-
-def _finding(criteria: Sequence[Criterion]) -> str:
-    if not criteria:
-        return "no store can be judged, because no store has results that count."
-    labels = {s.label for c in criteria for s in c.stores}
-    if len(labels) == 1:
-        (only,) = labels
-        numbers = _numbers(criteria, only)
-        return f"only {only} can be judged, because no other store has results: {numbers}."
-    common = set.intersection(*(set(c.leaders) for c in criteria))
-    order = [name for name in criteria[0].leaders if name in common]
-    if len(order) == 1:
-        (name,) = order
-        shared = [c.title for c in criteria if len(c.leaders) > 1]
-        clear = [c.title for c in criteria if len(c.leaders) == 1 and len(c.stores) > 1]
-        known = all(s.estimate.known() for c in criteria for s in c.standings if s.leads)
-        if clear == [SPACE] and not known:
-            # Space alone decides nothing where nobody knows how fast the stores are.
-            return (
-                f"no store can be recommended: in {all_of(shared)} none is clearly better, because "
-                "single short runs have no intervals (set `repeats: 3` or more); "
-                f"{name} takes the least space ({_numbers(criteria, name)})."
-            )
-        parts = []
-        if clear:
-            parts.append(f"it leads in {all_of(clear)}")
-        if shared:
-            parts.append(f"no store is clearly better in {all_of(shared)}")
-        why = f"{' and '.join(parts)} ({_numbers(criteria, name)})"
-        return f"take {_named(criteria, name)}, because {why}."
-    if len(order) > 1:
-        known = all(s.estimate.known() for c in criteria for s in c.standings if s.leads)
-        why = (
-            "their intervals overlap"
-            if known
-            else "single short runs have no intervals (set `repeats: 3` or more)"
-        )
-        more = " and they lead the others" if len(order) < len(labels) else ""
-        return f"{all_of(order)} cannot be told apart, because {why}{more}."
-    by_leaders: dict[tuple[str, ...], list[str]] = {}
-    for criterion in criteria:
-        best = criterion.stores[0].estimate.mean
-        leaders = tuple(sorted(s.shown for s in criterion.standings if s.leads))
-        by_leaders.setdefault(leaders, []).append(
-            f"{criterion.title} ({number(best)} {criterion.unit})"
-        )
-    choices = [f"{all_of(who, 'or')} for {all_of(what)}" for who, what in by_leaders.items()]
-    return f"{', and '.join(choices)}, because no store leads in everything."
-
-
-def _named(criteria: Sequence[Criterion], name: str) -> str:
-    """A choice with its topology, where it was the same one that was best in everything."""
-    shown = {s.shown for c in criteria for s in c.standings if s.label == name}
-    return shown.pop() if len(shown) == 1 else name
-
-
-def _numbers(criteria: Sequence[Criterion], name: str) -> str:
-    found = [
-        f"{c.title} {number(s.estimate.mean)} {c.unit}"
-        for c in criteria
-        for s in c.standings
-        if s.label == name
-    ]
-    return ", ".join(found)
+def _why(leaders: Sequence[Standing]) -> str:
+    if any(not s.estimate.known() for s in leaders):
+        return "not all of them have an interval"
+    if any(s.estimate.resampled == "operations" for s in leaders):
+        return "the operations of one run do not tell how runs differ"
+    if all(s.estimate.mean == leaders[0].estimate.mean for s in leaders):
+        return "their figures are equal"
+    best = leaders[0].estimate
+    if all(best.overlaps(s.estimate) for s in leaders):
+        return "their intervals overlap"
+    return "among so many pairs their differences may be chance"

@@ -31,6 +31,8 @@ class Cell:
     note: str = ""
     source: str = ""
     label: str = ""
+    best: bool = False
+    """Whether it is of the best group of its column, which its note says too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
     told, series = timelines(tables)
     sessions, references = servers.section(tables), published.section(tables)
     parts = {
-        "choices": shown.all_of(verdictview.verdict_tables(found, tables)),
+        "choices": shown.all_of(verdictview.verdict_tables(found)),
         "tables": shown.all_of(_measured(tables)),
         "judged": [
             (heading, shown.one(table))

@@ -1,32 +1,17 @@
-"""The verdict's table on the page: choices by criteria, each cell with figure, interval and source.
-
-Where the analysis has judged a table ``verdict``, that is shown; it has one row per choice and
-criterion with the columns
-
-- ``choice``, ``criterion`` (heading of the column), ``unit``, ``n``, ``mean``, ``low``, ``high``;
-- ``rank`` (1: not worse than any other; choices of one rank do not differ), ``with`` (the rest of
-  the configuration in words), ``note`` (why there is no figure);
-- ``table`` and ``row``: the row of ``analysis/<table>.csv`` (from 0) that the figure is;
-- what the choices above the figures choose by (``engine``, factors).
-
-Columns that are not there are not shown. Without the table the criteria of
-`storewise.analysis.verdict` are shown.
-"""
+"""The verdict's table on the page: choices by criteria, each cell with figure, interval, rank and
+source, and the weighted score of all criteria that count."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pandas as pd
+from collections.abc import Callable, Sequence
 
 from storewise.analysis.breakeven import times_asked
 from storewise.analysis.engines import BASELINE, title
-from storewise.analysis.frames import missing, records
-from storewise.analysis.standings import Standing
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import number
+from storewise.analysis.resample import Estimate
+from storewise.analysis.scores import Score
+from storewise.analysis.standings import Criterion, Standing
+from storewise.analysis.text import number, seconds
 from storewise.analysis.verdict import Verdict
 from storewise.report.cells import Cell, Table, text_cell
 from storewise.report.views import source_label
@@ -34,108 +19,97 @@ from storewise.report.views import source_label
 #: The judged table that is shown here and not among the others.
 NAME = "verdict"
 _CAPTION = (
-    "Choices by criteria: the best measured configuration of each with its 95 % interval. Rank 1 "
-    "are those that do not differ from the best"
+    "Choices by criteria: the best measured configuration of each with its 95 % interval; choices "
+    "that do not differ share a rank"
 )
+_NONE = Cell("not measured", -math.inf, True)
 
 
-def verdict_tables(found: Verdict, tables: Tables) -> list[Table]:
+def verdict_tables(found: Verdict) -> list[Table]:
     """The table of the verdict; none where nothing could be judged."""
-    judged = tables.judged.get(NAME)
-    if judged is not None and len(judged) and {"choice", "criterion"} <= set(judged.columns):
-        return [_of_judged(judged)]
-    return [_of_criteria(found, tables)] if found.criteria else []
-
-
-def _of_judged(judged: pd.DataFrame) -> Table:
-    rows = records(judged)
-    criteria = list(dict.fromkeys(str(r["criterion"]) for r in rows))
-    choices = list(dict.fromkeys(str(r["choice"]) for r in rows))
-    cells = {(str(r["choice"]), str(r["criterion"])): r for r in rows}
-    units = {str(r["criterion"]): str(r["unit"]) for r in rows if not missing(r.get("unit"))}
-    lines = [
-        [text_cell(choice), *(_judged_cell(cells.get((choice, c))) for c in criteria)]
-        for choice in choices
-    ]
-    heads = [f"{c}, {units[c]}" if units.get(c) else c for c in criteria]
-    return Table("verdict-table", _CAPTION, ["choice", *heads], lines)
-
-
-def _judged_cell(row: Mapping[str, Any] | None) -> Cell:
-    if row is None:
-        return Cell("not measured", -math.inf, True)
-    if missing(row.get("mean")):
-        why = row.get("note")
-        return Cell(str(why) if not missing(why) and why else "not measured", -math.inf, True)
-    notes = _interval(row.get("low"), row.get("high"))
-    if not missing(row.get("rank")):
-        notes.append(f"rank {int(row['rank'])}")
-    notes += [str(row[n]) for n in ("with", "note") if not missing(row.get(n)) and row[n]]
-    source = ""
-    if not missing(row.get("table")) and not missing(row.get("row")) and row["table"]:
-        source = f"{row['table']}:{int(row['row'])}"
-    return _filled(float(row["mean"]), notes, source)
-
-
-def _interval(low: Any, high: Any) -> list[str]:
-    if missing(low) or missing(high) or not math.isfinite(low):
-        return ["no interval"]
-    return [f"{number(float(low))} to {number(float(high))}"] if high > low else []
-
-
-def _filled(mean: float, notes: Sequence[str], source: str) -> Cell:
-    label = source_label(source) if source else ""
-    return Cell(number(mean), mean, True, "; ".join(notes), source, label)
-
-
-def _of_criteria(found: Verdict, tables: Tables) -> Table:
+    if not found.criteria:
+        return []
     files = title(BASELINE)
+    scores = {score.choice: score for score in found.scores}
     choices = list(dict.fromkeys(s.label for c in found.criteria for s in c.standings))
-    asked = BASELINE in set(tables.trials.get("engine", ()))
+    # By score, the best first; those without one in the order of the first criterion.
+    order = {score.choice: place for place, score in enumerate(found.scores)}
+    choices.sort(key=lambda name: order.get(name, len(order)))
+    asked = bool(found.pays)
     if asked:
-        # Files first: what one has without any store; then those that pay for their load soonest.
-        choices = [files, *(c for c in choices if c != files)]
+        # The baseline first: what one has without any store; then those that pay soonest.
         choices.sort(key=lambda name: (name != files, found.pays.get(name, math.inf)))
     by_name = {c.name: {s.label: s for s in c.standings} for c in found.criteria}
     rows = []
     for name in choices:
         cells = [text_cell(name)]
+        if scores:
+            cells.append(_score(scores.get(name)))
         for criterion in found.criteria:
             standing = by_name[criterion.name].get(name)
             if standing is not None:
-                cells.append(_standing(standing, tables))
-            elif name == files and criterion.name == "write":
+                cells.append(_standing(criterion, standing))
+            elif name == files and criterion.name == "load":
                 cells.append(Cell("nothing to load", math.inf, True))
             else:
-                cells.append(Cell("not measured", -math.inf, True))
+                cells.append(_NONE)
         if asked:
-            pays = found.pays.get(name)
-            words = "the baseline" if name == files else "–"
-            if pays is not None:
-                words = times_asked(pays)
-            cells.append(Cell(words, -math.inf if pays is None else pays, True))
+            cells.append(_pays(name, found))
         rows.append(cells)
-    heads = ["choice", *(f"{c.title}, {c.unit}" for c in found.criteria)]
+    heads = ["choice", *(["score"] if scores else []), *map(_head, found.criteria)]
     if asked:
         heads.append("pays from so many questions on (of the kind that pays soonest)")
-    return Table("verdict-table", _CAPTION, heads, rows)
+    return [Table("verdict-table", _CAPTION, heads, rows)]
 
 
-def _standing(standing: Standing, tables: Tables) -> Cell:
-    known = standing.estimate
-    notes = _interval(known.low, known.high) if known.known() else ["no interval"]
-    if standing.leads:
-        notes.append("rank 1")
-    notes += [text for text in (standing.topology, standing.where) if text]
-    return _filled(known.mean, notes, _row_of(standing, tables))
+def _head(criterion: Criterion) -> str:
+    unit = "" if criterion.unit in ("", "1", "s") else f", {criterion.unit}"
+    weight = f", weight {criterion.weight:.0%}" if criterion.weight else ""
+    return f"{criterion.title}{unit.replace('10^6', 'million')}{weight}"
 
 
-def _row_of(standing: Standing, tables: Tables) -> str:
-    """The row that a standing was made of: its very mean, at an engine that is called so."""
-    for csv in ("summary", "storage_summary", "highest_rates"):
-        frame = tables.frames()[csv]
-        same = frame[frame["mean"] == standing.estimate.mean] if len(frame) else frame
-        for label, row in zip(same.index, records(same), strict=True):
-            if standing.label.startswith(title(str(row["engine"]))):
-                return f"{csv}:{label}"
-    return ""
+def _standing(criterion: Criterion, standing: Standing) -> Cell:
+    # A time has the unit that suits it; of all others the heading has the unit.
+    show = seconds if criterion.unit == "s" else number
+    notes = _interval(standing.estimate, show)
+    # Said in words too: not everybody sees what is bold.
+    notes = [_rank(standing.rank)] * bool(standing.rank) + notes
+    notes += [text for text in (standing.configuration, standing.note) if text]
+    source = f"{criterion.table}:{standing.source_row}" if standing.source_row else ""
+    label = source_label(source) if source else ""
+    mean = standing.estimate.mean
+    text = show(mean) if mean else "0"
+    return Cell(text, mean, True, "; ".join(notes), source, label, best=standing.leads)
+
+
+def _interval(estimate: Estimate, show: Callable[[float], str] = number) -> list[str]:
+    if not estimate.known():
+        return ["no interval"]
+    if not estimate.high > estimate.low:
+        return []
+    one = " (one run)" if estimate.resampled in ("seconds", "operations") else ""
+    return [f"{show(estimate.low)} to {show(estimate.high)}{one}"]
+
+
+def _score(score: Score | None) -> Cell:
+    """The weighted score as a multiple of the best choice's."""
+    if score is None:
+        return Cell("–", -math.inf, True)
+    notes: Sequence[str] = [
+        *([_rank(score.rank)] if score.rank else ["not of all criteria"]),
+        *_interval(score.relative),
+    ]
+    mean = score.relative.mean
+    return Cell(number(mean), mean, True, "; ".join(notes), best=score.rank == 1)
+
+
+def _rank(rank: int) -> str:
+    return f"rank {rank}" + (", best" if rank == 1 else "")
+
+
+def _pays(name: str, found: Verdict) -> Cell:
+    pays = found.pays.get(name)
+    words = "the baseline" if name == title(BASELINE) else "–"
+    if pays is not None:
+        words = times_asked(pays)
+    return Cell(words, -math.inf if pays is None else pays, True)

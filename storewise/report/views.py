@@ -55,6 +55,7 @@ class CellView:
     source: str
     label: str
     long: bool
+    best: bool = False
 
 
 def source_id(mark: Mark) -> str:
@@ -101,16 +102,24 @@ def view(table: Table, facets: Facets) -> TableView:
 
 def _cell(cell: Cell) -> CellView:
     return CellView(
-        cell.text, cell.numeric, cell.note, cell.source, cell.label, len(cell.text) > _LONG
+        cell.text,
+        cell.numeric,
+        cell.note,
+        cell.source,
+        cell.label,
+        len(cell.text) > _LONG,
+        cell.best,
     )
 
 
 def _compact(cell: Cell) -> Any:
-    """The text alone, or [text, what it sorts by, note, source, label]."""
+    """The text alone, or [text, what it sorts by, note, source, label, 1 if of the best]."""
     order: Any = cell.order
     if isinstance(order, float) and math.isinf(order):
         # JSON has no infinity; beyond all that is measured is far enough to sort by.
         order = math.copysign(1e300, order)
+    if cell.best:
+        return [cell.text, order, cell.note, cell.source, cell.label, 1]
     if cell.note or cell.source:
         return [cell.text, order, cell.note, cell.source, cell.label]
     return cell.text if order == cell.text else [cell.text, order]

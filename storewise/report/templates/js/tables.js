@@ -68,6 +68,8 @@ class View {
       spec.rows[place].forEach((cell, column) => {
         const text = textOf(cell);
         const box = make("td", { class: spec.numeric[column] ? "number" : text.length > 60 ? "wrap" : "" }, text);
+        box.dataset.label = spec.columns[column];
+        if (Array.isArray(cell) && cell[5]) box.classList.add("best");
         if (Array.isArray(cell) && cell[2]) box.append(make("small", { class: "under" }, cell[2]));
         if (Array.isArray(cell) && cell[3]) box.append(sourceLink(cell[3], cell[4]));
         row.append(box);
