@@ -8,6 +8,7 @@ what workers and nodes tell each second.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ STALE = 10.0
 #: Lines of the newest log that are shown.
 LINES = 3
 _TAIL = 4096
+_MARKED = re.compile(r"\S+ \S+ (WARNING|ERROR) ")
 
 State = Literal["runs", "between", "ended", "killed", "unknown"]
 
@@ -71,6 +73,8 @@ class Frame:
     nodes: Sequence[Teller]
     failures: Sequence[Failure]
     """Attempts of this run that failed, oldest first."""
+    warnings: Sequence[str]
+    """Last warnings and errors in the logs of running trials, each with its log's name."""
     log: Path | None
     lines: Sequence[str]
     last_measured: float | None
@@ -150,6 +154,7 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
         workers=workers,
         nodes=nodes,
         failures=_failures(directory, record),
+        warnings=_warnings(directory, running),
         log=log,
         lines=lines,
         last_measured=max((at for at, _ in seen.durations.values()), default=None),
@@ -242,10 +247,26 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
     if not times:
         return None, []
     newest = max(times, key=lambda path: times[path])
+    return newest, _tail(newest)[-LINES:]
+
+
+def _warnings(directory: Path, trials: Sequence[str]) -> list[str]:
+    """Lines of the form that jobs' logs have; what servers print is not theirs."""
+    found = []
+    for trial in trials:
+        for path in sorted((directory / "logs" / trial).glob("*.log")):
+            if not path.name.endswith(".server.log"):
+                marked = [text for text in _tail(path) if _MARKED.match(text)]
+                found += [f"{path.stem}: {text}" for text in marked]
+    return sorted(found, key=lambda text: text.partition(": ")[2])[-LINES:]
+
+
+def _tail(path: Path) -> list[str]:
+    """The last lines of a log that are not empty."""
     try:
-        with newest.open("rb") as file:
+        with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             text = file.read().decode("utf-8", "replace")
     except FileNotFoundError:
-        return None, []
-    return newest, [line for line in text.splitlines() if line.strip()][-LINES:]
+        return []
+    return [line for line in text.splitlines() if line.strip()]

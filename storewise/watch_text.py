@@ -17,7 +17,7 @@ from storewise.analysis.text import binary, number
 from storewise.watch import LINES, Frame, Teller
 from storewise.watch_time import Left
 
-#: Workers and nodes that are shown one by one; of more the busiest.
+#: Workers and nodes that are shown one by one; of more workers the busiest.
 MOST = 16
 
 
@@ -182,6 +182,8 @@ def _nodes(nodes: Sequence[Any], told: Mapping[str, Teller], owned: Mapping[str,
             f"{figures['cpu_iowait']:.0f} %" if "cpu_iowait" in figures else "",
             binary(figures["disk_write"]) if "disk_write" in figures else "",
         )
+    if len(nodes) > MOST:
+        table.add_row(f"and {len(nodes) - MOST} more")
     return table
 
 
@@ -192,6 +194,7 @@ def _troubles(frame: Frame) -> list[RenderableType]:
     ]
     if len(frame.failures) > LINES:
         found.append(Text(f"and {len(frame.failures) - LINES} attempts before", style="yellow"))
+    found += [Text(f"\n{text}", style="yellow") for text in frame.warnings]
     if frame.failed:
         found.append(Text(f"\ngiven up: {', '.join(frame.failed)}", style="red"))
     silent = [one for one in (*frame.workers, *frame.nodes) if not one.fresh]
@@ -228,6 +231,7 @@ def as_json(frame: Frame) -> dict[str, Any]:
         "workers": [_teller(one) for one in frame.workers],
         "nodes": [_teller(one) for one in frame.nodes],
         "failures": [asdict(failure) for failure in frame.failures],
+        "warnings": list(frame.warnings),
         "log": None if frame.log is None else str(frame.log),
         "lines": list(frame.lines),
     }

@@ -23,7 +23,7 @@ from storewise.session.progress import Publisher, told_of
 from storewise.session.record import RunRecord, begin, end, read_record
 from storewise.session.run import Lease
 from storewise.watch import Frame, look
-from storewise.watch_cli import find
+from storewise.watch_cli import _keys, find
 from storewise.watch_text import as_json, duration, line, screen
 from storewise.watch_time import time_left
 
@@ -191,6 +191,40 @@ def test_a_run_lives_ends_and_is_killed(tmp_path: Path) -> None:
 
 def _fields(record: RunRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in RunRecord.__slots__}
+
+
+def test_warnings_of_running_trials_are_shown(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    for trial in ENGINES:
+        logs = study / "logs" / trial
+        logs.mkdir(parents=True)
+        (logs / "read.0.log").write_text(
+            f"2026-01-01 10:00:00,000 INFO begins\n2026-01-01 10:00:01,000 WARNING slow {trial}\n"
+        )
+        (logs / "data0.server.log").write_text("2026-01-01 10:00:00,000 WARNING of its own\n")
+    live = study / "live" / "null-r1"
+    live.mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time()).write(live)
+    (shown,) = look(study).warnings
+    assert shown == "read.0: 2026-01-01 10:00:01,000 WARNING slow null-r1"
+    assert "WARNING slow null-r1" in text(look(study))
+
+
+def test_q_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    try:
+        with os.fdopen(theirs) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+            with _keys() as wait:
+                assert wait(0.01) is False
+                os.write(ours, b"x")
+                assert wait(0.05) is False
+                os.write(ours, b"q")
+                assert wait(60) is True
+    finally:
+        os.close(ours)
 
 
 # A run.
