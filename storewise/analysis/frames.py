@@ -17,6 +17,8 @@ from pandas.api.types import union_categoricals
 Integers = NDArray[np.int64]
 #: Below this many possible groups their numbers are counted, above they are sorted.
 _DENSE = 1 << 22
+#: Whole numbers below this are their own numbers.
+_SMALL = 1 << 16
 
 
 def rows_of(table: pd.DataFrame) -> list[Any]:
@@ -97,12 +99,7 @@ def numbered(table: pd.DataFrame, keys: Sequence[str]) -> Numbered:
     total = np.zeros(len(table), dtype=np.int64)
     size = 1
     for key in keys:
-        column = table[key]
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            codes, levels = column.cat.codes.to_numpy(), len(column.cat.categories)
-        else:
-            codes, found = pd.factorize(column, sort=True)
-            levels = len(found)
+        codes, levels = _codes(table[key])
         # Room for missing ones, behind all others.
         total = total * (levels + 1) + np.where(codes < 0, levels, codes)
         size *= levels + 1
@@ -112,6 +109,25 @@ def numbered(table: pd.DataFrame, keys: Sequence[str]) -> Numbered:
     first = np.empty(size, dtype=np.int64)
     first[number[::-1]] = np.arange(len(table))[::-1]
     return Numbered(number, first)
+
+
+def _codes(column: pd.Series) -> tuple[NDArray[Any], int]:
+    """A number of each value, in the order of the values, -1 for missing ones, and their range."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy(), len(column.cat.categories)
+    values = column.to_numpy()
+    if values.dtype.kind == "b":
+        return values.astype(np.int64), 2
+    if values.dtype.kind in "iuf" and len(values):
+        # Seconds, steps, workers: small whole numbers, which need no table of them.
+        known = values if values.dtype.kind != "f" else values[~np.isnan(values)]
+        low, high = (known.min(), known.max()) if len(known) else (0, 0)
+        if low > -_SMALL and high < _SMALL and not (known % 1).any():
+            gaps = np.isnan(values)
+            codes = np.where(gaps, -1, np.where(gaps, low, values) - low).astype(np.int64)
+            return codes, int(high - low) + 1
+    codes, found = pd.factorize(column, sort=True)
+    return codes, len(found)
 
 
 def _close(total: Integers, size: int | None = None) -> tuple[Integers, int]:

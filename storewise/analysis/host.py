@@ -8,7 +8,7 @@ client's process, so there a busy process is no sign.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
@@ -48,14 +48,14 @@ PLACE = [*STEP, "host", "second"]
 _LENGTH = "sample_length"
 
 
-def host_load(samples: pd.DataFrame) -> pd.DataFrame:
-    """Mean and maximum per trial, phase, step, host and metric.
+def host_load(samples: pd.DataFrame, taken: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Mean and maximum per trial, phase, step, host and metric. `taken` is `host_samples` of them.
 
     Host figures are weighted with the length of their samples. ``client_cpu`` is in cores and of
     the busiest process, ``store_cpu`` (of embedded stores) and ``router_cpu`` in cores and of all
     workers, memory of processes is summed. `node` is empty: `nodes.node_load` has those of nodes.
     """
-    frames = [_host_rows(_taken(samples, HOST_METRICS))]
+    frames = [_host_rows(host_samples(samples) if taken is None else taken)]
     walls = durations(samples)
     for metric, summed in (("client_cpu", False), ("store_cpu", True), ("router_cpu", True)):
         frames.append(_cpu(samples, walls, metric, summed=summed))
@@ -68,11 +68,14 @@ def host_load(samples: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _taken(samples: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:
-    """Rows per second of these metrics of hosts, with the `length` of their sample in s (1 where
-    it is not told), without those of samples too brief to say anything: the kernel counts CPU time
-    in ticks of 10 ms, so a sample of a few of them is mostly chance. A step's only sample stays."""
-    rows = samples[samples["metric"].isin([*metrics, _LENGTH]) & samples["second"].notna()]
+def host_samples(samples: pd.DataFrame) -> pd.DataFrame:
+    """Rows per second of hosts' metrics, with the `length` of their sample in s (1 where it is not
+    told), without those of samples too brief to say anything: the kernel counts CPU time in ticks
+    of 10 ms, so a sample of a few of them is mostly chance. A step's only sample stays."""
+    rows = samples.loc[
+        samples["metric"].isin([*HOST_METRICS, _LENGTH]) & samples["second"].notna(),
+        [*PLACE, "metric", "value"],
+    ]
     places = numbered(rows, [*STEP, "host", "second"])
     steps = numbered(rows, [*STEP, "host"])
     told = (rows["metric"] == _LENGTH).to_numpy()
@@ -159,20 +162,23 @@ PER_SECOND = {
 CPU_KINDS = ("user", "system", "iowait", "steal")
 
 
-def cpu_series(samples: pd.DataFrame) -> pd.DataFrame:
+def cpu_series(samples: pd.DataFrame, taken: pd.DataFrame | None = None) -> pd.DataFrame:
     """What a host did each second: trial, phase, step, host, second; user, system, iowait, steal
-    and disk_busy in %, disk and network in B/s (empty where not measured)."""
-    rows = _taken(samples, PER_SECOND)
+    and disk_busy in %, disk and network in B/s (empty where not measured).
+
+    `taken` is `host_samples` of these samples."""
+    rows = host_samples(samples) if taken is None else taken
+    rows = rows[rows["metric"].isin(PER_SECOND)]
     places = numbered(rows, PLACE)
+    metric = rows["metric"].astype("category").cat.remove_unused_categories().cat
+    wide = len(metric.categories)
+    cell = places.number * wide + metric.codes.to_numpy()
+    number = np.bincount(cell, minlength=places.groups * wide)
+    total = np.bincount(cell, weights=rows["value"], minlength=len(number))
+    mean = (total / np.where(number, number, np.nan)).reshape(places.groups, wide)
     table = keys_of(rows, PLACE, places.first)
-    metric = rows["metric"].astype("category")
-    value = rows["value"].to_numpy(dtype=float)
-    for code, name in enumerate(metric.cat.categories):
-        if name in PER_SECOND:
-            own = metric.cat.codes.to_numpy() == code
-            number = np.bincount(places.number[own], minlength=places.groups)
-            total = np.bincount(places.number[own], weights=value[own], minlength=places.groups)
-            table[name] = total / np.where(number, number, np.nan)
+    for code, name in enumerate(metric.categories):
+        table[name] = mean[:, code]
     return by_second(table)
 
 

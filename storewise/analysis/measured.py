@@ -48,6 +48,8 @@ _LOAD = (
     "sample_length",
     *(f"{who}_{what}" for who in ("client", "store", "router") for what in ("cpu", "rss")),
 )
+#: Columns that these need.
+_OF_LOAD = [*hosts.PLACE, "operation", "worker", "process", "metric", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +96,16 @@ def measure(
 
     `rows` has the columns of the result schema, text as categories. Reads the logs.
     """
-    whole = whole_phases(parts)
-    bulk = rows["metric"].isin([*_COUNTERS, *_LOAD]).to_numpy() & rows["second"].notna().to_numpy()
-    kept = of_phases(rows, whole)
-    told = rows[~bulk]
-    samples = _summed(rows[kept & ~bulk], rows[kept & bulk])
+    kept = of_phases(rows, whole_phases(parts))
+    timed = rows["second"].notna().to_numpy()
+    counts = timed & rows["metric"].isin(_COUNTERS).to_numpy()
+    by_load = timed & rows["metric"].isin(_LOAD).to_numpy()
+    told = rows[~(counts | by_load)]
     session = rows[(rows["phase"] == SESSION).to_numpy()]
-    by_load = samples["metric"].isin(_LOAD) & samples["second"].notna()
-    of_hosts = samples[by_load | (samples["metric"] == "duration")]
-    samples = samples[~by_load]
+    samples = _summed(rows[kept & ~(counts | by_load)], rows[kept & counts])
+    of_hosts = pd.concat(
+        [rows.loc[kept & by_load, _OF_LOAD], samples.loc[samples["metric"] == "duration", _OF_LOAD]]
+    )
 
     series = rates.series(samples)
     parameters = step_parameters(parts)
@@ -110,11 +113,12 @@ def measure(
     node_table = nodes(parts, session)
     session_table = sessions(node_table, session)
     stored = storage(_with_volume(samples, parts), inputs)
-    load = hosts.host_load(of_hosts)
-    taken = servers.node_samples(joined([samples, session]))
-    host = joined([load, servers.node_load(taken, load)])
-    cpu = hosts.cpu_series(of_hosts)
-    cpu = joined([cpu, servers.node_cpu(taken, cpu)])
+    taken = hosts.host_samples(of_hosts)
+    load = hosts.host_load(of_hosts, taken)
+    cpu = hosts.cpu_series(of_hosts, taken)
+    of_nodes = servers.node_samples(joined([samples, session]))
+    host = joined([load, servers.node_load(of_nodes, load)])
+    cpu = joined([cpu, servers.node_cpu(of_nodes, cpu)])
     balance = servers.balance(samples)
     checked = verification(told)
     found, by_owner, warnings = latencies.histograms(parts, logs)
@@ -176,15 +180,14 @@ def of_phases(rows: pd.DataFrame, whole: Set[tuple[str, str]]) -> NDArray[np.boo
     return keep[groups.number]
 
 
-def _summed(rest: pd.DataFrame, bulk: pd.DataFrame) -> pd.DataFrame:
+def _summed(rest: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
     """The samples with the counts of each second summed over workers and processes.
 
-    `bulk` are the samples per second of _COUNTERS and _LOAD, `rest` all others. The counts of a
-    step that has no totals are left as they are, for its totals are made of them; and where a
-    worker reports its processes apart, its own sums are left out, as `throughput.counters` does.
+    `counts` are the samples per second of _COUNTERS, `rest` all others. The counts of a step that
+    has no totals are left as they are, for its totals are made of them; and where a worker reports
+    its processes apart, its own sums are left out, as `throughput.counters` does.
     """
-    of_operations = bulk["operation"].notna() & bulk["metric"].isin(_COUNTERS)
-    counts, load = bulk[of_operations], bulk[~of_operations]
+    counts, others = counts[counts["operation"].notna()], counts[counts["operation"].isna()]
     totals = rest[rest["second"].isna() & rest["operation"].notna()]
     both = pd.concat([counts[[*STEP, "metric"]], totals[[*STEP, "metric"]]])
     groups = numbered(both, [*STEP, "metric"])
@@ -202,23 +205,27 @@ def _summed(rest: pd.DataFrame, bulk: pd.DataFrame) -> pd.DataFrame:
     sums = counts.iloc[seconds.first].assign(
         value=seconds.sums(counts["value"]), worker=np.nan, process=np.nan
     )
-    return pd.concat([rest, left, load, sums], ignore_index=True)
+    return pd.concat([rest, others, left, sums], ignore_index=True)
 
 
 def _trials(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per trial with anything but what its nodes measured, and where that was."""
-    rows = rows.loc[(rows["phase"] != SESSION).to_numpy(), ["trial", "repeat", "phase", "host"]]
-    of_trial = numbered(rows, ["trial"])
-    table = rows[["trial", "repeat"]].iloc[of_trial.first].astype({"trial": str})
-    table = table.reset_index(drop=True)
-    for name, column in (("phases", "phase"), ("host", "host")):
-        # In the order in which they come.
-        each = rows.iloc[np.sort(numbered(rows, ["trial", column]).first)]
-        names: dict[str, list[str]] = {}
-        for trial, one in zip(each["trial"], each[column], strict=True):
-            names.setdefault(str(trial), []).append(str(one))
-        table[name] = [", ".join(names[trial]) for trial in table["trial"]]
-    return table
+    groups = numbered(rows, ["trial", "phase", "host"])
+    # In the order in which they come.
+    each = rows[["trial", "repeat", "phase", "host"]].iloc[np.sort(groups.first)]
+    found: dict[str, dict[str, Any]] = {}
+    for trial, repeat, phase, host in each[each["phase"] != SESSION].itertuples(index=False):
+        row = {"trial": str(trial), "repeat": repeat, "phases": {}, "host": {}}
+        own = found.setdefault(str(trial), row)
+        own["phases"][str(phase)] = own["host"][str(host)] = None
+    table = pd.DataFrame(
+        [
+            {**row, "phases": ", ".join(row["phases"]), "host": ", ".join(row["host"])}
+            for row in found.values()
+        ],
+        columns=["trial", "repeat", "phases", "host"],
+    )
+    return table.astype({"repeat": rows["repeat"].dtype})
 
 
 def _with_volume(samples: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:

@@ -16,7 +16,6 @@ Counts of workers, processes and threads are summed; seconds in which nothing fi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from storewise.analysis.frames import grouped, numbered, records, rows_of
+from storewise.analysis.frames import grouped, keys_of, numbered, records, rows_of
 from storewise.analysis.resample import OWN_SPREAD, Estimate, columns, estimate, pooled
 from storewise.analysis.results import Results
 from storewise.analysis.warning import StudyWarning
@@ -32,6 +31,7 @@ from storewise.analysis.warning import StudyWarning
 #: Seconds from which on a phase has a steady part.
 LONG_ENOUGH = 5.0
 STEP = ["trial", "phase", "step"]
+StepKey = tuple[str, str, int]
 #: The operation of a load, and the one that ends it.
 INSERT = "insert"
 FINISH = "finish"
@@ -93,9 +93,26 @@ def durations(samples: pd.DataFrame) -> pd.DataFrame:
     """
     rows = samples[samples["metric"] == "duration"]
     rows = rows[rows["operation"].isna()]
-    per_worker = rows.groupby([*STEP, "worker"], observed=True, dropna=False)["value"].max()
-    by_step = per_worker.groupby(STEP, observed=True)
-    return pd.DataFrame({"wall": by_step.max(), "all": by_step.min()}).reset_index()
+    workers = numbered(rows, [*STEP, "worker"])
+    longest = workers.highest(rows["value"])
+    steps = numbered(rows, STEP)
+    of_worker = steps.number[workers.first]
+    shortest = np.full(steps.groups, np.inf)
+    np.minimum.at(shortest, of_worker, longest)
+    found = keys_of(rows, STEP, steps.first)
+    return found.assign(wall=steps.highest(rows["value"]), all=shortest)
+
+
+def by_step(table: pd.DataFrame, value: str, *inner: str) -> dict[StepKey, dict[Any, float]]:
+    """Sums of a column by trial, phase and step, within these by the columns `inner` (one: its
+    levels; none: under "")."""
+    groups = numbered(table, [*STEP, *inner])
+    keys = keys_of(table, [*STEP, *inner], groups.first)
+    found: dict[StepKey, dict[Any, float]] = {}
+    for key, total in zip(keys.itertuples(index=False), groups.sums(table[value]), strict=True):
+        place = (str(key[0]), str(key[1]), int(key[2]))
+        found.setdefault(place, {})[key[3] if inner else ""] = float(total)
+    return found
 
 
 def series(samples: pd.DataFrame) -> pd.DataFrame:
@@ -104,41 +121,50 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
     Columns: trial, phase, step, second, length (s of it that lie within the step), operations,
     documents, errors (counts), operations_per_s, documents_per_s, warmup, steady.
     """
-    frames = []
-    counts = {
-        metric: counters(samples, metric, per_second=True)
-        .groupby([*STEP, "second"], observed=True)["value"]
-        .sum()
-        for metric in ("operations", "documents", "errors")
-    }
-    timed = counters(samples, "operations", per_second=True)
-    warm = timed[timed["warmup"]].groupby(STEP, observed=True)["second"].max()
-    for row in rows_of(durations(samples)):
-        key = (row.trial, row.phase, row.step)
-        wall, common = float(row.wall), float(row.all)
-        seconds = np.arange(max(1, math.ceil(wall - 1e-9)))
-        frame = pd.DataFrame(
-            {"trial": str(row.trial), "phase": str(row.phase), "step": row.step, "second": seconds}
-        )
-        frame["length"] = np.clip(wall - seconds, 1e-9, 1.0)
-        for metric, values in counts.items():
-            if key in values.index:
-                found = values.loc[key]
-                frame[metric] = found.reindex(seconds, fill_value=0.0).to_numpy()
-            else:
-                frame[metric] = 0.0
-        for metric in ("operations", "documents"):
-            frame[f"{metric}_per_s"] = frame[metric] / frame["length"]
-        first = int(warm.loc[key]) + 1 if key in warm.index else 0
-        frame["warmup"] = seconds < first
-        last = math.floor(common + 1e-9)
-        steady = (seconds >= max(first, 1)) & (seconds < last)
-        frame["steady"] = steady if wall >= LONG_ENOUGH else False
-        frames.append(frame)
-    if not frames:
-        names = ["second", "length", "operations", "documents", "errors", "operations_per_s"]
-        return pd.DataFrame(columns=[*STEP, *names, "documents_per_s", "warmup", "steady"])
-    return pd.concat(frames, ignore_index=True)
+    steps = durations(samples)
+    keys = {_key(row): place for place, row in enumerate(rows_of(steps))}
+    wall = steps["wall"].to_numpy(dtype=float)
+    whole = np.maximum(1, np.ceil(wall - 1e-9)).astype(np.int64)
+    start = np.cumsum(whole) - whole
+    step = np.repeat(np.arange(len(steps)), whole)
+    second = np.arange(len(step)) - start[step]
+    table = pd.DataFrame(
+        {
+            "trial": steps["trial"].astype(str).to_numpy()[step],
+            "phase": steps["phase"].astype(str).to_numpy()[step],
+            "step": steps["step"].to_numpy()[step],
+            "second": second,
+            "length": np.clip(wall[step] - second, 1e-9, 1.0),
+        }
+    )
+    first = np.zeros(len(steps), dtype=np.int64)
+    for metric in ("operations", "documents", "errors"):
+        rows = counters(samples, metric, per_second=True)
+        groups = numbered(rows, STEP)
+        places = [keys.get(_key(row), -1) for row in rows_of(keys_of(rows, STEP, groups.first))]
+        of_row = np.array(places, dtype=np.int64)[groups.number]
+        when = rows["second"].to_numpy(dtype=np.int64)
+        if metric == "operations":
+            warm = rows["warmup"].to_numpy(dtype=bool) & (of_row >= 0)
+            np.maximum.at(first, of_row[warm], when[warm] + 1)
+        within = (of_row >= 0) & (when >= 0)
+        within[within] = when[within] < whole[of_row[within]]
+        table[metric] = np.bincount(
+            start[of_row[within]] + when[within],
+            weights=rows["value"].to_numpy(dtype=float)[within],
+            minlength=len(table),
+        ).astype(float)
+    for metric in ("operations", "documents"):
+        table[f"{metric}_per_s"] = table[metric] / table["length"]
+    table["warmup"] = second < first[step]
+    last = np.floor(steps["all"].to_numpy(dtype=float) + 1e-9)
+    steady = (second >= np.maximum(first, 1)[step]) & (second < last[step])
+    table["steady"] = steady & (wall >= LONG_ENOUGH)[step]
+    return table
+
+
+def _key(row: Any) -> StepKey:
+    return str(row.trial), str(row.phase), int(row.step)
 
 
 def throughput(
@@ -155,9 +181,7 @@ def throughput(
     trial; both are 1 where nothing is said.
     """
     totals = {
-        metric: counters(samples, metric, per_second=False)
-        .groupby([*STEP, "operation"], observed=True)["value"]
-        .sum()
+        metric: by_step(counters(samples, metric, per_second=False), "value", "operation")
         for metric in (
             "operations",
             "documents",
@@ -167,34 +191,31 @@ def throughput(
         )
     }
     insert_rates = _insert_rates(samples, threads or {}, processes or {})
-    groups = dict(list(by_second.groupby(STEP, observed=True)))
+    steady = {word: _parts_of(by_second, word) for word in ("steady", "warmup")}
     of_load = loading(samples)
     rows: list[dict[str, object]] = []
     for step in rows_of(durations(samples)):
-        key = (str(step.trial), str(step.phase), step.step)
-        total = {
-            metric: values.loc[key] if key in values.index else pd.Series(dtype=float)
-            for metric, values in totals.items()
-        }
+        key = _key(step)
+        total = {metric: values.get(key, {}) for metric, values in totals.items()}
         wall = float(step.wall)
         operations = total["operations"]
-        loads = key[:2] in of_load and INSERT in operations.index
+        loads = key[:2] in of_load and INSERT in operations
         found: dict[str, float] = {
-            "errors": float(total["errors"].sum()),
+            "errors": sum(total["errors"].values()),
             "duration": wall,
         }
         part = "whole"
         if loads:
-            found["documents_per_s"] = float(total["documents"].sum()) / wall
-            found["operations_per_s"] = float(operations.loc[INSERT]) / wall
-            prepare = float(total["prepare_time_sum"].sum())
-            service = float(total["service_time_sum"].sum())
+            found["documents_per_s"] = sum(total["documents"].values()) / wall
+            found["operations_per_s"] = operations[INSERT] / wall
+            prepare = sum(total["prepare_time_sum"].values())
+            service = sum(total["service_time_sum"].values())
             if prepare + service > 0:
                 found["parse_share"] = prepare / (prepare + service)
             if key in insert_rates:
                 found["insert_documents_per_s"] = insert_rates[key]
         else:
-            part, rates = _steady(groups[key], total, wall)
+            part, rates = _steady(steady["steady"][key], steady["warmup"][key], total, wall)
             found |= rates
         rows += [
             {
@@ -210,24 +231,36 @@ def throughput(
     return pd.DataFrame(rows, columns=[*STEP, "measure", "value", "unit", "part", "wall"])
 
 
+def _parts_of(by_second: pd.DataFrame, word: str) -> dict[StepKey, dict[str, float]]:
+    """Of the seconds of each step that are `word`: their number, length, operations, documents."""
+    groups = numbered(by_second, STEP)
+    own = by_second[word].to_numpy(dtype=bool)
+    sums = {"seconds": groups.sums(own)}
+    for name in ("length", "operations", "documents"):
+        sums[name] = groups.sums(np.where(own, by_second[name].to_numpy(dtype=float), 0.0))
+    keys = rows_of(keys_of(by_second, STEP, groups.first))
+    return {
+        _key(row): {name: float(values[place]) for name, values in sums.items()}
+        for place, row in enumerate(keys)
+    }
+
+
 def _steady(
-    seconds: pd.DataFrame, total: dict[str, pd.Series], wall: float
+    window: Mapping[str, float],
+    warm: Mapping[str, float],
+    total: Mapping[str, Mapping[Any, float]],
+    wall: float,
 ) -> tuple[str, dict[str, float]]:
     """Rates of the steady part, else of all that followed the warm-up."""
-    window = seconds[seconds["steady"]]
-    if len(window):
-        return "steady", {
-            f"{metric}_per_s": float(window[metric].sum()) / len(window)
-            for metric in ("operations", "documents")
-        }
-    warm = seconds[seconds["warmup"]]
-    left = wall - float(warm["length"].sum())
+    names = ("operations", "documents")
+    if window["seconds"]:
+        return "steady", {f"{name}_per_s": window[name] / window["seconds"] for name in names}
+    left = wall - warm["length"]
     if left <= 0:
         # All of it was warm-up: the whole is all there is.
-        warm, left = warm.iloc[:0], wall
+        warm, left = dict.fromkeys(names, 0.0), wall
     return "whole", {
-        f"{metric}_per_s": (float(total[metric].sum()) - float(warm[metric].sum())) / left
-        for metric in ("operations", "documents")
+        f"{name}_per_s": (sum(total[name].values()) - warm[name]) / left for name in names
     }
 
 
