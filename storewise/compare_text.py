@@ -160,12 +160,13 @@ def _figure(row: Mapping[str, Any], shown: Sequence[str]) -> str:
 
 
 def _varying(found: Comparison) -> list[str]:
-    """Factors that tell rows apart; the engine always does."""
+    """Factors that tell rows apart; the engine always does. One that only some engines have does
+    so if it has several levels there."""
     both = pd.concat([found.figures[list(found.factors)], found.only[list(found.factors)]])
     return [
         name
         for name in found.factors
-        if name == "engine" or len({str(one) for one in both[name]}) > 1
+        if name == "engine" or len({str(one) for one in both[name] if not missing(one)}) > 1
     ]
 
 
