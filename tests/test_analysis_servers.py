@@ -151,9 +151,9 @@ def test_clients_ceiling_holds_for_servers_too(tmp_path: Path) -> None:
 def test_verdict_names_the_topology_of_each_best(tables: Tables) -> None:
     found = verdict(tables)
     by_name = {c.name: c for c in found.criteria}
-    shown = {s.shown for s in by_name["write"].standings}
+    shown = {s.shown for s in by_name["load"].standings}
     assert shown == {"SQLite", "PostgreSQL on 2 nodes", "MongoDB on 1 node"}
-    assert {s.label for s in by_name["write"].standings} == {"SQLite", "PostgreSQL", "MongoDB"}
+    assert {s.label for s in by_name["load"].standings} == {"SQLite", "PostgreSQL", "MongoDB"}
     text = " ".join([found.finding, *found.text])
     assert "nan" not in text.lower()
     assert "2.0" not in text

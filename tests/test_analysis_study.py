@@ -96,7 +96,12 @@ def test_verdict_of_the_whole_study(whole: Path) -> None:
     assert by_name["read"].leaders == ("SQLite",)
     assert by_name["disk"].leaders == ("Parquet files",)
     assert all("no store" not in s.label for c in found.criteria for s in c.standings)
-    assert "SQLite for reading" in found.finding
+    assert found.recommendation.choice == "SQLite"
+    assert "take SQLite; with equal weights of " in found.finding
+    assert "alone first in reading (" in found.finding
+    assert "Parquet files in space on disk (310 against 48.0 B/document)" in found.finding
+    assert found.text[0] == found.recommendation.sentences[1]
+    assert found.text[0].startswith("What would change it: ")
 
 
 def test_summary_has_intervals_and_units(whole: Path) -> None:

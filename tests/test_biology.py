@@ -338,7 +338,7 @@ def test_questions_and_break_even_through_the_workflow(tmp_path: Path) -> None:
     by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
     assert by_name["query"][0]["choice"] == "SSEARCH files"
     assert by_name["query"][0]["baseline"]
-    assert all(s["choice"] != "SSEARCH files" for s in by_name["write"])
+    assert all(s["choice"] != "SSEARCH files" for s in by_name["load"])
     assert "SSEARCH files" not in verdict["pays_from"]
     assert set(verdict["pays_from"]) == {"SQLite", "DuckDB"}
     assert any("pays for its load" in text for text in verdict["text"])

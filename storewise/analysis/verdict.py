@@ -79,7 +79,7 @@ def verdict(tables: Tables) -> Verdict:
     ]
     given = study_weights(tables.results.study)
     criteria, scored, counted = weighed(criteria, given)
-    own = bool(given) and bool(counted)
+    own = any(c.name in given for c in criteria)
     found = recommend(criteria, scored, counted, own=own)
     what = "these inputs" if _of_files(tables) else "this workload"
     asked = pays.asked(tables, promises, aside)
@@ -88,7 +88,7 @@ def verdict(tables: Tables) -> Verdict:
     phases = [p for p in tables.phases_of(summary) if p not in of_load]
     text = [
         found.sentences[1],
-        *_weights(criteria, given, counted),
+        *_weights(criteria, given),
         *(c.sentence for c in criteria),
         *comparable.sentences(phases, tables.steps, tables.searches, tables.results.trials),
         *pays.sentences(asked),
@@ -109,6 +109,8 @@ def verdict(tables: Tables) -> Verdict:
 def figures(tables: Tables) -> list[Figures]:
     """All that was measured, in the order of `storewise.criteria`; other phases after reading,
     scanning and aggregation, then searches."""
+    if "engine" not in tables.results.factors:
+        return []
     rates = measured.rates(tables)
     known = [one.key for one in rates]
     asked = kinds_of_questions(tables, known)
@@ -199,17 +201,16 @@ def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _weights(
-    criteria: Sequence[Criterion], given: Mapping[str, float], counted: Sequence[Counted]
-) -> list[str]:
+def _weights(criteria: Sequence[Criterion], given: Mapping[str, float]) -> list[str]:
     """What counts, and what of the study's weights could not."""
     used = [c for c in criteria if c.weight > 0]
     if len({s.label for c in criteria for s in c.stores}) < 2 or not used:
         return []
-    own = any(one.name in given for one in counted)
+    own = any(c.name in given for c in criteria)
     rest = [c.title for c in criteria if c.weight == 0]
-    text = f"The scores are of {weights_in_words(used, own=own)}"
-    text += f"; not of {all_of(rest, 'or')}." if rest else "."
+    text = "Scores are weighted geometric means of all figures as ratios to the best, here with "
+    text += f"{weights_in_words(used, own=own)}"
+    text += f"; {all_of(rest, 'or')} did not count." if rest else "."
     left = [key for key in given if key not in {c.name for c in used}]
     if left:
         text += (

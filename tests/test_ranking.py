@@ -1,0 +1,320 @@
+"""Rank groups, scores and what would turn them: cases by hand, and what must hold of any."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from storewise.analysis.criteria_servers import bound
+from storewise.analysis.ranking import differing, ranks
+from storewise.analysis.resample import Estimate, estimate
+from storewise.analysis.scores import (
+    Counted,
+    Score,
+    Turn,
+    product,
+    repeats_needed,
+    scores,
+    turn,
+    usable,
+)
+
+
+def figure(mean: float, error: float = 0.01, freedom: float = 20.0, n: int = 5) -> Estimate:
+    half = float(stats.t.ppf(0.975, freedom)) * error
+    return Estimate(
+        n, mean, mean * math.exp(-half), mean * math.exp(half), "repeats", error, freedom
+    )
+
+
+def single(mean: float) -> Estimate:
+    return Estimate(1, mean, math.nan, math.nan, "none")
+
+
+def exact(mean: float) -> Estimate:
+    return Estimate(1, mean, mean, mean, "counted", 0.0, 1.0, mean > 0)
+
+
+def test_clear_order_has_a_rank_each() -> None:
+    found = [figure(100), figure(300), figure(200)]
+    assert ranks(found, more=True) == [3, 1, 2]
+    assert ranks(found, more=False) == [1, 3, 2]
+
+
+def test_what_does_not_differ_from_the_best_shares_its_rank() -> None:
+    # 100 and 97 overlap, 97 and 94 too, but 94 differs from the best: a group of its own.
+    found = [figure(100), figure(97), figure(94)]
+    assert ranks(found, more=True) == [1, 1, 2]
+
+
+def test_intervals_that_overlap_make_no_winner_even_where_the_ratio_would() -> None:
+    # The ratio's interval is 1.046 +- 4.2 %, that of each mean +- 2.9 %: they overlap.
+    one, other = figure(104.6, 0.014), figure(100, 0.014)
+    assert one.overlaps(other)
+    assert differing([one, other], ratios_only=True) == {(0, 1)}
+    assert ranks([one, other], more=True) == [1, 1]
+
+
+def test_many_pairs_need_more_than_one_pair() -> None:
+    # p of the first two is 0.003: enough alone, not among 45 pairs (0.05 / 45 = 0.0011).
+    near = [figure(100, 0.01), figure(95.4, 0.01)]
+    assert ranks(near, more=True) == [1, 2]
+    crowd = [figure(95.4, 0.01) for _ in range(9)]
+    assert ranks([figure(100, 0.01), *crowd], more=True) == [1] * 10
+
+
+def test_single_runs_differ_from_nothing_and_counted_sizes_do() -> None:
+    assert ranks([single(100), single(1)], more=True) == [1, 1]
+    assert ranks([single(100), figure(1)], more=True) == [1, 1]
+    assert ranks([exact(100), exact(101)], more=False) == [1, 2]
+    assert ranks([exact(100), exact(100)], more=False) == [1, 1]
+
+
+def test_operations_of_one_run_are_no_repeats() -> None:
+    one = Estimate(1, 1.0, 0.9, 1.1, "operations", 0.05, 1000.0)
+    other = Estimate(1, 9.0, 8.9, 9.1, "operations", 0.05, 1000.0)
+    assert ranks([one, other], more=False) == [1, 1]
+
+
+def test_nothing_to_set_up_is_before_what_takes_time() -> None:
+    assert ranks([exact(0), exact(0), figure(30)], more=False) == [1, 1, 2]
+    # One start of servers alone has no interval.
+    assert ranks([exact(0), single(30)], more=False) == [1, 1]
+
+
+def test_nothing_and_one_alone_have_ranks() -> None:
+    assert ranks([], more=True) == []
+    assert ranks([single(1)], more=True) == [1]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_of_any_figures(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    found = [
+        single(m) if rng.random() < 0.1 else figure(m, e, float(rng.integers(2, 30)))
+        for m, e in zip(rng.lognormal(3, 0.5, 7), rng.uniform(0.005, 0.3, 7), strict=True)
+    ]
+    mine = ranks(found, more=True)
+    # Ranks are 1, 2, ... without a gap; whatever the order of the input.
+    assert sorted(set(mine)) == list(range(1, max(mine) + 1))
+    order = list(rng.permutation(7))
+    assert ranks([found[i] for i in order], more=True) == [mine[i] for i in order]
+    # In the order of rank and mean each group is one piece, and its best mean falls from group to
+    # group.
+    best = [
+        max(f.mean for f, r in zip(found, mine, strict=True) if r == rank)
+        for rank in range(1, max(mine) + 1)
+    ]
+    assert best == sorted(best, reverse=True)
+    different = differing(found)
+    first = max(range(7), key=lambda i: found[i].mean)
+    for i in range(7):
+        pair = (min(i, first), max(i, first))
+        assert (mine[i] == 1) == (pair not in different)
+        # Nothing clearly worse than the best is in its group, nothing that overlaps is behind it.
+        if mine[i] > 1:
+            assert not found[i].overlaps(found[first])
+
+
+# Scores -------------------------------------------------------------------------------------------
+
+
+def counted(name: str, weight: float, more: bool = True, **figures: Estimate) -> Counted:
+    return Counted(name, weight, more, figures)
+
+
+def test_score_is_the_weighted_geometric_mean_of_ratios() -> None:
+    # A is 4 times as fast in reading and needs twice the space: (4^3 * 1/2)^(1/4) = 2.378.
+    criteria = [
+        counted("read", 3, a=exact(400), b=exact(100)),
+        counted("disk", 1, False, a=exact(20), b=exact(10)),
+    ]
+    first, second = scores(criteria)
+    assert (first.choice, first.rank, second.rank) == ("a", 1, 2)
+    assert second.relative.mean == pytest.approx(1 / 32**0.25)
+    # Units are nothing: in other ones the scores are the same.
+    other = [
+        counted("read", 3, a=exact(0.4), b=exact(0.1)),
+        counted("disk", 1, False, a=exact(2e9), b=exact(1e9)),
+    ]
+    assert scores(other)[1].relative.mean == pytest.approx(second.relative.mean)
+
+
+def test_errors_of_one_choice_add_up_and_those_of_two_in_squares() -> None:
+    criteria = [
+        counted("load", 1, a=figure(200, 0.1, 10), b=figure(100, 0.1, 10)),
+        counted("read", 1, a=figure(200, 0.3, 10), b=figure(100, 0.3, 10)),
+    ]
+    mine = product("a", criteria)
+    assert mine.error == pytest.approx(0.5 * 0.1 + 0.5 * 0.3)
+    assert mine.freedom == pytest.approx(10)
+    relative = scores(criteria)[1].relative
+    assert relative.mean == pytest.approx(0.5)
+    half = stats.t.ppf(0.975, 20) * math.hypot(0.2, 0.2)
+    assert math.log(relative.high / relative.mean) == pytest.approx(half)
+
+
+def test_an_exact_criterion_takes_no_certainty_away() -> None:
+    criteria = [
+        counted("load", 1, a=figure(200, 0.1, 7), b=figure(100, 0.1, 7)),
+        counted("disk", 1, False, a=exact(10), b=exact(10)),
+    ]
+    mine = product("a", criteria)
+    assert (mine.n, mine.resampled) == (5, "repeats")
+    assert mine.error == pytest.approx(0.05)
+    assert mine.freedom == pytest.approx(7)
+
+
+def test_a_small_error_of_few_repeats_hardly_counts() -> None:
+    criteria = [
+        counted("load", 1, a=figure(200, 0.2, 20)),
+        counted("disk", 1, a=figure(200, 0.001, 1)),
+    ]
+    assert product("a", criteria).freedom > 19
+
+
+def test_unknown_figures_make_unknown_scores_and_no_winner() -> None:
+    criteria = [
+        counted("load", 1, a=single(1000), b=single(1)),
+        counted("disk", 1, False, a=exact(1), b=exact(1000)),
+    ]
+    found = scores(criteria)
+    assert [s.rank for s in found] == [1, 1]
+    assert not found[1].relative.known()
+
+
+def test_figures_below_the_least_count_as_it() -> None:
+    setup = Counted("setup", 1, False, {"a": exact(0), "b": figure(30), "c": figure(120)}, 60.0)
+    found = {s.choice: s.relative.mean for s in scores([setup])}
+    assert found == pytest.approx({"a": 1.0, "b": 1.0, "c": 0.5})
+    with pytest.raises(ValueError, match="no ratio"):
+        scores([counted("loss", 1, False, a=exact(0), b=exact(2))])
+
+
+def test_a_choice_that_lacks_a_criterion_is_held_against_the_best_on_the_others() -> None:
+    criteria = [
+        counted("load", 1, a=figure(100), b=figure(200), c=figure(300)),
+        counted("read", 1, a=figure(900), b=figure(100)),
+    ]
+    assert usable(criteria) == criteria
+    found = {s.choice: s for s in scores(criteria)}
+    assert [found[c].rank for c in "abc"] == [1, 2, 0]
+    assert found["c"].lacks == ("read",)
+    assert found["c"].relative.mean == pytest.approx(3)
+
+
+def test_only_common_criteria_count_where_hardly_anybody_has_all() -> None:
+    load = counted("load", 1, a=figure(100), b=figure(200))
+    criteria = [load, counted("read", 1, a=figure(900)), counted("scan", 0, a=figure(1))]
+    assert usable(criteria) == [load]
+    assert usable([counted("read", 1, a=figure(9)), counted("scan", 1, b=figure(9))]) == []
+    assert scores([]) == []
+
+
+def test_weights_turn_the_winner() -> None:
+    criteria = [
+        counted("read", 1, a=figure(800), b=figure(100)),
+        counted("disk", 1, False, a=figure(40), b=figure(10)),
+    ]
+    assert scores(criteria)[0].choice == "a"
+    # ln 8 * 1 = ln 4 * w: w = 1.5, a share of 1.5 / 2.5.
+    found = turn("a", criteria)
+    assert found is not None
+    # As well by reading less: w * ln 8 = ln 4, w = 2/3, a share of 2/5, which is as far.
+    assert abs(found.share - 0.5) == pytest.approx(0.1)
+    assert (found.choice, found.now) == ("b", 0.5)
+    for share in (found.share - 0.01, found.share + 0.01):
+        other = "disk" if found.criterion == "read" else "read"
+        weights = {found.criterion: share, other: 1 - share}
+        again = [Counted(c.name, weights[c.name], c.more, c.figures) for c in criteria]
+        beyond = (share > found.share) == (found.share > found.now)
+        assert scores(again)[0].choice == ("b" if beyond else "a")
+
+
+def test_a_criterion_without_weight_can_turn_the_winner() -> None:
+    criteria = [
+        counted("read", 1, a=figure(200), b=figure(100)),
+        counted("disk", 0, False, a=figure(80), b=figure(10)),
+    ]
+    # ln 2 = ln 8 * w: w = 1/3, a share of 1/4.
+    assert turn("a", criteria) == Turn("b", "disk", 0.0, pytest.approx(0.25))
+
+
+def test_no_weight_turns_a_winner_of_everything() -> None:
+    criteria = [
+        counted("read", 1, a=figure(200), b=figure(100)),
+        counted("disk", 1, False, a=figure(10), b=figure(80)),
+    ]
+    assert turn("a", criteria) is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_at_the_turn_both_are_level_and_nobody_is_before_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    criteria = [
+        Counted(n, float(rng.uniform(0.2, 2)), bool(rng.random() < 0.5), figures)
+        for n, figures in (
+            (name, {c: figure(float(rng.lognormal(3, 1))) for c in "abcd"}) for name in "xyz"
+        )
+    ]
+    winner = scores(criteria)[0].choice
+    best = max("abcd", key=lambda c: product(c, criteria).mean)
+    assert winner == best or scores(criteria)[1].rank == 1
+    found = turn(best, criteria)
+    if found is None:
+        return
+    total = sum(c.weight for c in criteria)
+    rest = sum(c.weight for c in criteria if c.name != found.criterion) / total
+    again = [
+        Counted(
+            c.name,
+            found.share
+            if c.name == found.criterion
+            else c.weight / total / rest * (1 - found.share),
+            c.more,
+            c.figures,
+        )
+        for c in criteria
+    ]
+    means = {c: product(c, again).mean for c in "abcd"}
+    assert means[found.choice] == pytest.approx(means[best])
+    assert max(means.values()) == pytest.approx(means[best])
+
+
+def test_repeats_that_would_tell_two_apart() -> None:
+    ratio = Estimate(3, 0.8, 0.8 / 1.5, 0.8 * 1.5, "repeats", 0.1, 4.0)
+    # Half the interval is ln 1.5 = 0.405, the distance ln 1.25 = 0.223: 3 * (1.817)^2 = 9.9.
+    assert repeats_needed(ratio) == 10
+    assert repeats_needed(single(0.8)) is None
+    assert repeats_needed(Estimate(3, 1.0, 0.5, 2.0, "repeats", 0.1, 4.0)) is None
+
+
+def test_order_of_criteria_and_choices_is_nothing() -> None:
+    criteria = [
+        counted("load", 1, a=figure(100), b=figure(250), c=figure(170)),
+        counted("read", 2, a=figure(900), b=figure(300), c=figure(500)),
+    ]
+    expected = [(s.choice, s.rank) for s in scores(criteria)]
+    for names in itertools.permutations("abc"):
+        turned = [
+            Counted(c.name, c.weight, c.more, {n: c.figures[n] for n in names})
+            for c in reversed(criteria)
+        ]
+        assert [(s.choice, s.rank) for s in scores(turned)] == expected
+
+
+def test_share_of_crashes_after_none_with_a_loss() -> None:
+    # 1 - 0.05^(1/n) exactly, about 3/n for many ("rule of three").
+    assert bound(1) == pytest.approx(0.95)
+    assert bound(2) == pytest.approx(1 - math.sqrt(0.05))
+    assert bound(100) == pytest.approx(3 / 100, rel=0.02)
+
+
+def test_score_of_the_best_is_one() -> None:
+    (only,) = scores([counted("load", 1, a=estimate([10.0, 11.0]))])
+    assert only == Score("a", only.relative, 1)
+    assert (only.relative.mean, only.relative.low) == (1.0, 1.0)
