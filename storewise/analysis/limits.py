@@ -10,17 +10,30 @@ trips, or too few clients to keep the store busy.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storewise.analysis.engines import CEILING, embedded
+from storewise.analysis.engines import CEILING
 from storewise.analysis.frames import grouped, missing, records, rows_of
+from storewise.analysis.hostuse import (
+    CPU_BUSY,
+    DISK_BUSY,
+    DISK_QUEUES,
+    DISK_WAIT,
+    LINK_BUSY,
+    MEMORY_FULL,
+    OWN_CPU,
+    OWN_SHARE,
+    SWAPPING,
+)
+from storewise.analysis.hostuse import HostFacts as HostFacts
+from storewise.analysis.hostuse import HostUse as HostUse
+from storewise.analysis.hostuse import host_facts as host_facts
+from storewise.analysis.hostuse import host_uses as host_uses
 from storewise.analysis.judged import Judged
-from storewise.analysis.parts import SESSION, Part
 from storewise.analysis.text import all_of, binary
 from storewise.analysis.throughput import STEP
 from storewise.analysis.warning import StudyWarning
@@ -28,29 +41,6 @@ from storewise.analysis.warning import StudyWarning
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables
 
-#: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %
-#: leaves no second idle for long.
-CPU_BUSY = 0.9
-#: Shares of its processors, of a server that has so many: above the second they are no limit to it.
-OWN_CPU = (0.9, 1.1)
-#: Share of time with work from which on a disk was the limit by itself.
-DISK_BUSY = 0.9
-#: From here on requests queue: with one server and even services (M/D/1) they take
-#: 1 + u / (2 - 2u) times as long at utilization u, 1.75 times at 60 %. With processors that wait
-#: for disks as much as DISK_WAIT says that is a limit too.
-DISK_QUEUES = 0.6
-DISK_WAIT = 0.2
-#: Share of memory in use, page cache not counted.
-MEMORY_FULL = 0.95
-#: Bytes per second to and from swap that are more than leftovers: any lasting paging is saturation.
-SWAPPING = 2.0**20
-#: Share of the links' speed in one direction; the rest is headers and what a second's mean hides.
-LINK_BUSY = 0.8
-#: Servers that evidence names.
-NAMED = 3
-#: Part of the processors' busy time that a trial's own processes must have had, lest other work
-#: be the limit.
-OWN_SHARE = 0.5
 #: Share of a target rate from which on it was reached.
 REACHED = 0.98
 
@@ -70,57 +60,6 @@ ORDER = (CLIENT, SET_RATE, MEMORY, FOREIGN_CPU, SHARED_CPU, CPU, DISK, NETWORK)
 
 SHARES = ("cpu", "own_cpu", "iowait", "steal", "disk", "memory", "network", "client_cpu")
 COLUMNS = (*STEP, "limited_by", "also", "evidence", "host", "node", *SHARES, "seconds")
-
-
-@dataclass(frozen=True, slots=True)
-class HostFacts:
-    """What a host has; nan where it is not known. `link` is bytes/s in one direction."""
-
-    cpus: float = math.nan
-    memory: float = math.nan
-    link: float = math.nan
-
-
-@dataclass(frozen=True, slots=True)
-class HostUse:
-    """What one host was busy with in one step. Shares are of 1 and nan where unknown.
-
-    `own_cpu` is the most of all processors' time that the trial's own processes can have had,
-    `servers` maps each server on it to (cores used, processors it was given), `clients` says
-    whether clients ran here, `client_cpu` is that of the busiest client process in cores.
-    """
-
-    host: str
-    cpu: float = math.nan
-    own_cpu: float = math.nan
-    iowait: float = math.nan
-    steal: float = math.nan
-    disk: float = math.nan
-    memory: float = math.nan
-    swap: float = math.nan
-    network: float = math.nan
-    traffic: float = math.nan
-    client_cpu: float = math.nan
-    clients: bool = False
-    servers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    @property
-    def shared(self) -> bool:
-        """Whether servers and clients, or several servers, were on this host."""
-        return len(self.servers) + self.clients > 1
-
-    @property
-    def who(self) -> str:
-        """Whose host it is."""
-        names = [*sorted(self.servers), *(["clients"] if self.clients else [])]
-        return all_of(names)
-
-    @property
-    def short(self) -> str:
-        """The same, many servers by their number."""
-        if len(self.servers) <= NAMED:
-            return self.who
-        return all_of([f"{len(self.servers)} servers", *(["clients"] if self.clients else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +121,7 @@ def limits(tables: Tables) -> Judged:
         for key, group in grouped(tables.client_bound, STEP)
     }
     rates = target_rates(tables.steps, factors)
-    uses = host_uses(tables)
+    uses = host_uses(tables, every=False)
     steps = tables.throughput
     durations = steps[steps["measure"] == "duration"]
     reached = {
@@ -272,100 +211,6 @@ def target_rates(steps: pd.DataFrame, factors: Sequence[str]) -> dict[tuple[Any,
         ): float(row["rate"])
         for row in records(told)
     }
-
-
-def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:
-    """What each host has, as the jobs on it told."""
-    found: dict[str, HostFacts] = {}
-    for part in parts:
-        host = part.conditions.get("host")
-        if isinstance(host, Mapping) and host.get("name"):
-            speed = host.get("link_mbit")
-            found[str(host["name"])] = HostFacts(
-                cpus=float(host.get("cpus") or math.nan),
-                memory=float(host.get("memory_bytes") or math.nan),
-                link=float(speed) * 1e6 / 8 if speed else math.nan,
-            )
-    return found
-
-
-def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
-    """What every host of a trial was busy with, by trial, phase and step."""
-    facts = host_facts(tables.results.parts)
-    trials = {str(row["trial"]): row for row in records(tables.trials)}
-    given = {
-        (str(row.trial), str(row.node)): (
-            str(row.host) if not missing(row.host) else "",
-            math.nan if missing(row.threads) else float(row.threads),
-        )
-        for row in rows_of(tables.nodes)
-    }
-    placed: dict[tuple[str, str], list[str]] = {}
-    for (trial, node), (host, _) in given.items():
-        placed.setdefault((trial, host), []).append(node)
-    means: dict[tuple[str, str, int, str], dict[str, float]] = {}
-    cores: dict[tuple[str, str, int, str], dict[str, float]] = {}
-    for row in rows_of(tables.host[tables.host["phase"] != SESSION]):
-        key = (str(row.trial), str(row.phase), int(row.step), str(row.host))
-        mine = means.setdefault(key, {})
-        if not row.node:
-            mine[str(row.metric)] = float(row.mean)
-        elif row.metric == "store_cpu":
-            cores.setdefault(key, {})[str(row.node)] = float(row.mean)
-    spread = Counter(key[:3] for key, mine in means.items() if "client_cpu" in mine)
-    found: dict[tuple[str, str, int], list[HostUse]] = {}
-    for key, mine in means.items():
-        step, told, host = key[:3], trials.get(key[0], {}), key[3]
-        servers = {
-            node: (cores.get(key, {}).get(node, math.nan), given[key[0], node][1])
-            for node in placed.get((key[0], host), [])
-        }
-        processes = _clients(told, spread[step])
-        known = facts.get(host, HostFacts())
-        found.setdefault(step, []).append(_use(host, mine, servers, known, processes, told))
-    return found
-
-
-def _clients(trial: Mapping[str, Any], hosts: int) -> int:
-    """Client processes on a host with clients, at most."""
-    counts = [trial.get(name) for name in ("workers", "processes")]
-    workers, processes = (1 if missing(n) else int(n or 1) for n in counts)
-    return math.ceil(workers / max(1, hosts)) * processes
-
-
-def _use(
-    host: str,
-    mean: Mapping[str, float],
-    servers: Mapping[str, tuple[float, float]],
-    facts: HostFacts,
-    processes: int,
-    trial: Mapping[str, Any],
-) -> HostUse:
-    def of(*metrics: str) -> float:
-        return sum(mean.get(metric, math.nan) for metric in metrics)
-
-    client = mean.get("client_cpu", math.nan)
-    inside = embedded(str(trial.get("engine")))
-    clients = 0.0 if math.isnan(client) else client * processes
-    # An embedded store works in its clients; `store_cpu` is their sum.
-    work = [mean.get("store_cpu", clients) if inside else clients]
-    work += [mean.get("router_cpu", 0.0), *(cores for cores, _ in servers.values())]
-    traffic = max(mean.get("network_received", math.nan), mean.get("network_sent", math.nan))
-    return HostUse(
-        host=host,
-        cpu=of("cpu_user", "cpu_system", "cpu_steal") / 100,
-        own_cpu=min(1.0, sum(work) / facts.cpus),
-        iowait=of("cpu_iowait") / 100,
-        steal=of("cpu_steal") / 100,
-        disk=of("disk_busy") / 100,
-        memory=of("memory_used") / facts.memory,
-        swap=of("swap_in", "swap_out"),
-        network=traffic / facts.link,
-        traffic=traffic,
-        client_cpu=client,
-        clients=not math.isnan(client),
-        servers=servers,
-    )
 
 
 def _warnings(table: pd.DataFrame) -> list[StudyWarning]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pandas as pd
+import pyarrow as pa
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 
 from storewise.analysis.load import load_results
 from storewise.analysis.resample import LEVEL
@@ -16,6 +21,8 @@ from storewise.analysis.verdict import Verdict, verdict
 from storewise.analysis.verdictdata import verdict_data
 from storewise.errors import ResultError
 
+#: Rows from which on a table is written by DuckDB.
+LONG = 50_000
 #: Latency percentiles that ``summary.csv`` has a row for.
 _SUMMARY_PERCENTILES = ("p50", "p99")
 SUMMARY_COLUMNS = (
@@ -85,15 +92,47 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a CSV, whole or not at all.
 
     The engine called ``null`` stays the text "null": read with ``keep_default_na=False`` or name
-    ``na_values=[""]``.
+    ``na_values=[""]``. Long tables are written by DuckDB, several times as fast: the same cells in
+    the same form, but that texts with a # are quoted.
     """
-    write_text(path, table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+    if len(table) < LONG:
+        write_text(path, table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+        return
+    with _aside(path) as aside, duckdb.connect(":memory:") as connection:
+        connection.register("long", pa.Table.from_pandas(table, preserve_index=False))
+        columns = ", ".join(_cells(str(name), table[name].dtype) for name in table)
+        target = str(aside).replace("'", "''")
+        try:
+            connection.execute(f"COPY (SELECT {columns} FROM long) TO '{target}' (FORMAT csv)")
+        except duckdb.IOException as error:
+            raise OSError(str(error)) from error
+
+
+def _cells(name: str, dtype: Any) -> str:
+    """SQL of a column's cells as text, as pandas writes them."""
+    column = '"' + name.replace('"', '""') + '"'
+    if is_float_dtype(dtype):
+        text = f"CASE WHEN isnan({column}) THEN NULL ELSE format('{{:.9g}}', {column}) END"
+    elif is_bool_dtype(dtype):
+        text = f"CASE WHEN {column} THEN 'True' WHEN NOT {column} THEN 'False' END"
+    elif is_integer_dtype(dtype):
+        text = column
+    else:
+        text = f"nullif(CAST({column} AS VARCHAR), '')"
+    return f"{text} AS {column}"
 
 
 def write_text(path: Path, text: str) -> None:
+    with _aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """Where a file is written before it gets its name: whole or not at all."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        aside.write_text(text, encoding="utf-8")
+        yield aside
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
