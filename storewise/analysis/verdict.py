@@ -304,8 +304,9 @@ def _sentence(criterion: Criterion, heading: str) -> str:
 
 
 def _why(leaders: Sequence[Standing]) -> str:
-    if any(not s.estimate.known() for s in leaders):
-        return "not all of them have an interval"
+    if unknown := [s.estimate for s in leaders if not s.estimate.known()]:
+        single = all(one.n == 1 for one in unknown)
+        return "a single run has no interval" if single else "not all of them have an interval"
     if any(s.estimate.resampled == "operations" for s in leaders):
         return "the operations of one run do not tell how runs differ"
     if all(s.estimate.mean == leaders[0].estimate.mean for s in leaders):
