@@ -15,7 +15,7 @@ import pandas as pd
 from storewise.analysis.engines import title, varying_factors
 from storewise.analysis.frames import missing, records
 from storewise.analysis.tables import Tables
-from storewise.analysis.text import binary, level, number, seconds
+from storewise.analysis.text import binary, number, seconds
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import marks
 
@@ -191,7 +191,7 @@ def _number(column: str, value: float, row: Mapping[str, Any]) -> str:
     if unit in _SHOWN and stem in ("value", "mean", "low", "high"):
         return _SHOWN[str(unit)](value)
     if float(value).is_integer() and abs(value) < 1e6:
-        return level(value) if abs(value) < 1e4 else f"{value:,.0f}"
+        return f"{value:,.0f}"
     text = number(value)
     if unit and not missing(unit) and unit != "1" and stem in ("value", "mean", "low", "high"):
         return f"{text} {unit}"

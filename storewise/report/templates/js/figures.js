@@ -172,7 +172,13 @@ class Figure {
     if (this.data.open) this.tell();
     if (this.near) await this.draw();
   }
-  async draw() {
+  /** One drawing after the other: what was chosen meanwhile is drawn by the last. */
+  draw() {
+    this.queue = (this.queue ?? Promise.resolve()).then(() => (this.stale ? this.drawn() : null))
+      .catch((error) => failed(this.element, error));
+    return this.queue;
+  }
+  async drawn() {
     this.stale = false;
     const Plotly = await plotly();
     this.element.classList.add("drawn");
@@ -281,7 +287,7 @@ const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     const figure = figures.find((one) => one.element === entry.target);
     figure.near = entry.isIntersecting;
-    if (figure.near && figure.stale) figure.draw().catch((error) => failed(figure.element, error));
+    if (figure.near && figure.stale) figure.draw();
   }
 }, { rootMargin: "400px" });
 /** Where it cannot be drawn the printed figure is what is seen. */

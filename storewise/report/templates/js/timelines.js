@@ -43,7 +43,12 @@ class Timeline {
     refill(this.host, ["all", ...Object.keys(part.hosts)]);
     return part;
   }
-  async draw() {
+  draw() {
+    this.queue = (this.queue ?? Promise.resolve()).then(() => (this.stale ? this.drawn() : null))
+      .catch((error) => this.box.replaceChildren(make("p", { class: "note" }, `The timelines cannot be drawn: ${error.message}.`)));
+    return this.queue;
+  }
+  async drawn() {
     this.stale = false;
     const Plotly = await plotly();
     const one = await this.read(this.one.value);
@@ -112,9 +117,7 @@ if (DATA.trials.length) {
   timeline = new Timeline(byId("timeline"));
   const near = new IntersectionObserver(([entry]) => {
     timeline.near = entry.isIntersecting;
-    if (timeline.near && timeline.stale) {
-      timeline.draw().catch((error) => timeline.box.replaceChildren(make("p", { class: "note" }, `The timelines cannot be drawn: ${error.message}.`)));
-    }
+    if (timeline.near && timeline.stale) timeline.draw();
   }, { rootMargin: "400px" });
   near.observe(timeline.box);
   look.listeners.push(() => timeline.refresh());

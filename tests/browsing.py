@@ -1,0 +1,53 @@
+"""A headless Chromium for tests of the page."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """The browser; skips where there is none, and fails where there must be one."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    missing = [] if found else ["chromium"]
+    missing += [] if importlib.util.find_spec("playwright") else ["playwright"]
+    if missing:
+        text = f"{' and '.join(missing)} not installed; the page's tests need it"
+        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
+            pytest.fail(text)
+        pytest.skip(text)
+    sync_api = importlib.import_module("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
+    """A page of a file; afterwards nothing may have been told on the console or asked for over a
+    network."""
+    context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
+    page = context.new_page()
+    problems: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda m: problems.append(m.text) if m.type != "info" else None)
+    page.on("pageerror", lambda e: problems.append(f"{e} {e.stack}"))
+    page.on("request", lambda r: requests.append(r.url))
+    page.goto(path.as_uri())
+    yield page
+    assert problems == []
+    own = path.as_uri()
+    assert [r for r in requests if r != own and not r.startswith(("data:", "blob:"))] == []
+    context.close()
