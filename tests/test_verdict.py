@@ -21,6 +21,7 @@ from storewise.analysis.output import write_tables
 from storewise.analysis.standings import Criterion
 from storewise.analysis.steps import ALL
 from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.text import number
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.analysis.verdictdata import COLUMNS, table_of, verdict_data
 from storewise.criteria import KEYS
@@ -145,8 +146,8 @@ def test_clear_winner_with_evidence_and_what_would_change_it(embedded: Tables) -
     assert found.finding == f"For these inputs, on this machine: {first}"
     assert first.startswith("take SQLite; with reading alone its score is ")
     best = one(found, "read").stores[0].estimate
-    assert f"95 % interval {best.low:,.0f}"[:18] in first
-    assert second.startswith("What would change it: Parquet files comes first if ")
+    assert f"95 % interval {number(best.low)} to {number(best.high)}" in first
+    assert second.startswith("What would change it: Parquet files would come first if ")
     assert "scanning, aggregation, rate with a slow node, time to set up and loss" in second
     assert [c.weight for c in found.criteria if c.name == "read"] == [1.0]
     assert sum(c.weight for c in found.criteria) == 1.0
@@ -247,7 +248,7 @@ def test_what_one_choice_lacks_does_not_count_unless_the_study_weighs_it(embedde
     partly = replace(embedded, summary=summary[~lacking], latency_summary=times[~slow])
     found = verdict(partly)
     assert one(found, "read").weight == 0
-    assert "reading or latency at load did not count" in " ".join(found.text)
+    assert "reading and latency at load did not count" in " ".join(found.text)
     assert one(found, "read").sentence.startswith("Reading: only SQLite")
     # Weighed with what both have, only that can be compared.
     weighed = verdict(weighing(partly, read=1, disk=1))

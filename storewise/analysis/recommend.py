@@ -202,12 +202,12 @@ def _named(criteria: Sequence[Criterion], name: str) -> str:
 def _changes(criteria: Sequence[Criterion], scored: Sequence[Score], found: Turn | None) -> str:
     """The second sentence behind a recommendation."""
     if found is None:
-        parts = ["no other weight of a single criterion puts another store first"]
+        parts = ["no other weight of a single criterion would put another store first"]
     else:
         title = next(c.title for c in criteria if c.name == found.criterion)
         way = "more" if found.share > found.now else "less"
         parts = [
-            f"{found.choice} comes first if {title} counts {way} than {_percent(found.share)} "
+            f"{found.choice} would come first if {title} counts {way} than {_percent(found.share)} "
             f"instead of {_percent(found.now)}"
         ]
     parts += _partial(criteria, scored)

@@ -177,7 +177,7 @@ def with_unit(value: float, unit: str) -> str:
     """A figure with its unit."""
     if unit == "1" or (unit == "s" and value > 0):
         return quantity(value, unit)
-    return f"{number(value)} {unit}"
+    return f"{number(value)} {unit.replace('10^6', 'million')}"
 
 
 def figure(standing: Standing, unit: str) -> str:

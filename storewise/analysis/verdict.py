@@ -210,7 +210,7 @@ def _weights(criteria: Sequence[Criterion], given: Mapping[str, float]) -> list[
     rest = [c.title for c in criteria if c.weight == 0]
     text = "Scores are weighted geometric means of all figures as ratios to the best, here with "
     text += f"{weights_in_words(used, own=own)}"
-    text += f"; {all_of(rest, 'or')} did not count." if rest else "."
+    text += f"; {all_of(rest)} did not count." if rest else "."
     left = [key for key in given if key not in {c.name for c in used}]
     if left:
         text += (
