@@ -18,7 +18,7 @@ from storewise.analysis.latency import counted_tag
 from storewise.analysis.measured import of_phases
 from storewise.analysis.parts import trial_files, whole_phases
 from storewise.analysis.reading import read_samples
-from storewise.analysis.resample import Estimate, estimate, ratio
+from storewise.analysis.resample import Estimate, estimate, pooled, ratio
 from storewise.analysis.scaling import scaling
 from storewise.metrics.hdr import merge_all, percentiles
 from storewise.metrics.schema import Sample, write_part
@@ -204,6 +204,42 @@ def test_single_repeat_takes_its_interval_from_its_seconds() -> None:
     # About mean +- 1.96 * 5 / sqrt(60), the seconds being independent here.
     assert found.high - found.low == pytest.approx(2 * 1.96 * 5 / math.sqrt(60), rel=0.5)
     assert estimate([99.0], seconds[: resample.MIN_SECONDS - 1]).resampled == "none"
+
+
+def test_neighbouring_seconds_that_are_alike_count_for_less() -> None:
+    # 110, 110, 90, 90 ...: neighbours' products are 1, -1, ..., 1 (sum 1) over 12, so r is
+    # (12 / 12 + 1) / 8 = 0.25 and 12 seconds are worth 12 * 0.75 / 1.25 = 7.2.
+    seconds = [110.0, 110, 90, 90] * 3
+    found = estimate([100.0], seconds)
+    error = 0.1 * math.sqrt(12 / 11) / math.sqrt(7.2)
+    assert found.error == pytest.approx(error) and found.freedom == pytest.approx(6.2)
+    assert math.log(found.high / 100) == pytest.approx(stats.t.ppf(0.975, 6.2) * error)
+
+
+@pytest.mark.parametrize(("r", "least"), [(0.0, 0.92), (0.7, 0.85)])
+def test_intervals_of_few_seconds_cover_what_they_claim(r: float, least: float) -> None:
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(300):
+        noise = [float(rng.normal())]
+        for _ in range(19):
+            noise.append(r * noise[-1] + math.sqrt(1 - r * r) * float(rng.normal()))
+        found = estimate([100.0], [100 + 5 * one for one in noise])
+        # About the true rate, not about that of these seconds.
+        mean = 100 + 5 * float(np.mean(noise))
+        hits += found.low / 100 <= 100 / mean <= found.high / 100
+    assert hits / 300 > least
+
+
+def test_a_noisy_setting_keeps_its_own_spread() -> None:
+    steady = [[100.0, 101.0, 102.0], [50.0, 50.5, 51.0], [80.0, 80.4, 81.0]]
+    noisy = [100.0, 140.0, 70.0]
+    found = pooled([*steady, noisy])
+    assert found[3] is None and all(one is not None for one in found[:3])
+    # It stays in what the others share, which is on the safe side.
+    assert found[0] is not None and found[0].freedom == 8
+    # Beside another that is like it there is no reason.
+    assert pooled([noisy, [10.0, 14.0, 7.0]])[0] is not None
 
 
 def test_ratio_adds_errors_in_squares() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from statsmodels.stats.multitest import multipletests
 
 from storewise.analysis.differences import COLUMNS, differences, holm, holm_adjusted, p_of
 from storewise.analysis.load import load_results
-from storewise.analysis.resample import Estimate
+from storewise.analysis.resample import Estimate, estimate, pooled, ratio
 from storewise.analysis.tables import Tables, measured_tables
 
 
@@ -40,6 +41,22 @@ def test_p_by_hand() -> None:
     assert p_of(same) == 1 and p_of(replace(same, mean=2.0)) == 0
     assert math.isnan(p_of(Estimate(1, 2.0, math.nan, math.nan, "none")))
     assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, "operations", 0.01, 100.0)))
+    assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, "seconds", 0.01, 100.0)))
+
+
+@pytest.mark.parametrize("spreads", [[0.1] * 5, [0.02, 0.02, 0.02, 0.2, 0.2]])
+def test_equal_choices_are_hardly_ever_called_different(spreads: list[float]) -> None:
+    rng = np.random.default_rng(2)
+    wrong = 0
+    for _ in range(300):
+        values = [list(np.exp(rng.normal(0, spread, 3))) for spread in spreads]
+        means = [
+            shared or estimate(own) for shared, own in zip(pooled(values), values, strict=True)
+        ]
+        family = holm([ratio(a, b) for a, b in itertools.combinations(means, 2)])
+        wrong += any(one["differs"] for one in family)
+    # 5 % of families at most, and what chance may add to 15 of 300.
+    assert wrong <= 23
 
 
 def test_holm_by_hand() -> None:

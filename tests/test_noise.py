@@ -14,13 +14,12 @@ import synthetic
 from storewise.analysis.load import load_results
 from storewise.analysis.noise import (
     COLUMNS,
-    autocorrelation,
     canary_ratios,
-    effective,
     flags,
     noise,
     of_series,
 )
+from storewise.analysis.resample import autocorrelation, effective
 from storewise.analysis.tables import Tables, measured_tables
 
 
@@ -51,10 +50,10 @@ def test_effective_seconds_by_hand() -> None:
     assert effective(30, 0.0) == effective(30, -0.4) == 30
     assert effective(30, 1.0) == 2
     # 1, -1, 1, -1, ...: the plain estimate is -(n - 1) / n, cut at -1 once corrected.
-    assert autocorrelation(np.array([1.0, -1.0] * 5)) == -1
+    assert autocorrelation(np.array([1.0, -1.0] * 5), 2) == -1
     # 1, 1, -1, -1, 1, 1, -1, -1: neighbours' products are 1, -1, 1, -1, 1, -1, 1: 1 / 8, then
     # (8 / 8 + 2) / 4.
-    assert autocorrelation(np.array([1.0, 1, -1, -1, 1, 1, -1, -1])) == pytest.approx(0.75)
+    assert autocorrelation(np.array([1.0, 1, -1, -1, 1, 1, -1, -1]), 2) == pytest.approx(0.75)
 
 
 def test_one_stalled_second_is_no_drift() -> None:

@@ -175,9 +175,31 @@ def test_published_node_scaling() -> None:
     assert found.peak_rate.value == pytest.approx(11_666, abs=5)
     assert found.r2 == pytest.approx(0.988, abs=0.001)
     assert found.flags == ("extrapolated",) and found.resampled == "residuals"
-    assert found.sigma.low > 0.1 and found.kappa.low == 0 and math.isinf(found.peak.high)
+    assert found.sigma.low == pytest.approx(0.088, abs=0.001)
+    assert found.sigma.high == pytest.approx(0.440, abs=0.001)
+    assert found.kappa.low == 0 and math.isinf(found.peak.high)
     levels, rates = _published("riak")
     assert "3 levels" in not_fitted(levels, rates)
+
+
+@pytest.mark.parametrize("levels", [[1, 2, 4, 8], [1, 2, 4, 8, 16, 32]])
+def test_intervals_of_single_rates_cover_what_they_claim(levels: list[int]) -> None:
+    rng = np.random.default_rng(4)
+    true = np.array([float(law(n, 100, 0.1, 0.005)) for n in levels])
+    covered = 0
+    for _ in range(60):
+        found = fit(levels, true * np.exp(rng.normal(0, 0.03, len(levels))), resamples=100)
+        covered += found.sigma.low <= 0.1 <= found.sigma.high
+    # Resampled residuals cover 75 to 85 %.
+    assert covered / 60 > 0.9
+
+
+def test_seconds_of_single_runs_are_no_errors_of_the_law(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path, engines=("sqlite",), workers=(1, 2, 3, 4), repeats=1)
+    tables = measured_tables(load_results(tmp_path))
+    rates = tables.summary[tables.summary["measure"] == "operations_per_s"]
+    assert "seconds" in set(rates["resampled"])
+    assert set(usl(tables).table["resampled"]) == {"residuals"}
 
 
 def test_a_study_has_a_law_per_curve(tmp_path: Path) -> None:

@@ -512,3 +512,16 @@ def test_servers_and_embedded_stores_have_tables_of_their_own(tmp_path: Path) ->
     assert {e: list(g["term"]) for e, g in read.groupby("engines")} == {
         "postgres": ["nodes", "Residual"]
     }
+
+
+def test_robust_tests_and_rows_counted_several_times_exclude_each_other() -> None:
+    table = pd.DataFrame({"a": ["x", "y"] * 4, "y": [1.0, 2.0, 1.5, 2.5, 0.5, 4.0, 1.2, 0.1]})
+    with pytest.raises(AnalysisError, match="give --robust or --repeats, not both"):
+        analysis_of_variance(table, "y", ["a"], robust=True, repeats=3)
+
+
+def test_values_whose_squares_are_no_numbers_are_told() -> None:
+    table = pd.DataFrame({"a": ["x", "y"] * 2, "y": [1e200, 2e200, 3e200, 1e200]})
+    with pytest.raises(AnalysisError, match=r"3e\+200 are too large to be squared"):
+        analysis_of_variance(table, "y", ["a"])
+    assert analysis_of_variance(table, "y", ["a"], log=True).rows[0].df == 1

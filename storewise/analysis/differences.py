@@ -43,9 +43,9 @@ Floats = NDArray[np.float64]
 CHOICE = "choice"
 #: Percentiles of the service time that are compared.
 TIMES = ("p50", "p99")
-#: The operations of a single run are no independent observations: nothing is called different on
-#: them alone.
-_NOT_ENOUGH = ("operations", "none")
+#: The seconds and operations of a single run know nothing of what differs from run to run, which is
+#: mostly more: nothing is called different on them alone.
+_NOT_ENOUGH = ("seconds", "operations", "none")
 #: Ratios nearer to 1 than this are equal, but for rounding.
 _ROUNDING = 1e-12
 COLUMNS = (
@@ -233,7 +233,7 @@ def _ratio_columns(found: Estimate) -> dict[str, Any]:
 
 def p_of(found: Estimate) -> float:
     """The probability of such a ratio, or one farther from 1, of equal means; nan without an
-    interval, and where a single run's operations are all there is."""
+    interval, and where a single run's seconds or operations are all there is."""
     if found.resampled in _NOT_ENOUGH or not found.mean > 0:
         return math.nan
     distance = abs(math.log(found.mean))

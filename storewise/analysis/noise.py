@@ -30,7 +30,7 @@ from storewise.analysis.frames import grouped, records
 from storewise.analysis.headline import LOAD_RATE, OTHER_RATE, loads
 from storewise.analysis.host import UNSTEADY
 from storewise.analysis.judged import Judged
-from storewise.analysis.resample import LEVEL, MIN_SECONDS
+from storewise.analysis.resample import LEVEL, MIN_SECONDS, autocorrelation, effective
 from storewise.analysis.text import all_of
 from storewise.analysis.throughput import STEP
 from storewise.analysis.warning import StudyWarning
@@ -65,8 +65,6 @@ REMEDIES: Mapping[str, str] = {
 #: Points of a series from which the drift is taken; longer ones are averaged down to it, since the
 #: slopes between all pairs grow with the square.
 POINTS = 120
-
-_ROUNDING = 1e-12
 
 COLUMNS = (
     *STEP,
@@ -127,9 +125,9 @@ def of_series(rates: Sequence[float], operations_per_s: float = math.inf) -> Ser
         return Series(n, mean, 0.0, counting, 0.0, 0.0, 0.0, 1.0, 0.0, float(n))
     times, points = _averaged(values / mean)
     found = theilslopes(points, times, alpha=LEVEL)
-    size = effective(len(points), autocorrelation(points - found.slope * times))
+    size = effective(len(points), autocorrelation(points - found.slope * times, 2))
     wider = math.sqrt(len(points) / size)
-    r = autocorrelation(values - found.slope * mean * np.arange(n))
+    r = autocorrelation(values - found.slope * mean * np.arange(n), 2)
     p = float(kendalltau(times, points).pvalue)
     return Series(
         n,
@@ -151,25 +149,6 @@ def _averaged(values: Floats) -> tuple[Floats, Floats]:
     whole = len(values) // length * length
     times = np.arange(whole, dtype=float).reshape(-1, length).mean(axis=1)
     return times, values[:whole].reshape(-1, length).mean(axis=1)
-
-
-def autocorrelation(values: Floats) -> float:
-    """The correlation of neighbours, corrected for the bias from a fitted mean and slope."""
-    n = len(values)
-    centred = values - values.mean()
-    square = float(np.sum(centred**2))
-    # What rounding leaves of a straight line is no correlation.
-    if n < 5 or square <= n * (_ROUNDING * float(np.abs(values).max())) ** 2:
-        return 0.0
-    found = float(np.sum(centred[1:] * centred[:-1])) / square
-    return float(np.clip((n * found + 2) / (n - 4), -1.0, 1.0))
-
-
-def effective(n: int, r: float) -> float:
-    """The number of independent values that `n` with autocorrelation `r` are worth: from 2 to n,
-    for negative correlation is not trusted to make them worth more."""
-    r = min(max(r, 0.0), 1.0)
-    return float(min(n, max(2.0, n * (1 - r) / (1 + r))))
 
 
 def noise(tables: Tables) -> Judged:

@@ -14,9 +14,11 @@ Gauss-Newton is a linear problem with non-negative unknowns (`scipy.optimize.nnl
 
 Intervals are those of a seeded bootstrap. Where every mean has an error, means are drawn from it;
 where they lie farther from the curve than that, the errors are widened by the square root of the
-reduced chi square (Birge, Physical Review 40, 1932). Else residuals are resampled, corrected for
-their leverage (Davison & Hinkley, "Bootstrap Methods and their Application", 1997, section 6.2.3).
-Four levels leave a single degree of freedom: such an interval is a hint, and too narrow.
+reduced chi square (Birge, Physical Review 40, 1932). Else the residuals are all that tells of the
+errors, and they are few: resamples are normal (Davison & Hinkley, "Bootstrap Methods and their
+Application", 1997, section 6.2), each with a spread of its own, drawn from what chi square says of
+the true one, so that together they are Student's t with the residuals' degrees of freedom.
+Resampled residuals themselves give 95 % intervals that cover 75 to 90 % with four to six levels.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ _STEPS = 30
 _NEAR = 1e-9
 #: Residuals of logarithms below this are rounding, not data.
 _ROUNDING = 1e-9
+#: Logarithm of the largest error of a resample; one degree of freedom gives any.
+_FARTHEST = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ def fit(
     design = np.column_stack([np.ones(len(n)), n, n * (n - 1)])
     best = _solve(design, np.log(n) - logs, scale)
     fitted = np.log(n) - np.log(design @ best)
-    draws = _draws(design, fitted, logs, scale, best, told, resamples)
+    draws = _draws(fitted, logs, scale, best, told, resamples)
     found = np.array(
         [_parameters(_solve(design, np.log(n) - row, scale, best)) for row in draws]
     ).reshape(-1, 5)
@@ -174,7 +178,6 @@ def _distance(design: Floats, wanted: Floats, scale: Floats, at: Floats) -> floa
 
 
 def _draws(
-    design: Floats,
     fitted: Floats,
     logs: Floats,
     scale: Floats,
@@ -185,22 +188,18 @@ def _draws(
     """Logarithms of rates as another study would find them, one row per resample."""
     rng = np.random.default_rng(SEED)
     residuals = (logs - fitted) / scale
-    free = best > 0
-    freedom = len(logs) - int(free.sum())
+    freedom = len(logs) - int((best > 0).sum())
     if told:
         chi = float(np.sum(residuals**2)) / freedom if freedom > 0 else 1.0
         noise = rng.standard_normal((resamples, len(logs))) * max(1.0, math.sqrt(chi))
         return fitted + noise * scale
-    # The tangent of the curve in the parameters that are not at their bound.
-    tangent = design[:, free] / ((design @ best) * scale)[:, None]
-    leverage = np.clip(np.sum(np.linalg.qr(tangent)[0] ** 2, axis=1), 0, 1)
-    # A level that the curve passes through by force says nothing of the spread.
-    room = 1 - leverage > 1e-6
-    modified = residuals[room] / np.sqrt(1 - leverage[room])
-    if not len(modified) or np.all(np.abs(modified) < _ROUNDING):
+    spread = math.sqrt(float(np.sum(residuals**2)) / freedom)
+    if spread < _ROUNDING:
         return np.tile(fitted, (1, 1))
-    drawn = rng.choice(modified - modified.mean(), size=(resamples, len(logs)))
-    return fitted + drawn * scale
+    # One estimate of the spread per resample, as uncertain as so few residuals make it.
+    sure = np.sqrt(freedom / rng.chisquare(freedom, size=(resamples, 1)))
+    noise = rng.standard_normal((resamples, len(logs))) * sure * spread
+    return fitted + np.clip(noise, -_FARTHEST, _FARTHEST)
 
 
 def _parameters(at: Floats) -> tuple[float, float, float, float, float]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
 #: Of steps: client threads of all workers together.
 CLIENTS = "clients"
+#: Intervals that know how much runs differ.
+OVER_REPEATS = ("repeats", "pooled")
 PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
 COLUMNS = (
     "phase",
@@ -97,7 +99,9 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
         "reason": not_fitted(levels, rates),
     }
     if not row["reason"]:
-        row |= fit_columns(fit(levels, rates, group["error"].astype(float).to_list()))
+        # What the seconds of a single run vary by is not what runs vary by.
+        errors = group["error"].astype(float).where(group["resampled"].isin(OVER_REPEATS))
+        row |= fit_columns(fit(levels, rates, errors.to_list()))
     return row
 
 

@@ -140,7 +140,12 @@ def analysis_of_variance(
         raise AnalysisError("sums of squares of type 1 have no robust test; take type 2 or 3")
     if repeats < 1:
         raise AnalysisError(f"{repeats} repeats of each row: at least 1 is needed")
-    y = _response(table, response, log)
+    if robust and repeats > 1:
+        raise AnalysisError(
+            "robust tests take each row's own error, and rows that count several times have none "
+            "apart; give --robust or --repeats, not both"
+        )
+    y = _response(table, response, log, repeats)
     blocks, levels = _blocks(table, factors, numeric)
     terms, left_out = _terms(table, factors, numeric, blocks, len(y), interactions, highest)
     if typ == 3:
@@ -187,7 +192,7 @@ def analysis_of_variance(
     )
 
 
-def _response(table: pd.DataFrame, response: str, log: bool) -> Floats:
+def _response(table: pd.DataFrame, response: str, log: bool, repeats: int) -> Floats:
     y = table[response].to_numpy(dtype=float)
     if not np.isfinite(y).all():
         raise AnalysisError(
@@ -199,6 +204,13 @@ def _response(table: pd.DataFrame, response: str, log: bool) -> Floats:
                 f"{response}: {int((y <= 0).sum())} values have no logarithm (<= 0)"
             )
         y = np.log(y)
+    with np.errstate(over="ignore"):
+        total = float(y @ y)
+    if not np.isfinite(total * repeats):
+        raise AnalysisError(
+            f"{response}: values up to {np.abs(y).max():.3g} are too large to be squared; give "
+            "them in a larger unit, or take --log-response"
+        )
     if len(y) < 2 or np.ptp(y) == 0:
         raise AnalysisError(f"{response} has fewer than two different values; nothing varies")
     return y

@@ -272,7 +272,9 @@ def _checks(found: Sequence[Group]) -> Iterable[str]:
             elif all(g.ask.robust for g, _ in failed):
                 yield text + "F and p here are robust against that"
             else:
-                remedies = " or ".join(filter(None, (log, "--robust")))
+                once = any(g.ask.repeats > 1 for g, _ in failed)
+                robust = "--robust without --repeats" if once else "--robust"
+                remedies = " or ".join(filter(None, (log, robust)))
                 yield text + f"F and p are doubtful; remedy: {remedies}"
         untested = [(g, c) for g, c in checks if c.p is None]
         if untested:
