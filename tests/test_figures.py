@@ -19,7 +19,7 @@ from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
 
 #: Figures of servers and of published studies: not of every study.
 OF_SERVERS = {"nodes", "busy_nodes", "published"}
-PART_OF_A_READ = {"scaling", "storage", *OF_SERVERS}
+PART_OF_A_READ = {"capacity", "scaling", "storage", *OF_SERVERS}
 #: Figures of what this study has not: steps, slowed nodes, plans, references, owners in its logs.
 OF_OTHER_STUDIES = {
     "latency_by_node",

@@ -23,9 +23,9 @@ DATA.facets.forEach((facet, place) => {
 });
 const hasPublished = Array.from(document.querySelectorAll("script.graph")).some((one) => one.textContent.includes('"ref":true'));
 if (hasPublished) {
-  box.append(make("fieldset", {}, make("legend", {}, "Published studies"), make("label", {},
+  box.append(make("fieldset", {}, make("legend", {}, "Published curves"), make("label", {},
     make("input", { type: "checkbox", id: "published-curves", checked: true, onchange: (event) => { choice.published = event.target.checked; update(); } }),
-    "lay published curves over these")));
+    "laid over those of this study")));
 }
 function update() {
   const parts = DATA.facets.map((facet, place) => `${chosen[place].size} of ${facet.levels.length} ${facet.heading.toLowerCase()}`)
