@@ -238,8 +238,18 @@ def test_a_noisy_setting_keeps_its_own_spread() -> None:
     assert found[3] is None and all(one is not None for one in found[:3])
     # It stays in what the others share, which is on the safe side.
     assert found[0] is not None and found[0].freedom == 8
-    # Beside another that is like it there is no reason.
-    assert pooled([noisy, [10.0, 14.0, 7.0]])[0] is not None
+    # Two that are like each other share: each has 2 degrees of freedom.
+    other = [10.0, 14.0, 7.0]
+    found = pooled([*steady, *steady, noisy, other])
+    assert found[6] is not None and found[7] is not None and found[0] is not None
+    assert found[6].freedom == 4 and found[0].freedom == 16
+    squares = [(math.log(v) - float(np.mean(np.log(noisy)))) ** 2 for v in noisy]
+    assert found[6].error == pytest.approx(math.sqrt(sum(squares) / 2 / 3))
+    # Spreads of two kinds are two estimates: degrees of freedom of Welch.
+    both = math.hypot(found[6].error, found[0].error)
+    welch = both**4 / (found[6].error ** 4 / 4 + found[0].error ** 4 / 16)
+    assert ratio(found[6], found[0]).freedom == pytest.approx(welch)
+    assert ratio(found[6], found[7]).freedom == 4
 
 
 def test_ratio_adds_errors_in_squares() -> None:

@@ -15,8 +15,8 @@ large that nothing could be said (12.7 for two), so settings of one phase are ta
 relative to their means, and their residuals are resampled together: the residual bootstrap (Efron &
 Tibshirani, chapter 9), whose standard error of a mean of n is sqrt(mean squared residual / n), with
 the degrees of freedom of all settings. A setting that spreads more than the others do, by more than
-chance (F test of its variance, `UNLIKE`), keeps its own spread and few degrees of freedom: beside
-steady settings it would else look far surer than it is. With one repeat only the *seconds* within
+chance (F test of its variance, `UNLIKE`), shares it with its like only, or with none: beside steady
+settings it would else look far surer than it is. With one repeat only the *seconds* within
 it are left. Neighbours are alike, so n of them with autocorrelation r are worth n (1 - r) / (1 + r)
 (Bayley & Hammersley, Journal of the Royal Statistical Society 8(2), 1946), which takes the place of
 n in the formula above. Moving blocks (Kuensch, Annals of Statistics 17(3), 1989) ask for far longer
@@ -124,8 +124,9 @@ def pooled(settings: Sequence[Sequence[float]]) -> list[Estimate | None]:
     """Means of few repeats, one per setting, with intervals from the spread of all settings.
 
     None for a setting that has its own interval or none: fewer than two or at least `OWN_SPREAD`
-    values, a value that is not positive, no other setting to share a spread with, or a spread
-    above that of the others by more than chance (it is in theirs all the same).
+    values, a value that is not positive, or no other setting to share a spread with. Settings whose
+    spread is above that of the others by more than chance share it with each other only (it stays
+    in the others' all the same).
     """
     found: list[Estimate | None] = [None] * len(settings)
     logs = {
@@ -139,15 +140,19 @@ def pooled(settings: Sequence[Sequence[float]]) -> list[Estimate | None]:
     squares = np.concatenate([(x - x.mean()) ** 2 * len(x) / (len(x) - 1) for x in logs.values()])
     freedom = float(sum(len(x) - 1 for x in logs.values()))
     total = sum(float(np.sum((x - x.mean()) ** 2)) for x in logs.values())
+    noisy: list[int] = []
     for i, x in logs.items():
         own = float(np.sum((x - x.mean()) ** 2))
         if _spreads_more(own, len(x) - 1.0, total - own, freedom - len(x) + 1):
+            noisy.append(i)
             continue
         error = math.sqrt(float(squares.mean()) / len(x))
         half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
         centre = float(x.mean())
         low, high = math.exp(centre - half), math.exp(min(centre + half, 700.0))
         found[i] = Estimate(len(x), math.exp(centre), low, high, "pooled", error, freedom)
+    for i, one in zip(noisy, pooled([settings[i] for i in noisy]), strict=True):
+        found[i] = one
     return found
 
 
@@ -207,7 +212,9 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
     error = math.hypot(above.error, below.error)
     if error == 0:
         freedom = above.freedom + below.freedom
-    elif above.resampled == below.resampled == "pooled":
+    elif above.resampled == below.resampled == "pooled" and math.isclose(
+        above.error * math.sqrt(above.n), below.error * math.sqrt(below.n)
+    ):
         freedom = above.freedom  # one spread, estimated once
     else:
         freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
