@@ -147,7 +147,9 @@ def test_clear_winner_with_evidence_and_what_would_change_it(embedded: Tables) -
     assert first.startswith("take SQLite; with reading alone its score is ")
     best = one(found, "read").stores[0].estimate
     assert f"95 % interval {number(best.low)} to {number(best.high)}" in first
-    assert second.startswith("What would change it: Parquet files would come first if ")
+    assert second.startswith(
+        "What would change it: Parquet files would come first by its means if "
+    )
     assert "scanning, aggregation, rate with a slow node, time to set up and loss" in second
     assert [c.weight for c in found.criteria if c.name == "read"] == [1.0]
     assert sum(c.weight for c in found.criteria) == 1.0
@@ -334,6 +336,9 @@ def test_setup_of_servers_leaves_the_queue_out_and_embedded_stores_need_none(
     assert criterion.of("SQLite").note == "no servers are needed"  # type: ignore[union-attr]
     # All below a minute: nothing to choose by.
     assert criterion.weight == 0
+    told = verdict(weighing(servers, setup=1))
+    assert told.recommendation.choice == ""
+    assert "their scores are equal (time to set up below 60.0 s is not told apart)" in told.finding
 
 
 def test_slow_node_is_the_share_of_the_rate_that_is_left(servers: Tables) -> None:

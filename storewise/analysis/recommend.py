@@ -207,8 +207,8 @@ def _changes(criteria: Sequence[Criterion], scored: Sequence[Score], found: Turn
         title = next(c.title for c in criteria if c.name == found.criterion)
         way = "more" if found.share > found.now else "less"
         parts = [
-            f"{found.choice} would come first if {title} counts {way} than {_percent(found.share)} "
-            f"instead of {_percent(found.now)}"
+            f"{found.choice} would come first by its means if {title} counts {way} than "
+            f"{_percent(found.share)} instead of {_percent(found.now)}"
         ]
     parts += _partial(criteria, scored)
     parts += not_measured(criteria)
@@ -225,7 +225,9 @@ def _partial(criteria: Sequence[Criterion], scored: Sequence[Score]) -> list[str
             found.append(
                 f"{one.choice} lacks {lacking} and is {_ratio(one.relative)} as good in the rest"
             )
-    return found
+    more = len(found) - _NAMED
+    others = [f"{more} others that lack some are not shown to be worse either"] if more > 0 else []
+    return [*found[:_NAMED], *others]
 
 
 def _ratio(found: Estimate) -> str:
@@ -272,6 +274,10 @@ def _tie(
             f"at {words} the differences of their scores may be chance "
             f"({_ratio_of(second, names[0])})"
         )
+        if _equal(first):
+            why = f"at {words} their scores are equal"
+            if small := [f"{c.title} below {with_unit(c.least, c.unit)}" for c in used if c.least]:
+                why += f" ({all_of(small)} is not told apart)"
     before = f"; they come before {all_of([s.choice for s in rest])}" if rest and known else ""
     clear = [
         f"{c.leaders[0]} for {c.title} ({_short(c.stores[0], c.unit)})"
@@ -288,6 +294,14 @@ def _tie(
     )
 
 
+def _equal(first: Sequence[Score]) -> bool:
+    """Whether scores are the same number, and not only by chance."""
+    return len(first) > 1 and all(
+        s.relative.known() and math.isclose(s.relative.low, 1) and math.isclose(s.relative.high, 1)
+        for s in first
+    )
+
+
 def _what_tells(criteria: Sequence[Criterion], scored: Sequence[Score], needed: int | None) -> str:
     first = [s for s in scored if s.rank == 1]
     parts = []
@@ -297,9 +311,7 @@ def _what_tells(criteria: Sequence[Criterion], scored: Sequence[Score], needed: 
             f"about {needed:,} repeats instead of {have} would tell {first[0].choice} from "
             f"{first[1].choice}, if their means stay as they are"
         )
-    elif len(first) > 1 and first[1].relative.known() and math.isclose(first[1].relative.mean, 1):
-        parts.append("weights that favour what one of them is better at")
-    else:
+    elif not _equal(first):
         parts.append(f"more repeats ({_REPEATS})")
     parts.append("other weights (key `weights` of the study)")
     parts += _partial(criteria, scored)
