@@ -291,7 +291,8 @@ def _words(flag: str, row: Mapping[str, Any]) -> str:
     if flag == "drift":
         change = row["drift_change"]
         return (
-            f"the rate {'rose' if change > 0 else 'fell'} by {abs(change):.0%} in its steady part"
+            f"the rate {'rose' if change > 0 else 'fell'} by {abs(change):.0%} of its mean in its "
+            "steady part"
         )
     if flag == "autocorrelation":
         return (
