@@ -48,15 +48,19 @@ PLACE = [*STEP, "host", "second"]
 _LENGTH = "sample_length"
 
 
-def host_load(samples: pd.DataFrame, taken: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Mean and maximum per trial, phase, step, host and metric. `taken` is `host_samples` of them.
+def host_load(
+    samples: pd.DataFrame, taken: pd.DataFrame | None = None, walls: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Mean and maximum per trial, phase, step, host and metric.
+
+    `taken` is `host_samples` of the samples, `walls` is `throughput.durations` of them.
 
     Host figures are weighted with the length of their samples. ``client_cpu`` is in cores and of
     the busiest process, ``store_cpu`` (of embedded stores) and ``router_cpu`` in cores and of all
     workers, memory of processes is summed. `node` is empty: `nodes.node_load` has those of nodes.
     """
     frames = [_host_rows(host_samples(samples) if taken is None else taken)]
-    walls = durations(samples)
+    walls = durations(samples) if walls is None else walls
     for metric, summed in (("client_cpu", False), ("store_cpu", True), ("router_cpu", True)):
         frames.append(_cpu(samples, walls, metric, summed=summed))
     frames += [_memory(samples, m) for m in ("client_rss", "store_rss", "router_rss")]

@@ -21,7 +21,7 @@ from storewise.analysis.results import Results
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
 from storewise.metrics.counted import Counted
-from storewise.metrics.hdr import Tag, merge_all, percentiles
+from storewise.metrics.hdr import Tag, decoded, merge_all, percentiles
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 NS = 1e9
@@ -33,11 +33,14 @@ OwnerKey = tuple[str, str, int, str, str, str]
 
 
 def histograms(
-    parts: Sequence[Part], logs: Sequence[HdrLog]
+    parts: Sequence[Part],
+    logs: Sequence[HdrLog],
+    totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
 ) -> tuple[dict[Key, Counted], dict[OwnerKey, Counted], list[StudyWarning]]:
     """Merged histograms by trial, phase, step, operation and time ("service", "response"), and
     those of operations whose owner is known by its name too.
 
+    `totals` are the sums of the logs of a trial and phase where they are known: payloads by tag.
     A log that cannot be read leaves its whole phase out, with a warning.
     """
     whole = whole_phases(parts)
@@ -54,7 +57,11 @@ def histograms(
         if (trial, phase) not in whole or workers[trial, phase] - {log.worker for log in own}:
             continue
         try:
-            merged = merge_all([log.path for log in own], counted_tag)
+            known = (totals or {}).get((trial, phase))
+            if known is None:
+                merged = merge_all([log.path for log in own], counted_tag)
+            else:
+                merged = decoded({t: known[t] for t in known if counted_tag(t)})
         except ResultError as error:
             warnings.append(
                 StudyWarning(

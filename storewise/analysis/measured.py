@@ -49,7 +49,7 @@ _LOAD = (
     *(f"{who}_{what}" for who in ("client", "store", "router") for what in ("cpu", "rss")),
 )
 #: Columns that these need.
-_OF_LOAD = [*hosts.PLACE, "operation", "worker", "process", "metric", "value"]
+_OF_LOAD = [*hosts.PLACE, "worker", "process", "metric", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +91,23 @@ def measure(
     logs: Sequence[HdrLog],
     rows: pd.DataFrame,
     inputs: InputTotals | None,
+    totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
 ) -> Measured:
     """The figures of some trials from all their parts, logs and samples.
 
-    `rows` has the columns of the result schema, text as categories. Reads the logs.
+    `rows` has the columns of the result schema, text as categories. Reads the logs but for those of
+    which `totals` has the sums, by trial and phase (payloads by tag).
     """
     kept = of_phases(rows, whole_phases(parts))
     timed = rows["second"].notna().to_numpy()
     counts = timed & rows["metric"].isin(_COUNTERS).to_numpy()
     by_load = timed & rows["metric"].isin(_LOAD).to_numpy()
-    told = rows[~(counts | by_load)]
+    rest = ~(counts | by_load)
+    told = rows[rest]
     session = rows[(rows["phase"] == SESSION).to_numpy()]
-    samples = _summed(rows[kept & ~(counts | by_load)], rows[kept & counts])
-    of_hosts = pd.concat(
-        [rows.loc[kept & by_load, _OF_LOAD], samples.loc[samples["metric"] == "duration", _OF_LOAD]]
-    )
+    samples = _summed(told[kept[rest]], rows[kept & counts])
+    of_hosts = rows.loc[kept & by_load, _OF_LOAD]
+    walls = rates.durations(samples)
 
     series = rates.series(samples)
     parameters = step_parameters(parts)
@@ -114,14 +116,14 @@ def measure(
     session_table = sessions(node_table, session)
     stored = storage(_with_volume(samples, parts), inputs)
     taken = hosts.host_samples(of_hosts)
-    load = hosts.host_load(of_hosts, taken)
+    load = hosts.host_load(of_hosts, taken, walls)
     cpu = hosts.cpu_series(of_hosts, taken)
     of_nodes = servers.node_samples(joined([samples, session]))
     host = joined([load, servers.node_load(of_nodes, load)])
     cpu = joined([cpu, servers.node_cpu(of_nodes, cpu)])
     balance = servers.balance(samples)
     checked = verification(told)
-    found, by_owner, warnings = latencies.histograms(parts, logs)
+    found, by_owner, warnings = latencies.histograms(parts, logs, totals)
     return Measured(
         trials=_trials(rows),
         series=series,
@@ -142,9 +144,7 @@ def measure(
         cpu=cpu.astype(dict.fromkeys(("trial", "phase", "host"), "category")),
         balance=balance,
         conditions=conditions,
-        per_node=owners.per_node(
-            by_owner, balance, rates.durations(samples), host, node_table, conditions
-        ),
+        per_node=owners.per_node(by_owner, balance, walls, host, node_table, conditions),
         crashes=owners.crashes(parts, told, checked),
         nodes=node_table,
         sessions=session_table,

@@ -16,6 +16,7 @@ from typing import Any
 from storewise.analysis.engines import title
 from storewise.analysis.inputs import Quarantined
 from storewise.analysis.warning import StudyWarning
+from storewise.metrics.packed import PACK
 
 _PART = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.parquet")
 _NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")
@@ -67,12 +68,16 @@ class HdrLog:
 
 @dataclass(frozen=True, slots=True)
 class TrialFiles:
-    """The result files of one trial, by their names: nothing of them has been read."""
+    """The result files of one trial, by their names: nothing of them has been read.
+
+    `part_bytes` is about the size of all parts, `packed` says whether there is a pack of them.
+    """
 
     directory: Path
     parts: Sequence[str]
     logs: Sequence[HdrLog]
     part_bytes: int
+    packed: bool = False
 
     @property
     def trial(self) -> str:
@@ -81,17 +86,21 @@ class TrialFiles:
 
 def trial_files(directory: Path) -> TrialFiles:
     """What lies in a trial's directory, in the order of the names."""
-    parts, logs, size = [], [], 0
     with os.scandir(directory) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        name = entry.name
+        found = {entry.name: entry for entry in entries}
+    packed = PACK in found
+    parts, logs, size = [], [], 0
+    if packed:
+        # Of packed samples a byte holds about four times as many.
+        size = 4 * found[PACK].stat().st_size
+    for name in sorted(found):
         if log := _LOG.fullmatch(name):
             logs.append(HdrLog(directory, name, directory.name, log["phase"], int(log["worker"])))
         elif place_of(name) is not None:
             parts.append(name)
-            size += entry.stat().st_size
-    return TrialFiles(directory, parts, logs, size)
+            if not packed:
+                size += found[name].stat().st_size
+    return TrialFiles(directory, parts, logs, size, packed)
 
 
 def place_of(name: str) -> tuple[str, int | None, str | None] | None:

@@ -26,10 +26,10 @@ from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError, StorewiseError
 from storewise.processes import dies_with_parent
 
-#: Bytes of parts that are read at once: about 600,000 samples, 100 MB in memory.
-LOT = 8_000_000
+#: Bytes of parts that are read at once: more than a million samples, about 300 MB in memory.
+LOT = 24_000_000
 #: Bytes of parts from which on it pays to start a child, which takes two seconds.
-WORTH = 4 * LOT
+WORTH = LOT
 #: Bytes that a log counts for: reading its totals takes as long as this much of parts.
 _LOG_BYTES = 4_000
 #: Seconds that a child which was told to end may take before it is killed.
@@ -83,7 +83,7 @@ def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[tuple[list[Trial
     lot: list[TrialFiles] = []
     size = 0
     for one in trials:
-        own = one.part_bytes + _LOG_BYTES * len(one.logs)
+        own = one.part_bytes + (0 if one.packed else _LOG_BYTES * len(one.logs))
         if lot and size + own > limit:
             yield lot, size
             lot, size = [], 0
@@ -102,7 +102,7 @@ def _read(trials: Sequence[TrialFiles], inputs: InputTotals | None) -> Read:
     rows = found.rows
     if len(parts) < len(found.parts):
         rows = rows[rows["trial"].isin(known)]
-    measured = measure(parts, logs, rows, inputs)
+    measured = measure(parts, logs, rows, inputs, found.totals)
     return Read(parts, logs, measured, found.warnings)
 
 

@@ -15,6 +15,7 @@ from storewise.engines.base import Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.metrics.host import facts, host_name
+from storewise.metrics.packed import write_pack
 from storewise.metrics.schema import Sample, write_part
 from storewise.trial import Trial
 from storewise.workloads.base import Checked, Look
@@ -45,7 +46,7 @@ class VerifyJob:
 
 
 def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -> None:
-    """Compare the store with its inputs and write the result part.
+    """Compare the store with its inputs and write the result part; then pack the workers' parts.
 
     What is compared is the workload's (`Workload.verify`); every input file must be among those
     that the load stored, unless it was quarantined.
@@ -133,6 +134,8 @@ def run_verify(job: VerifyJob, check: Callable[[], None], log: logging.Logger) -
             "warnings": [*job.conditions.get("warnings", ()), *differences],
         },
     )
+    if job.before and write_pack(job.before) is None:
+        log.info("the trial's parts could not be packed; the analysis reads them one by one")
 
 
 def _manner(engine: Engine, trial: Trial) -> str:

@@ -289,6 +289,20 @@ def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str,
     return {tag: Counted.of(dense) for tag, dense in sums.items() if dense is not None}
 
 
+def decoded(payloads: Mapping[str, str]) -> dict[str, Counted]:
+    """Encoded histograms as sums, by the same keys; raises ResultError for what is none."""
+    scratch = np.zeros(COUNTERS, dtype=np.int64)
+    found = {}
+    for key, payload in payloads.items():
+        dense = np.zeros(COUNTERS, dtype=np.int64)
+        try:
+            add_encoded(payload, [dense], scratch)
+        except BROKEN as error:
+            raise ResultError(f"{key}: the histogram cannot be decoded: {error}") from error
+        found[key] = Counted.of(dense)
+    return found
+
+
 def intervals(path: Path, tag: str | Tag) -> Iterator[Interval]:
     """The intervals of one tag in the order of the log; errors as in `merge_logs`."""
     wanted = str(tag)
