@@ -124,17 +124,18 @@ def test_one_sided_p_is_that_of_a_shifted_test() -> None:
 def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> None:
     from storewise.analysis.resample import pooled
 
-    a = pooled([[10.0, 11.0], [20.0, 21.0], [5.0, 5.5]])[0]
+    a, other, _ = pooled([[10.0, 11.0], [20.0, 21.0], [5.0, 5.5]])
     b = pooled([[8.0, 8.2], [16.0, 16.5], [4.0, 4.2]])[0]
     assert a is not None
     assert b is not None
+    assert other is not None
     found = independent(b, a)
     error = math.hypot(a.error, b.error)
     # Welch and Satterthwaite, with the three degrees of freedom of each pool.
     freedom = error**4 / (a.error**4 / 3 + b.error**4 / 3)
     assert (found.error, found.freedom) == pytest.approx((error, freedom))
     assert 3 < found.freedom < 6
-    assert independent(b, a, shared=True).freedom == 3
+    assert independent(other, a, shared=True).freedom == 3
 
 
 def test_holm_by_hand() -> None:

@@ -372,7 +372,10 @@ def _shared_spread(
 ) -> dict[tuple[object, ...], Estimate]:
     """Estimates of settings with few repeats, from the spread of all settings with equal `keys`."""
     found: dict[tuple[object, ...], Estimate] = {}
-    for _, alike in grouped(joined, keys):
+    engine = "engine" in joined
+    # An engine that stores nothing is steadier than any store.
+    apart = joined.assign(_null=joined["engine"].astype(str) == "null") if engine else joined
+    for _, alike in grouped(apart, [*keys, *(["_null"] if engine else [])]):
         settings = [(tuple(levels), g["value"].to_list()) for levels, g in grouped(alike, groups)]
         estimates = pooled([values for _, values in settings])
         found |= {

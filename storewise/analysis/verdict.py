@@ -307,8 +307,9 @@ def _why(leaders: Sequence[Standing]) -> str:
     if unknown := [s.estimate for s in leaders if not s.estimate.known()]:
         single = all(one.n == 1 for one in unknown)
         return "a single run has no interval" if single else "not all of them have an interval"
-    if any(s.estimate.resampled == "operations" for s in leaders):
-        return "the operations of one run do not tell how runs differ"
+    for within in ("operations", "seconds"):
+        if any(s.estimate.resampled == within for s in leaders):
+            return f"the {within} of one run do not tell how runs differ"
     if all(s.estimate.mean == leaders[0].estimate.mean for s in leaders):
         return "their figures are equal"
     best = leaders[0].estimate
