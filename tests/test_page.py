@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 import synthetic
 from browsing import chromium, opened
+from test_references import CSV, YAML
 
+from storewise.analysis.load import REFERENCES
 from storewise.report.page import make_report
 
 FACTORS = {
@@ -35,6 +38,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("results") / "demo"
     engines = ["null", "sqlite", "duckdb", "postgres"]
     synthetic.make_study(directory, engines=engines, nodes=[1, 2])
+    told = json.loads((directory / "study.json").read_text(encoding="utf-8"))
+    told["references"] = ["nobody2001"]
+    (directory / "study.json").write_text(json.dumps(told), encoding="utf-8")
+    workers = "{column: n, level: nodes}, same: {key: key}", "{column: n, level: workers}"
+    yaml = YAML.replace(*workers)
+    yaml = yaml.replace("theirs: [{engine: postgres}, {engine: mariadb, nodes: {from: 2}}]", "")
+    kept = {"nobody2001": {"yaml": f"{yaml}pairs: []\n", "csv": CSV.replace("theirs", "duckdb")}}
+    (directory / REFERENCES).write_text(json.dumps(kept), encoding="utf-8")
     synthetic.make_failed(directory, FACTORS, 1, f"disk full {EVIL}")
     synthetic.make_inputs(directory, [(f"in/{EVIL}.m10", "12", "345", f"=cmd {EVIL}")])
     make_report(directory)
@@ -57,7 +68,7 @@ def see(page: Any, figure: str) -> Any:
     """A figure, drawn."""
     found = page.locator(f"#figure-{figure}")
     found.scroll_into_view_if_needed()
-    found.locator(".main-svg").first.wait_for()
+    found.locator(".panel:not([hidden]) .main-svg").first.wait_for()
     return found
 
 
@@ -153,6 +164,21 @@ def test_choices_reach_all_figures_and_tables(page: Any) -> None:
     assert "No row fits" in page.locator("#rates tbody").inner_text()
     engines.get_by_role("button", name=re.compile("all")).click()
     assert page.locator("#rates tbody tr").count() > 5
+
+
+def test_published_curves_are_laid_over_and_taken_away(page: Any) -> None:
+    for figure in ("published", "scaling"):
+        see(page, figure)
+        assert any(name.startswith("published: ") for name in names(page, figure))
+    page.get_by_label("laid over those of this study").uncheck()
+    for figure in ("published", "scaling"):
+        see(page, figure)
+        until(
+            page,
+            f"!Array.from(document.querySelectorAll('#figure-{figure} .plot')).some("
+            "plot => plot.data?.some(trace => trace.name.startsWith('published: ')))",
+        )
+    assert any(name.startswith("here: ") for name in names(page, "published"))
 
 
 def test_every_setting_can_be_shown(page: Any) -> None:

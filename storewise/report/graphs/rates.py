@@ -20,6 +20,8 @@ from storewise.report.marks import Finder
 
 #: Most panels of an interactive figure; choosing phases does not bring back those beyond it.
 MOST = 24
+#: Lines of fewer points have markers.
+_FEW = 20
 _KEYS = ("phase", "step", "measure")
 
 
@@ -90,7 +92,8 @@ def over_time(drawing: Drawing) -> Graph | None:
                 data.append(
                     drawing.trace(
                         line,
-                        mode="lines",
+                        # A line of one second would not be seen.
+                        mode="lines+markers" if len(line.x) < _FEW else "lines",
                         dash=place,
                         rank=place,
                         hoverinfo="all",
@@ -100,7 +103,11 @@ def over_time(drawing: Drawing) -> Graph | None:
                 )
                 del data[-1]["text"], data[-1]["customdata"]
         axis = value_axis("operations per second", [v for d in data for v in d["y"] if v and v > 0])
-        seconds = {"title": {"text": "seconds since the start of the phase"}, "rangemode": "tozero"}
+        seconds: dict[str, Any] = {
+            "title": {"text": "seconds since the start of the phase"},
+            "rangemode": "tozero",
+        }
+        seconds["range"] = [0, max((x for d in data for x in d["x"]), default=0.5) + 0.5]
         layout: dict[str, Any] = {"xaxis": seconds, "yaxis": axis}
         if warm_until:
             layout["shapes"] = [_band(0, warm_until)]

@@ -202,6 +202,7 @@ class Figure {
       const width = Math.floor(this.panels[place].box.clientWidth);
       const layout = layoutOf(panel, groups[place], width);
       const before = plot.layout?.xaxis;
+      plot.home = { x: layout.xaxis.range?.slice(), y: layout.yaxis.range?.slice() };
       if (before && !before.autorange && plot.zoomed) layout.xaxis = { ...layout.xaxis, range: before.range, autorange: false };
       await Plotly.react(plot, apart(panel, groups[place]), layout, CONFIG);
       if (fresh) listen(plot, () => (this.graph.time ? this.panels.map((one) => one.plot) : []));
@@ -274,8 +275,12 @@ function zoomButtons(plots, heading, time) {
     plot.zoomed = false;
     plot.quiet = true;
     // A range that belongs to the figure comes back; others are those of the data.
-    const first = plot.firstRange ?? {};
-    await Plotly.relayout(plot, { "xaxis.autorange": true, ...(first.y ? { "yaxis.range": first.y } : { "yaxis.autorange": plot.layout.yaxis.autorange === "reversed" || plot.layout.yaxis.type === "category" ? "reversed" : true }) });
+    const { x, y } = plot.home;
+    const flat = plot.layout.yaxis.type === "category";
+    await Plotly.relayout(plot, {
+      ...(x ? { "xaxis.range": [...x] } : { "xaxis.autorange": true }),
+      ...(y ? { "yaxis.range": [...y] } : { "yaxis.autorange": flat ? "reversed" : true }),
+    });
     plot.quiet = false;
   });
   if (!time) return [reset];

@@ -63,7 +63,7 @@ class Timeline {
         : Object.entries(which.hosts).filter(([host]) => this.host.value === "all" || this.host.value === host || which === twin && !(this.host.value in twin.hosts))
           .map(([host, curves]) => [host, curves[metric], HOSTS[hosts.indexOf(host) % HOSTS.length]]);
       return values.filter(([, curve]) => curve?.length).map(([host, curve, colour]) => ({
-        type: "scatter", mode: "lines", name: host ? `${host}, ${trial}` : trial, x: curve.map((_, i) => which.x0 + i * which.dx), y: curve,
+        type: "scatter", mode: curve.length < 20 ? "lines+markers" : "lines", marker: { size: 5, color: dash === "dash" && !host ? "#D55E00" : colour }, name: host ? `${host}, ${trial}` : trial, x: curve.map((_, i) => which.x0 + i * which.dx), y: curve,
         line: { color: dash === "dash" && !host ? "#D55E00" : colour, dash, width: 1.8 }, connectgaps: false,
         hovertemplate: `%{y:,.4~s} in second %{x:.0f}<extra>${escaped(host ? `${host}, ${trial}` : trial)}</extra>`, meta: { f: null, engine: trial, rank: 0 },
       }));
@@ -91,7 +91,7 @@ class Timeline {
       } }, data, Math.floor(panel.clientWidth));
       layout.height = 250;
       await Plotly.react(plot, data.map(recoloured), layout, CONFIG);
-      plot.firstRange = percent ? { y: [0, 103] } : {};
+      plot.home = { x: layout.xaxis.range.slice(), y: layout.yaxis.range?.slice() };
       if (fresh) listen(plot, () => Array.from(this.plots.values(), (two) => two.plot));
     }
     this.legend.replaceChildren(legendOf(this.shown.map(({ data }) => data.map(recoloured))));
