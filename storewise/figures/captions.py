@@ -48,7 +48,7 @@ FIGURES = (
         "left out, and steps that were asked different things are not compared. Loading counts "
         "the making of the documents (parsing) and the final flush; what follows is the steady "
         "part where the phase is long enough. The null engine (no store) is the client's own "
-        "ceiling.",
+        "ceiling. Intervals that reach beyond the panel are cut.",
         "no phase has a rate",
         plots.throughput_by_engine,
     ),

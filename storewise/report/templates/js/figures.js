@@ -56,6 +56,13 @@ function layoutOf(panel, traces, width) {
     const signs = width < 420 ? 17 : 34;
     layout.yaxis.ticktext = names.map((name) => wrapped(escaped(String(name)), signs));
     layout.yaxis.showgrid = false;
+    if (layout.xaxis.type !== "log") {
+      // One interval of two unlike repeats must not press all the others into the corner.
+      const means = traces.flatMap(({ x }) => x);
+      const ends = traces.flatMap(({ x, error_x: error }) => x.map((value, i) => value + (error?.array[i] ?? 0)));
+      const most = 2 * Math.max(0, ...means);
+      if (Math.max(0, ...ends) > most && most > 0) layout.xaxis.range = [0, 1.05 * most];
+    }
     layout.yaxis.fixedrange = true;
     layout.margin = { ...layout.margin, l: 10 };
     if (width < 420) layout.height = 62 + Math.max(3, names.length) * 36;
