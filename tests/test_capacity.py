@@ -156,6 +156,47 @@ def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
     assert "null" not in set(table["engine"])
 
 
+@pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False), (1e9, False)])
+def test_an_interval_too_wide_is_said_to_be_not_known(
+    tables: Tables, factor: float, known: bool
+) -> None:
+    half = math.sqrt(factor)
+    summary = tables.summary.assign(
+        low=tables.summary["mean"] / half,
+        high=tables.summary["mean"] * half,
+        resampled="repeats",
+    )
+    made = replace(tables, summary=summary, judged={})
+    mine = one(capacity(made).table, engine="postgres", workers=1)
+    curve = capacity_curve(made).table
+    ends = [mine[name] for name in ("hours_low", "hours_high", "needed_low", "needed_high")]
+    assert mine["hours"] > 0 and mine["needed"] > 0
+    assert ("is not known" in mine["limits"]) is not known
+    assert set(curve["resampled"]) == {mine["resampled"]}
+    if known:
+        assert mine["hours_high"] / mine["hours_low"] == pytest.approx(factor)
+        assert mine["needed_high"] > mine["needed"] > mine["needed_low"]
+        assert mine["resampled"] == "repeats"
+    else:
+        assert all(map(math.isnan, ends))
+        assert curve[["low", "high", "hours_low", "hours_high"]].isna().all(axis=None)
+        assert mine["resampled"] == "none"
+        assert "hours and nodes may be off" in mine["limits"]
+
+
+def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables: Tables) -> None:
+    rates = tables.summary
+    single = (rates["nodes"] == 1) & (rates["engine"] == "postgres")
+    # Three nodes load no faster: hours are those of the best, which is the single node.
+    made = rates.assign(resampled="repeats")
+    made.loc[single, "mean"] *= 9
+    made.loc[single, ["low", "high"]] *= 9
+    made.loc[single, "resampled"] = "seconds"
+    found = capacity(replace(tables, summary=made, judged={})).table
+    assert set(found.loc[found["engine"] == "postgres", "resampled"]) == {"seconds"}
+    assert set(found.loc[found["engine"] == "sqlite", "resampled"]) == {"repeats"}
+
+
 def test_an_embedded_store_grows_by_workers_and_the_law(tables: Tables) -> None:
     usl = one(tables.judged["usl"], engine="sqlite", phase="write", factor="workers")
     assert usl["reason"] == ""

@@ -4,7 +4,8 @@ The rate of a load at another number of nodes (of worker hosts for embedded stor
 Universal Scalability Law where the study had enough levels to fit it (judge `usl`), else each node
 is taken to add what it added at the largest number measured, which leaves contention and coherency
 out and is called optimistic. Nothing is said beyond the law's peak. A load of N documents takes
-N / rate: the rate is taken to stay what it was over what was loaded.
+N / rate: the rate is taken to stay what it was over what was loaded. An interval of a rate whose
+ends differ by a factor of `UNKNOWN` or more says nothing of hours or nodes, and is not passed on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from storewise.analysis.corpus import (
 from storewise.analysis.engines import CEILING, embedded, external
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.judged import Judged
-from storewise.analysis.resample import Estimate
+from storewise.analysis.resample import Estimate, Resampled, weaker
 from storewise.analysis.text import all_of, number
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ HOUR = 3600.0
 #: Largest number of nodes, as a multiple of the largest measured, that is not called extrapolated.
 #: The law's coherency grows with the square: at 4 times the nodes it is 16 times what was seen.
 FAR = 4.0
+#: Factor between the ends of an interval from which on they are not known: minutes or days.
+UNKNOWN = 100.0
 NODES, WORKERS = "nodes", "workers"
 COLUMNS = (
     "phase",
@@ -52,6 +55,7 @@ COLUMNS = (
     "hours",
     "hours_low",
     "hours_high",
+    "resampled",
     "bytes",
     "bytes_low",
     "bytes_high",
@@ -79,6 +83,7 @@ CURVE = (
     "hours",
     "hours_low",
     "hours_high",
+    "resampled",
     "bytes_per_count",
     "extrapolated",
 )
@@ -179,6 +184,7 @@ def _one(
     place = {f: setting.get(f) for f in (*tables.results.factors, "phase", "step")}
     if VOLUME in place:
         place[VOLUME] = group[VOLUME].iloc[0]
+    used = [rates[best], model.base] if over else [rates[best]]
     beyond = needed > FAR * counts[-1] if over else False
     row = {
         **place,
@@ -188,6 +194,7 @@ def _one(
         "count": counts[best],
         "documents_per_s": rates[best].mean,
         **_hours(full.documents, rates[best].mean, _relative(rates[best])),
+        "resampled": weaker(*(_basis(one) for one in used)),
         "bytes": size["mean"],
         "bytes_low": size["low"],
         "bytes_high": size["high"],
@@ -201,14 +208,17 @@ def _one(
         "needed_bytes_per_count": per_count / needed,
         "peak": float(model.most) if model.kind == USL and model.most < MOST else math.nan,
         "extrapolated": bool(beyond),
-        "limits": _limits(study, model, setting, group, over, volume),
+        "limits": "; ".join(
+            [*_limits(study, model, setting, group, over, volume), *_not_known(used, over)]
+        ),
     }
     curve = []
     for count in _counts(counts, needed, model) if over else []:
         measured = count in counts
         estimate = rates[counts.index(count)] if measured else None
         rate = estimate.mean if estimate else model.rate(count)
-        spread = _relative(estimate or model.base)
+        basis = estimate or model.base
+        spread = _relative(basis)
         curve.append(
             {
                 **place,
@@ -219,6 +229,7 @@ def _one(
                 "low": rate * spread[0],
                 "high": rate * spread[1],
                 **_hours(full.documents, rate, spread),
+                "resampled": _basis(basis),
                 "bytes_per_count": per_count / count,
                 "extrapolated": count > FAR * counts[-1],
             }
@@ -238,9 +249,32 @@ def _estimate(row: Mapping[str, Any]) -> Estimate:
     )
 
 
+def _wide(found: Estimate) -> bool:
+    """Whether an interval is too wide to say anything."""
+    return found.known() and not (found.low > 0 and found.high < UNKNOWN * found.low)
+
+
+def _basis(found: Estimate) -> Resampled:
+    """What the interval of hours and nodes rests on that is made of this one."""
+    return "none" if _wide(found) else found.resampled
+
+
 def _relative(found: Estimate) -> tuple[float, float]:
-    """The ends of an interval as multiples of the mean; nan where there is none."""
-    return (found.low / found.mean, found.high / found.mean) if found.known() else (math.nan,) * 2
+    """The ends of an interval as multiples of the mean; nan where they are not known."""
+    known = _basis(found) != "none"
+    return (found.low / found.mean, found.high / found.mean) if known else (math.nan,) * 2
+
+
+def _not_known(used: Sequence[Estimate], over: str) -> list[str]:
+    """That an interval was too wide, in words."""
+    wide = [one for one in used if _wide(one)]
+    if not wide:
+        return []
+    n = wide[0].n
+    return [
+        f"how far hours{f' and {over}' if over else ''} may be off is not known: the interval of "
+        f"the rate ({n} repeat{'' if n == 1 else 's'}) spans a factor of {UNKNOWN:g} or more"
+    ]
 
 
 def _hours(documents: float, rate: float, relative: tuple[float, float]) -> dict[str, float]:
@@ -248,7 +282,7 @@ def _hours(documents: float, rate: float, relative: tuple[float, float]) -> dict
     return {
         "hours": hours,
         "hours_low": hours / relative[1],
-        "hours_high": hours / relative[0] if relative[0] != 0 else math.nan,
+        "hours_high": hours / relative[0],
     }
 
 
@@ -308,7 +342,7 @@ def _limits(
     group: pd.DataFrame,
     over: str,
     volume: str,
-) -> str:
+) -> list[str]:
     """What the row assumes, in words."""
     tables, full, trials = study.tables, study.full, _trials(study.trials, setting)
     said = [
@@ -335,7 +369,7 @@ def _limits(
     said += _bounds(tables, trials, str(setting["phase"]))
     if over and (group[over] > 1).any() and _one_host(tables, trials, over):
         said.append(f"all {what}s shared one host; on hosts of their own they may do more")
-    return "; ".join(said)
+    return said
 
 
 def _one_host(tables: Tables, trials: list[str], over: str) -> bool:
