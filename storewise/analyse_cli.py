@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from storewise.analysis.variance_groups import Group
 
 
+#: Groups that a reason names.
+SHOWN = 3
+
+
 class Format(StrEnum):
     """How results are printed."""
 
@@ -106,7 +110,7 @@ def analyse(
 
     Example: `storewise analyse --table t.csv --response runtime_ms --factors engine,threads`
     """
-    found: list[Group]
+    found: Sequence[Group]
     if (results is None) == (table is None):
         raise AnalysisError(
             "what is to be analysed? Give a study's directory of results, or --table FILE"
@@ -151,9 +155,11 @@ def analyse(
             log=ask.log,
         )
         try:
-            found = groups(frame, _names(by), ask)
+            analyses = groups(frame, _names(by), ask)
         except AnalysisError as error:
             raise AnalysisError(f"{source}: {error}") from error
+        found = analyses.groups
+        _say_not_possible(analyses.not_possible)
     else:
         from storewise.analysis.load import load_results
         from storewise.analysis.output import write_tables
@@ -177,7 +183,7 @@ def analyse(
         tables = build_tables(load_results(source))
         finding = write_tables(tables, source / "analysis").finding
         analyses = study_analyses(tables, wanted)
-        found = list(analyses.groups)
+        found = analyses.groups
         _say_not_possible(analyses.not_possible)
         if not found and (response is not None or factors is not None):
             raise AnalysisError(f"{source}: no analysis of variance is possible of what was asked")
@@ -185,13 +191,16 @@ def analyse(
 
 
 def _say_not_possible(reasons: Sequence[tuple[str, str]]) -> None:
-    """Each reason once, with the first of those that it holds for."""
+    """Each reason once, with the first few of those that it holds for."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons:
         names.setdefault(reason, []).append(name)
     for reason, of in names.items():
-        more = f" (and {len(of) - 1} more)" if len(of) > 1 else ""
-        typer.echo(f"storewise: no analysis of variance of {of[0]}{more}: {reason}", err=True)
+        more = f"; and {len(of) - SHOWN} more" if len(of) > SHOWN else ""
+        typer.echo(
+            f"storewise: no analysis of variance of {'; '.join(of[:SHOWN])}{more}: {reason}",
+            err=True,
+        )
 
 
 def _print(found: Sequence[Group], finding: str, format_: Format, *, pairs: bool) -> None:

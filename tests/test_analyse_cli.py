@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import synthetic
 from click.testing import Result
 from typer.testing import CliRunner
 
 from storewise.analysis.variance_csv import observations, parse_table
+from storewise.analysis.variance_groups import Ask, group_warnings, groups
 from storewise.cli import app
 from storewise.errors import AnalysisError, StorewiseError
 
@@ -186,10 +189,12 @@ def lines(**cells: str) -> str:
         (ROWS, {"factors": "engine,,run"}, "a name in this list is empty"),
         (ROWS, {"factors": "threads", "by": "engine,threads"}, "is in --factors and in --by"),
         (
-            lines(line6="null,2,1,3", line7="null,2,2,3.5"),
+            "engine,threads,ms\na,1,2\na,1,3\nb,2,3\nb,2,4\n",
             {"factors": "threads", "by": "engine"},
-            "engine=null: factor threads has only one level (2)",
+            "engine=a: factor threads has only one level (1); two or more are needed (nor can "
+            "the other group be analysed)",
         ),
+        ("g,t,ms\na,1,2\nb,1,3\n", {"factors": "t", "by": "g"}, "g=a: ms has one row; nothing"),
         (ROWS, {"factors": "engine", "by": "threads,run"}, "threads=1, run=1: no residual degrees"),
         (ROWS, {"factors": "engine,threads,run", "interactions": "all"}, "engine:threads:run: 8"),
         (
@@ -220,6 +225,49 @@ def test_bad_input_is_one_clear_error(
     text = error_of(*arguments)
     assert message in text
     assert str(path) in text or text.startswith(("--", "'"))
+
+
+def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(ROWS + "duckdb,1,1,5\nfiles,1,1,5\nlmdb,1,1,5\nlmdb,2,1,5\n")
+    asked = ("--response", "ms", "--factors", "threads", "--by", "engine")
+    result = analyse(path, *asked, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [row["by"]["engine"] for row in rows] == ["null", "null", "sqlite", "sqlite"]
+    told = [line for line in result.stderr.splitlines() if "no analysis" in line]
+    assert told == [
+        "storewise: no analysis of variance of engine=duckdb; engine=files: ms has one row; "
+        "nothing varies",
+        "storewise: no analysis of variance of engine=lmdb: ms has the same value in all 2 rows; "
+        "nothing varies",
+    ]
+    text = analyse(path, *asked)
+    assert text.exit_code == 0
+    assert "engine=sqlite: ms, 4 rows" in text.stdout
+    assert "engine=duckdb" in text.stderr
+
+
+def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path: Path) -> None:
+    """40 groups with normal residuals: one in 20 would else be called doubtful."""
+    rng = np.random.default_rng(5)
+    rows = ["g,t,y"]
+    for group in range(40):
+        rows += [f"{group},{t},{5 + t + rng.normal():.9f}" for t in (0, 1) for _ in range(12)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(rows) + "\n")
+    asked = ("--response", "y", "--factors", "t")
+    frame = observations(parse_table(path.read_bytes(), "t.csv"), "y", ["t"], by=["g"])
+    found = groups(frame, ["g"], Ask("y", ("t",))).groups
+    alone = [group for group in found if "not normal" in str(group_warnings([group]))]
+    assert len(alone) >= 1
+    assert "not normal" not in analyse(path, *asked, "--by", "g").stderr
+    # A group that is not normal by far is still named.
+    rows += [f"x,{t},{math.exp(3 * rng.normal()):.9f}" for t in (0, 1) for _ in range(12)]
+    path.write_text("\n".join(rows) + "\n")
+    told = analyse(path, *asked, "--by", "g").stderr
+    assert "not normal in 1 of 41 groups (g=x)" in told
+    assert "after Holm's method over 41 groups" in told
 
 
 def test_files_that_are_not_there(tmp_path: Path, table: Path) -> None:

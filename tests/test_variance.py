@@ -228,7 +228,7 @@ def test_the_published_runtimes() -> None:
     """The values of workload A, 1,000 operations, with threads as a number."""
     table = pd.read_csv("config/references/andor2019.csv")
     ask = Ask("runtime_ms", ("engine", "client_threads"), ("client_threads",), repeats=3)
-    found = groups(table, ["workload", "operations"], ask)
+    found = groups(table, ["workload", "operations"], ask).groups
     assert len(found) == 8
     assert dict(found[0].by) == {"workload": "A", "operations": 1000}
     rows = by_term(found[0].found)

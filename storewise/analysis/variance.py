@@ -211,8 +211,10 @@ def _response(table: pd.DataFrame, response: str, log: bool, repeats: int) -> Fl
             f"{response}: values up to {np.abs(y).max():.3g} are too large to be squared; give "
             "them in a larger unit, or take --log-response"
         )
-    if len(y) < 2 or np.ptp(y) == 0:
-        raise AnalysisError(f"{response} has fewer than two different values; nothing varies")
+    if len(y) < 2:
+        raise AnalysisError(f"{response} has one row; nothing varies")
+    if np.ptp(y) == 0:
+        raise AnalysisError(f"{response} has the same value in all {len(y)} rows; nothing varies")
     return y
 
 

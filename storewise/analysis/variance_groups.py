@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+from statsmodels.stats.multitest import multipletests
 
 from storewise.analysis.text import all_of, level
 from storewise.analysis.tukey import Pair, tukey
@@ -56,7 +57,15 @@ class Group:
     @property
     def name(self) -> str:
         """The levels in words."""
-        return ", ".join(f"{name}={level(value)}" for name, value in self.by.items())
+        return levels_in_words(self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The analyses that the rows carry, and of the others why not (name of it, reason)."""
+
+    groups: Sequence[Group]
+    not_possible: Sequence[tuple[str, str]] = ()
 
 
 def one_group(frame: pd.DataFrame, by: Mapping[str, Any], ask: Ask) -> Group:
@@ -78,19 +87,38 @@ def one_group(frame: pd.DataFrame, by: Mapping[str, Any], ask: Ask) -> Group:
     except AnalysisError as error:
         if not by:
             raise
-        where = ", ".join(f"{name}={level(value)}" for name, value in by.items())
-        raise AnalysisError(f"{where}: {error}") from error
+        raise AnalysisError(f"{levels_in_words(by)}: {error}") from error
     return Group(by, ask, found, pairs)
 
 
-def groups(frame: pd.DataFrame, by: Sequence[str], ask: Ask) -> list[Group]:
-    """One analysis per level of the `by` columns, in their order; the whole without any."""
+def groups(frame: pd.DataFrame, by: Sequence[str], ask: Ask) -> Found:
+    """One analysis per level of the `by` columns, in their order; the whole without any.
+
+    A level that carries none is told in `not_possible`; an AnalysisError where no level does.
+    """
     if not by:
-        return [one_group(frame, {}, ask)]
-    return [
-        one_group(part, dict(zip(by, _plain(key), strict=True)), ask)
-        for key, part in frame.groupby(list(by), sort=True)
-    ]
+        return Found([one_group(frame, {}, ask)])
+    found: list[Group] = []
+    not_possible: list[tuple[str, str]] = []
+    for key, part in frame.groupby(list(by), sort=True):
+        levels = dict(zip(by, _plain(key), strict=True))
+        try:
+            found.append(one_group(part, levels, ask))
+        except AnalysisError as error:
+            name = levels_in_words(levels)
+            not_possible.append((name, str(error).removeprefix(f"{name}: ")))
+    if not found:
+        name, reason = not_possible[0]
+        others = len(not_possible) - 1
+        rest = "the other group" if others == 1 else f"any of the other {others} groups"
+        more = f" (nor can {rest} be analysed)" if others else ""
+        raise AnalysisError(f"{name}: {reason}{more}")
+    return Found(found, not_possible)
+
+
+def levels_in_words(by: Mapping[str, Any]) -> str:
+    """What a group is called."""
+    return ", ".join(f"{name}={level(value)}" for name, value in by.items())
 
 
 def _plain(key: tuple[Any, ...]) -> list[Any]:
@@ -254,6 +282,16 @@ def _left_out(found: Sequence[Group]) -> Iterable[str]:
         )
 
 
+def adjusted(values: Sequence[float | None]) -> list[float | None]:
+    """p values of one check over several tables, adjusted for their number (Holm, *Scandinavian
+    Journal of Statistics* 6, 1979); None stays so and does not count."""
+    tested = [p for p in values if p is not None]
+    if not tested:
+        return list(values)
+    new = iter(multipletests(tested, method="holm")[1])
+    return [None if p is None else float(next(new)) for p in values]
+
+
 def _checks(found: Sequence[Group]) -> Iterable[str]:
     log = "" if all(group.ask.log for group in found) else "--log-response"
     for name, what in (
@@ -261,18 +299,21 @@ def _checks(found: Sequence[Group]) -> Iterable[str]:
         ("equal_variance", "residuals do not spread alike"),
     ):
         checks = [(group, _check(group, name)) for group in found]
-        failed = [(g, c) for g, c in checks if c.p is not None and c.p < ALPHA]
+        values = adjusted([c.p for _, c in checks])
+        held = [(g, c, p) for (g, c), p in zip(checks, values, strict=True) if p is not None]
+        failed = [(g, c, p) for g, c, p in held if p < ALPHA]
         if failed:
-            group, worst = min(failed, key=lambda item: item[1].p or 0.0)
+            group, worst, least = min(failed, key=lambda item: item[2])
+            of = f" after Holm's method over {len(held)} groups" if len(held) > 1 else ""
             at = f", least in {group.name}" if len(failed) > 1 else ""
-            where = _of([g for g, _ in failed], found)
-            text = f"{what}{where} ({worst.test}, p = {worst.p:.2g}{at}): "
+            where = _of([g for g, *_ in failed], found)
+            text = f"{what}{where} ({worst.test}, p = {least:.2g}{of}{at}): "
             if name == "normality":
                 yield text + (f"F and p are doubtful; remedy: {log or 'look at the extreme rows'}")
-            elif all(g.ask.robust for g, _ in failed):
+            elif all(g.ask.robust for g, *_ in failed):
                 yield text + "F and p here are robust against that"
             else:
-                once = any(g.ask.repeats > 1 for g, _ in failed)
+                once = any(g.ask.repeats > 1 for g, *_ in failed)
                 robust = "--robust without --repeats" if once else "--robust"
                 remedies = " or ".join(filter(None, (log, robust)))
                 yield text + f"F and p are doubtful; remedy: {remedies}"

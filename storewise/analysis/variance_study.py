@@ -15,14 +15,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from statsmodels.stats.multitest import multipletests
 
 from storewise.analysis.engines import BASELINE, CEILING
 from storewise.analysis.frames import grouped
 from storewise.analysis.judged import Judged
 from storewise.analysis.throughput import FINISH
 from storewise.analysis.variance import Interactions
-from storewise.analysis.variance_groups import ALPHA, Ask, Group, one_group, pair_columns
+from storewise.analysis.variance_groups import (
+    ALPHA,
+    Ask,
+    Found,
+    Group,
+    adjusted,
+    levels_in_words,
+    one_group,
+    pair_columns,
+)
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import AnalysisError
 from storewise.studyfile import nearest
@@ -94,14 +102,6 @@ class Wanted:
     phase: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The analyses that the results carry, and of the others why not (name of it, reason)."""
-
-    groups: Sequence[Group]
-    not_possible: Sequence[tuple[str, str]]
-
-
 def responses(tables: Tables) -> pd.DataFrame:
     """What can be explained, an observation per trial: trial, phase, step, measure, value, rate.
 
@@ -166,7 +166,7 @@ def study_analyses(tables: Tables, wanted: Wanted) -> Found:
         named = {"phase": str(phase), "step": int(step), "measure": str(measure)}
         for by, frame in _comparable(part, factors, wanted.by):
             by = {**named, **by}
-            words = ", ".join(f"{k}={v}" for k, v in by.items())
+            words = levels_in_words(by)
             try:
                 groups.append(_analysed(frame, by, factors, wanted))
             except AnalysisError as error:
@@ -300,7 +300,7 @@ def tukey_pairs(tables: Tables) -> Judged:
 
 def _warnings(groups: Sequence[Group]) -> Iterable[StudyWarning]:
     """One warning per kind of check that fails, whatever the number of tables: p values are
-    adjusted for their number (Holm, *Scandinavian Journal of Statistics* 6, 1979)."""
+    adjusted for their number, as `storewise analyse` does."""
     kinds = (
         (
             "residuals_not_normal",
@@ -319,11 +319,10 @@ def _warnings(groups: Sequence[Group]) -> Iterable[StudyWarning]:
         tested = [(g, p) for g, p in zip(groups, values, strict=True) if p is not None]
         if not tested:
             continue
-        failed = multipletests([p for _, p in tested], alpha=ALPHA, method="holm")[0]
         names = [
             f"{g.ask.response} of phase {g.by['phase']}"
-            for (g, _), fails in zip(tested, failed, strict=True)
-            if fails
+            for g, p in zip(groups, adjusted(values), strict=True)
+            if p is not None and p < ALPHA
         ]
         if names:
             named = ", ".join(dict.fromkeys(names[:3]))
