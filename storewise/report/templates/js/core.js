@@ -28,7 +28,9 @@ function unpack(id) {
         throw new Error("this browser cannot unpack data (it has no DecompressionStream)");
       }
       const raw = atob(byId(id).textContent.trim());
-      const bytes = Uint8Array.from(raw, (sign) => sign.charCodeAt(0));
+      // A plain loop: with a function for each of two million signs it takes ten times as long.
+      const bytes = new Uint8Array(raw.length);
+      for (let place = 0; place < raw.length; place += 1) bytes[place] = raw.charCodeAt(place);
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
       return new Response(stream).text();
     })());

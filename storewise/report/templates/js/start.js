@@ -13,6 +13,8 @@ const printed = Array.from(document.querySelectorAll("noscript.printed"), (one) 
 const load = () => { for (const { put, address } of printed) if (!put.src) put.src = address; };
 for (const { put, address, live } of printed) if (!live) put.src = address;
 (window.requestIdleCallback ?? ((run) => setTimeout(run, 500)))(load, { timeout: 4000 });
+// While the verdict is read the library gets ready; a figure tells where that fails.
+if (figures.length) (window.requestIdleCallback ?? ((run) => setTimeout(run, 500)))(() => plotly().catch(() => null), { timeout: 2000 });
 for (const figure of figures) watcher.observe(figure.element);
 
 let folded = [];
