@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -55,6 +56,17 @@ def main() -> None:
         # The reader of our output has gone (`storewise inspect ... | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        say(f"{where}{error.strerror}; make room there and try again")
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What could not be written is not to be tried again at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
 
 
 def _version(wanted: bool) -> None:

@@ -30,7 +30,7 @@ from storewise.analysis.frames import records
 from storewise.analysis.resample import Estimate, Resampled, ratio
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import level
-from storewise.compare_conditions import Difference, canary_ratio, differences
+from storewise.compare_conditions import Difference, canary_ratio, differences, doubts
 from storewise.compare_values import SIZE, Side, side_of
 from storewise.errors import ResultError
 from storewise.studyfile import nearest
@@ -117,6 +117,7 @@ def compare(a: Tables, b: Tables, wanted: Wanted | None = None) -> Comparison:
     known = [bool(t.results.study) for t in (a, b)]
     if all(known) and workloads[0] != workloads[1]:
         figures["verdict"], figures["why"] = NOT_COMPARABLE, "the workloads differ"
+    notes += doubts(a, "A") + ([] if same else doubts(b, "B"))
     canary = canary_ratio(a, b)
     if canary is not None and not 1 / CANARY <= canary <= CANARY:
         notes.append(

@@ -18,6 +18,14 @@ from storewise.analysis.text import binary
 _NAMES = ("name", "title")
 #: What of a host's facts matters to its speed.
 _HOST = ("name", "processor", "cpus", "memory_bytes", "system")
+#: Warnings that say that a study's figures are of fewer or of other trials than it asked for, or of
+#: a store that did not do its work. Without them a comparison would hide that from its reader.
+DOUBTS = (
+    *("wrong_documents", "wrong_number", "operation_errors", "answered_by_client"),
+    *("failed_trial", "missing_trials", "missing_worker", "missing_node", "missing_session"),
+    *("unreadable_part", "unreadable_log", "no_study", "other_study"),
+    *("older_config", "other_config", "mixed_hosts", "mixed_versions", "busy_host"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,20 @@ def conditions(tables: Tables) -> dict[str, str]:
 def _inputs(inputs: InputTotals) -> str:
     documents = "" if inputs.documents is None else f", {inputs.documents:,} documents"
     return f"{inputs.files:,} files, {inputs.bytes:,} bytes{documents}"
+
+
+def doubts(tables: Tables, side: str) -> list[str]:
+    """Of warnings that say on what else a side's figures rest, one note per kind."""
+    found: dict[str, list[str]] = {}
+    for warning in tables.warnings:
+        if warning.code in DOUBTS:
+            where = f"{warning.trial}: " if warning.trial else ""
+            found.setdefault(warning.code, []).append(where + warning.message)
+    return [
+        f"{side}, warning {code}: {texts[0]}"
+        + (f"; and {len(texts) - 1} more" if len(texts) > 1 else "")
+        for code, texts in found.items()
+    ]
 
 
 def canary_ratio(a: Tables, b: Tables) -> float | None:

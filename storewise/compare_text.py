@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,12 @@ from storewise.compare import ALPHA, COLUMNS, CORRECTED, Comparison
 from storewise.compare_gate import Gate
 from storewise.compare_values import TIME
 
+#: Ratios beyond these are not told apart in a terminal: nothing is known there.
+_LEAST, _MOST = 0.001, 1000.0
+#: Narrowest column of words beside numbers.
+_WORD = 10
+#: Columns that no table needs.
+_WIDEST = 10_000
 _COLOURS = {"faster": "green", "slower": "red", "smaller": "green", "larger": "yellow"}
 
 
@@ -37,7 +44,7 @@ def print_text(found: Comparison, gate: Gate | None, console: Console) -> None:
         _print_figures(title, rows, shown, console)
     _print_only(found, shown, console)
     for note in found.notes:
-        _say(f"Note: {note}.", console)
+        _say(f"Note: {note.removesuffix('.')}.", console)
     _say(_statement(found), console)
     if gate is not None:
         for line in gate_lines(gate, shown):
@@ -46,6 +53,15 @@ def print_text(found: Comparison, gate: Gate | None, console: Console) -> None:
 
 def _say(text: str, console: Console) -> None:
     console.print(Text(text))
+
+
+def _put(table: Table, console: Console) -> None:
+    """A table at the console's width, but never so narrow that a number would lose digits."""
+    before = console.width
+    options = console.options.update(max_width=_WIDEST)
+    console.width = max(before, Measurement.get(console, options, table).minimum + 1)
+    console.print(Padding(table, (0, 0, 0, 1)))
+    console.width = before
 
 
 def _heading(text: str, console: Console) -> None:
@@ -62,6 +78,7 @@ def _table(*names: str, whole: Sequence[str] = ()) -> Table:
             justify="right" if name in whole else "left",
             overflow="fold",
             no_wrap=name in whole,
+            min_width=_WORD if whole and name not in whole else None,
         )
     return table
 
@@ -74,7 +91,7 @@ def _print_differences(found: Comparison, console: Console) -> None:
     table = _table("", "A", "B")
     for one in found.differences:
         table.add_row(Text(one.what), Text(one.a or "-"), Text(one.b or "-"))
-    console.print(Padding(table, (0, 0, 0, 1)))
+    _put(table, console)
 
 
 def _print_figures(title: str, rows: pd.DataFrame, shown: Sequence[str], console: Console) -> None:
@@ -96,7 +113,7 @@ def _print_figures(title: str, rows: pd.DataFrame, shown: Sequence[str], console
             _interval(row) + ("*" if starred else "") if known else "-",
             words,
         )
-    console.print(Padding(table, (0, 0, 0, 1)))
+    _put(table, console)
 
 
 def _ratio(value: float) -> str:
@@ -104,7 +121,11 @@ def _ratio(value: float) -> str:
 
 
 def _interval(row: Mapping[str, Any]) -> str:
-    return f"{_ratio(row['ratio_low'])}-{_ratio(row['ratio_high'])}"
+    of, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
+    least = f"<{_LEAST:g}" if low < _LEAST <= of else _ratio(low)
+    if of <= _MOST < high:
+        return f"{least} to >{_MOST:g}"
+    return f"{least}-{_ratio(high)}"
 
 
 def _print_only(found: Comparison, shown: Sequence[str], console: Console) -> None:
@@ -125,11 +146,18 @@ def _statement(found: Comparison) -> str:
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     starred = (found.figures["why"] == CORRECTED).any()
     return (
-        f"\n{len(found.figures)} figures: {told}. Means over repeats are geometric; B/A has its "
+        f"\n{len(found.figures)} figures: {told}. Means over repeats ({_repeats(found, 'a')} in A, "
+        f"{_repeats(found, 'b')} in B) are geometric; B/A has its "
         "95 % interval (Welch, on logarithms). A difference is called one where p, adjusted over "
         f"the settings of a phase and measure by Holm's method, is below {ALPHA:g}."
         + (" *: the interval alone excludes 1, but not after that correction." if starred else "")
     )
+
+
+def _repeats(found: Comparison, side: str) -> str:
+    counts = found.figures[f"n_{side}"]
+    least, most = int(counts.min()), int(counts.max())
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:

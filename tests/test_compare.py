@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
+import os
+import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic
+from rich.console import Console
 from scipy import stats
 from synthetic import make_failed, make_inputs, make_trial, resolved
 
@@ -22,10 +28,11 @@ from storewise import compare_cli
 from storewise.analysis.load import load_results
 from storewise.analysis.resample import estimate
 from storewise.analysis.tables import Tables, measured_tables
+from storewise.analysis.warning import StudyWarning
 from storewise.cli import main
 from storewise.compare import By, Wanted, adjusted, compare, independent, p_value
 from storewise.compare_gate import gate, parse_limit
-from storewise.compare_text import as_csv, as_json
+from storewise.compare_text import _interval, as_csv, as_json, print_text
 from storewise.config import Study
 from storewise.errors import ResultError
 
@@ -282,6 +289,25 @@ def test_machines_that_were_not_equally_fast_are_noted(before: Path, tmp_path: P
     assert "0.50 times that of A" in note
 
 
+def test_what_a_study_lacks_is_said_beside_its_figures(before: Path, tmp_path: Path) -> None:
+    """Fewer trials, files that cannot be read, documents that were lost."""
+    other = study(tmp_path / "other")
+    trials = sorted((other / "trials").iterdir())
+    shutil.rmtree(trials[0])
+    (trials[1] / "read.0.parquet").write_text("junk")
+    found = compare(tables(before), tables(other))
+    notes = "\n".join(found.notes)
+    assert f"B, warning missing_trials: 1 of {len(trials)} trials" in notes
+    assert f"B, warning unreadable_part: {trials[1].name}: " in notes
+    assert "A, warning" not in notes
+    lost = [StudyWarning("wrong_documents", f"t{i}", "3 were lost", "") for i in range(4)]
+    told = compare(tables(before), replace(tables(other), warnings=lost)).notes
+    assert told == ["B, warning wrong_documents: t0: 3 were lost; and 3 more"]
+    out = io.StringIO()
+    print_text(found, None, Console(file=out, width=80))
+    assert "(3 in A, 1 to 3 in B)" in " ".join(out.getvalue().split())
+
+
 # The command.
 
 
@@ -362,6 +388,45 @@ def test_output_for_people_programs_and_tables(
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len(rows) == len(told["figures"])
     assert {row["verdict"] for row in rows} == {"slower", "no difference shown"}
+
+
+@pytest.mark.parametrize("width", [20, 40, 60])
+def test_narrow_terminals_cost_no_digit(before: Path, slower: Path, width: int) -> None:
+    found = compare(tables(before), tables(slower))
+    narrow, wide = io.StringIO(), io.StringIO()
+    print_text(found, None, Console(file=narrow, width=width))
+    print_text(found, None, Console(file=wide, width=200))
+    cells = re.findall(r"[0-9][0-9.,]*(?: [mµ]?s)?", wide.getvalue().partition("figures: ")[0])
+    assert len(cells) > 50
+    for cell in cells:
+        assert cell in narrow.getvalue()
+    assert "slower" in narrow.getvalue() and "setting" in narrow.getvalue()
+
+
+def test_ends_that_say_nothing_are_short() -> None:
+    row = {"ratio": 0.26, "ratio_low": 3.5e-8, "ratio_high": 2e6}
+    assert _interval(row) == "<0.001 to >1000"
+    assert _interval({**row, "ratio_low": 0.05}) == "0.0500 to >1000"
+    assert _interval({**row, "ratio_high": 4.0}) == "<0.001-4.00"
+    # A ratio that is itself so large is known.
+    assert _interval({"ratio": 5e3, "ratio_low": 4e3, "ratio_high": 6e3}) == "4,000-6,000"
+
+
+def test_a_full_disk_is_not_the_status_of_what_is_slower(
+    before: Path, slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compare_cli, "_tables", tables)
+    argv = ["storewise", "compare", str(before), str(slower), "--fail-if-slower", "10%"]
+    monkeypatch.setattr(sys, "argv", argv)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("storewise.compare_text.print_text", full)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "No space left on device; make room there" in capsys.readouterr().err
 
 
 def test_csv_names_what_one_has_only(before: Path, tmp_path: Path) -> None:
