@@ -18,7 +18,8 @@ rule analyse:
         f"{R}/logs/analyse.log",
     conda:
         "../envs/storewise.yaml"
-    threads: 1
+    # Processes that read; a large study takes a minute with two.
+    threads: 2
     resources:
         mem_mb=4000,
         runtime=60,

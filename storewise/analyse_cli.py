@@ -163,6 +163,7 @@ def analyse(
     else:
         from storewise.analysis.load import load_results
         from storewise.analysis.output import write_tables
+        from storewise.analysis.progress import shown
         from storewise.analysis.tables import build_tables
         from storewise.analysis.variance_study import Wanted, study_analyses
 
@@ -180,7 +181,8 @@ def analyse(
             tukey,
             phase,
         )
-        tables = build_tables(load_results(source))
+        with shown() as progress:
+            tables = build_tables(load_results(source, progress=progress))
         finding = write_tables(tables, source / "analysis").finding
         analyses = study_analyses(tables, wanted)
         found = analyses.groups

@@ -60,8 +60,8 @@ def load_results(
 ) -> Results:
     """Read a study's directory; raises ResultError where it holds nothing to analyse.
 
-    `processes` is how many read at once, by default as many as there are processors where there is
-    much to read; `progress` is called with the number of trials read, and of all.
+    At most `processes` read at once (`readers.read_trials`); `progress` is called with the number
+    of trials read, and of all.
     """
     if not directory.is_dir():
         raise ResultError(

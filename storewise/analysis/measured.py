@@ -119,8 +119,8 @@ def measure(
     load = hosts.host_load(of_hosts, taken, walls)
     cpu = hosts.cpu_series(of_hosts, taken)
     of_nodes = servers.node_samples(joined([samples, session]))
-    host = joined([load, servers.node_load(of_nodes, load)])
-    cpu = joined([cpu, servers.node_cpu(of_nodes, cpu)])
+    host = _by_trial([load, servers.node_load(of_nodes, load)])
+    cpu = _by_trial([cpu, servers.node_cpu(of_nodes, cpu)])
     balance = servers.balance(samples)
     checked = verification(told)
     found, by_owner, warnings = latencies.histograms(parts, logs, totals)
@@ -138,7 +138,7 @@ def measure(
         loaded=_plain(load_times(samples)),
         parameters=parameters,
         steps=measured_steps(samples, series, parameters),
-        storage=joined([stored, node_storage(session_table, stored)]),
+        storage=_by_trial([stored, node_storage(session_table, stored)]),
         load=load,
         host=host,
         cpu=cpu.astype(dict.fromkeys(("trial", "phase", "host"), "category")),
@@ -236,6 +236,13 @@ def _with_volume(samples: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
     trial = samples["trial"].astype("category")
     level = pd.Series([levels.get(str(name)) for name in trial.cat.categories], dtype=float)
     return samples.assign(volume=level.to_numpy().take(trial.cat.codes.to_numpy()))
+
+
+def _by_trial(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables as one, each trial's rows together, lest their order tell which were read together."""
+    if not any(map(len, tables[1:])):
+        return tables[0]
+    return joined(tables).sort_values("trial", kind="stable", ignore_index=True)
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:

@@ -29,7 +29,9 @@ from storewise.processes import dies_with_parent
 #: Bytes of parts that are read at once: more than a million samples, about 300 MB in memory.
 LOT = 24_000_000
 #: Bytes of parts from which on it pays to start a child, which takes two seconds.
-WORTH = LOT
+WORTH = 16_000_000
+#: Processes at most, unless the caller says how many.
+MOST = 4
 #: Bytes that a log counts for: reading its totals takes as long as this much of parts.
 _LOG_BYTES = 4_000
 #: Seconds that a child which was told to end may take before it is killed.
@@ -54,19 +56,18 @@ def read_trials(
     inputs: InputTotals | None = None,
     *,
     processes: int | None = None,
-    lot: int = LOT,
+    lot: int | None = None,
     progress: Progress | None = None,
 ) -> list[Read]:
-    """Read trials, about `lot` bytes at a time, in the order in which they are given.
+    """Read trials, about `lot` bytes (LOT) at a time, in the order in which they are given.
 
-    `processes` defaults to the number of processors that this process may use, and 1 where there
-    is little to read. Raises ResultError where a child process is ended from outside.
+    At most `processes` read at once (by default as many as there are processors, but MOST, for each
+    takes memory), and only one where there is little to read. Raises ResultError where a child
+    process is ended from outside.
     """
-    lots = list(_lots(trials, lot))
-    total = sum(size for _, size in lots)
-    if processes is None:
-        processes = len(os.sched_getaffinity(0)) if total > WORTH else 1
-    processes = min(processes, len(lots))
+    lots = list(_lots(trials, lot or LOT))
+    worth = sum(size for _, size in lots) > WORTH
+    processes = min(processes or _processors(), len(lots)) if worth else 1
     tell = progress or (lambda done, of: None)
     if processes < 2:
         found, done = [], 0
@@ -76,6 +77,12 @@ def read_trials(
             tell(done, len(trials))
         return found
     return _in_children([one for one, _ in lots], inputs, processes, tell)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return min(MOST, len(os.sched_getaffinity(0)))
+    return min(MOST, os.cpu_count() or 1)
 
 
 def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[tuple[list[TrialFiles], int]]:

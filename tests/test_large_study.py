@@ -1,0 +1,390 @@
+"""A study read in lots, in several processes and from packs: the same tables, in little memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import synthetic
+from hdrh.log import HistogramLogReader
+
+from storewise.analysis import readers
+from storewise.analysis.frames import joined, numbered
+from storewise.analysis.load import load_results
+from storewise.analysis.output import LONG, write_csv
+from storewise.analysis.parts import trial_files
+from storewise.analysis.progress import shown, tenths
+from storewise.analysis.reading import read_samples
+from storewise.analysis.tables import measured_tables
+from storewise.errors import ResultError
+from storewise.metrics.counted import COUNTERS, Counted, add_encoded, values_of
+from storewise.metrics.hdr import (
+    HIGHEST_NS,
+    Interval,
+    Tag,
+    bucket_indexes,
+    counted,
+    histogram_of,
+    merge_all,
+    merge_logs,
+    new_histogram,
+    percentiles,
+    tags,
+    write_log,
+)
+from storewise.metrics.packed import read_pack, write_pack
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("results") / "s"
+    synthetic.make_study(
+        place, engines=["sqlite", "postgres"], nodes=[1, 2], store_hosts=["a", "b"], repeats=1
+    )
+    first = min(place.glob("trials/sqlite-w2-*"))
+    (first / "read.0.parquet").write_bytes(b"PAR1 and no more")
+    return place
+
+
+def frames(study: Path, **options: int) -> dict[str, pd.DataFrame]:
+    return measured_tables(load_results(study, **options)).frames()
+
+
+def equal(found: dict[str, pd.DataFrame], expected: dict[str, pd.DataFrame]) -> None:
+    assert set(found) == set(expected)
+    for name, table in expected.items():
+        pd.testing.assert_frame_equal(found[name], table, check_categorical=False, obj=name)
+
+
+def of_workers(trial: Path) -> list[Path]:
+    return [p for p in trial.glob("*.*.parquet") if p.name.startswith(("write.", "read."))]
+
+
+def test_how_many_trials_are_read_at_once_makes_no_difference(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = frames(study)
+    assert {"unreadable_part", "missing_worker"} <= set(together["warnings"]["code"])
+    assert len(together["per_node"]) > 2
+    monkeypatch.setattr(readers, "LOT", 1)
+    equal(frames(study), together)
+    monkeypatch.setattr(readers, "WORTH", 0)
+    equal(frames(study, processes=2), together)
+    packed = tmp_path / "s"
+    shutil.copytree(study, packed)
+    made = [write_pack(of_workers(trial)) for trial in sorted((packed / "trials").iterdir())]
+    assert sum(one is None for one in made) == 1, "a part of it is damaged"
+    found = frames(packed, processes=1)
+    for table in (found["warnings"], together["warnings"]):
+        table["message"] = table["message"].str.replace(str(tmp_path), str(study.parent))
+    equal(found, together)
+
+
+def test_a_pack_counts_only_while_it_is_about_these_very_files(study: Path, tmp_path: Path) -> None:
+    whole = min((study / "trials").iterdir())
+    trial = tmp_path / whole.name
+    shutil.copytree(whole, trial)
+    parts, logs = of_workers(trial), list(trial.glob("*.hlog"))
+    names = [[p.name for p in parts], [p.name for p in logs]]
+    assert read_pack(trial, *names) is None, "there is none"
+    path = write_pack(parts)
+    assert path is not None
+    pack = read_pack(trial, *names)
+    assert pack is not None
+    loose = sorted(parts)
+    assert list(pack.conditions) == [p.name for p in loose]
+    assert pack.rows.num_rows == sum(pq.read_metadata(p).num_rows for p in loose)
+    assert read_pack(trial, names[0][1:], names[1]) is None, "a part has gone"
+    assert read_pack(trial, names[0], [*names[1], "more.0.hlog"]) is None
+    os.utime(parts[0], ns=(0, path.stat().st_mtime_ns + 1))
+    assert read_pack(trial, *names) is None, "a part is newer"
+    write_pack(parts)
+    logs[0].write_bytes(logs[0].read_bytes() + b"#\n")
+    os.utime(logs[0], ns=(0, 0))
+    assert read_pack(trial, *names) is None, "a log has another size"
+    logs[0].unlink()
+    assert write_pack(parts) is None, "a log has gone"
+    assert not path.exists()
+    # Of a pack that is none the parts are read.
+    path.write_bytes(b"PAR1")
+    assert len(read_samples([trial_files(trial)]).parts) > len(parts)
+
+
+def test_conditions_that_json_does_not_have_are_not_packed(tmp_path: Path) -> None:
+    trial = tmp_path / synthetic.make_trial(tmp_path / "s", {"engine": "sqlite", "workers": 1}, 1)
+    trial = next((tmp_path / "s" / "trials").iterdir())
+    path = trial / "read.0.parquet"
+    table = pq.read_table(path)
+    meta = table.schema.metadata[b"storewise"].replace(b'"seed": 7', b'"seed": NaN')
+    pq.write_table(table.replace_schema_metadata({b"storewise": meta}), path)
+    assert write_pack(of_workers(trial)) is None
+    (read,) = (p for p in read_samples([trial_files(trial)]).parts if p.phase == "read")
+    assert np.isnan(read.conditions["seed"])
+
+
+def some_histogram(rng: np.random.Generator, size: int = 300) -> object:
+    values = np.concatenate(
+        [rng.integers(0, 5000, size), rng.lognormal(13, 3, size).astype(np.int64), [0, HIGHEST_NS]]
+    )
+    return histogram_of(*np.unique(bucket_indexes(values), return_counts=True))
+
+
+def test_sums_are_those_of_the_package() -> None:
+    rng = np.random.default_rng(1)
+    one, other = some_histogram(rng), some_histogram(rng)
+    total, scratch = Counted(), np.zeros(COUNTERS, dtype=np.int64)
+    dense = np.zeros(COUNTERS, dtype=np.int64)
+    reference = new_histogram()
+    for histogram in (one, other, one):
+        total.add(counted(histogram))
+        add_encoded(histogram.encode(), [dense], scratch)  # type: ignore[attr-defined]
+        reference.add(histogram)
+    assert list(reference.counts) == dense.tolist()
+    assert not scratch.any()
+    assert Counted.of(dense).counts.tolist() == total.counts.tolist()
+    assert total.get_total_count() == reference.get_total_count()
+    assert total.get_mean_value() == pytest.approx(reference.get_mean_value(), rel=1e-12)
+    wanted = [0, 1, 50, 99, 99.9, 100]
+    assert percentiles(total, wanted) == percentiles(reference, wanted)
+    low, width = values_of(np.arange(COUNTERS))
+    for index in [0, 1, 1023, 1024, 2047, 2048, 3071, 3072, COUNTERS - 1]:
+        assert low[index] == reference.get_value_from_index(index)
+        above = reference.get_highest_equivalent_value(int(low[index]))
+        assert above == low[index] + width[index] - 1
+
+
+def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    path, old = tmp_path / "a.hlog", tmp_path / "old.hlog"
+    both = [Tag("get", "service_time"), Tag("get", "response_time", owner="a,b")]
+    written = [
+        Interval(tag, float(second), 1.0, some_histogram(rng))
+        for second in range(9)
+        for tag in both
+    ]
+    write_log(path, 1.7e9, written)
+    text = path.read_text()
+    begin = text.index("#[Total:")
+    assert len(text) - begin < 1 << 15
+    old.write_text(text[:begin])
+    names = tags(path)
+    assert names == [str(tag) for tag in both] == tags(old)
+    sums = merge_all([path], lambda tag: True)
+    for name in names:
+        assert sums[name].counts.tolist() == merge_all([old], lambda t: True)[name].counts.tolist()
+        assert list(merge_logs([path], name).counts) == list(merge_logs([old], name).counts)
+        twice = merge_all([path, old], lambda tag, name=name: tag == name)[name]
+        assert twice.get_total_count() == 2 * sums[name].get_total_count()
+    # Another program reads the intervals and nothing else.
+    reader, lines = HistogramLogReader(str(path), new_histogram()), 0
+    while reader.get_next_interval_histogram() is not None:
+        lines += 1
+    assert lines == len(written)
+    # What was cut off has no sums, and what is broken is said to be.
+    path.write_text(text[:-3])
+    assert merge_all([path], lambda tag: True)[names[0]].get_total_count()
+    path.write_text(text.replace(text[begin:].split(",")[1][:20], "A" * 20))
+    with pytest.raises(ResultError, match=r"the total of get.service_time: the histogram"):
+        merge_all([path], lambda tag: True)
+
+
+def test_many_owners_have_sums_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    path = tmp_path / "a.hlog"
+    owners = [Tag("get", "service_time", owner=f"data{n}") for n in range(60)]
+    write_log(path, 1.7e9, [Interval(t, 0.0, 1.0, some_histogram(rng, 2000)) for t in owners])
+    text = path.read_text()
+    assert len(text) - text.index("#[Total:") > 1 << 15, "more than is read at once"
+    path.write_text("\n".join(line for line in text.split("\n") if not line.startswith("Tag=")))
+    # The place of the sums is of the whole file: such a one has none.
+    assert merge_all([path], lambda tag: True) == {}
+    path.write_text(text)
+    assert len(merge_all([path], lambda tag: True)) == 60
+
+
+@pytest.mark.parametrize("keys", [["a"], ["b", "a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])
+def test_groups_are_those_of_pandas(keys: list[str]) -> None:
+    rng = np.random.default_rng(4)
+    n = 400
+    table = pd.DataFrame(
+        {
+            "a": pd.Categorical.from_codes(rng.integers(-1, 3, n), ["z", "x", "y"]),
+            "b": rng.integers(-2, 3, n),
+            "c": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
+            "d": rng.random(n) < 0.5,
+            "e": np.round(rng.random(n), 1) * 1e9,
+            "value": rng.random(n),
+        }
+    )
+    found = numbered(table, keys)
+    groups = table.groupby(keys, dropna=False, observed=True, sort=True)["value"]
+    assert found.sums(table["value"]) == pytest.approx(groups.sum().to_numpy())
+    assert found.highest(table["value"]) == pytest.approx(groups.max().to_numpy())
+    assert found.means(table["value"]) == pytest.approx(groups.mean().to_numpy())
+    expected = table.groupby(keys, dropna=False, observed=True).head(1)
+    assert sorted(found.first) == sorted(expected.index)
+
+
+def test_groups_of_nothing() -> None:
+    empty = pd.DataFrame({"a": pd.Categorical([]), "b": np.zeros(0)})
+    assert numbered(empty, ["a", "b"]).groups == 0
+    assert joined([empty, empty]).empty
+
+
+def test_long_tables_are_written_as_short_ones(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    n = LONG
+    numbers = rng.random(n) * 10.0 ** rng.integers(-12, 14, n)
+    numbers[:6] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9]
+    table = pd.DataFrame(
+        {
+            "text": rng.choice(["a", "", "x,y", 'q"', "line\nend", " blank ", "null", "é"], n),
+            "level": pd.Categorical(rng.choice(["one", "two"], n)),
+            "maybe": pd.Series(rng.choice(np.array([None, "u"], dtype=object), n)),
+            "flag": rng.random(n) < 0.5,
+            "whole": rng.integers(-5, 5, n),
+            "number": numbers,
+            "second": rng.integers(0, 100, n).astype(float),
+        }
+    )
+    write_csv(table, tmp_path / "long.csv")
+    text = table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+    assert (tmp_path / "long.csv").read_bytes() == text.encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
+    with pytest.raises(OSError, match="no-such"):
+        write_csv(table, tmp_path / "no-such" / "long.csv")
+
+
+def test_progress_is_told_in_tenths(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    tell = tenths(lines.append, quiet=0)
+    for done in range(1, 41):
+        tell(done, 40)
+    assert len(lines) == 10
+    assert lines[0] == "read 4 of 40 trials (10 %)"
+    tell = tenths(lines.append)
+    tell(1, 1)
+    assert len(lines) == 10, "what is quick needs no word"
+    seen: list[tuple[int, int]] = []
+    load_results(study, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(list((study / "trials").iterdir())),) * 2
+    with shown(quiet=0) as bar:
+        bar(5, 10)
+    assert "read 5 of 10 trials (50 %)" in capsys.readouterr().err
+
+
+CHILDREN = """
+import sys
+from pathlib import Path
+from storewise.analysis import readers
+from storewise.analysis.output import analyse
+readers.LOT, readers.WORTH, readers.MOST = 1, 0, 2
+ready = readers.wait
+def wait(busy):
+    print("reading", flush=True)
+    sys.stdin.readline()
+    return ready(busy)
+readers.wait = wait
+analyse(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+Running = tuple[subprocess.Popen[str], list[psutil.Process], Path]
+
+
+@pytest.fixture
+def running(study: Path, tmp_path: Path) -> Iterator[Running]:
+    """An analysis with two children that read, which waits for a line before it takes anything."""
+    out = tmp_path / "out"
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILDREN, str(study), str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "reading\n"
+            children = psutil.Process(process.pid).children()
+            assert len(children) == 2
+            yield process, children, out
+        finally:
+            process.kill()
+
+
+def gone(children: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(children, timeout=20)[1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_and_no_table_outlives_the_analysis(
+    running: Running, how: signal.Signals
+) -> None:
+    process, children, out = running
+    if how == signal.SIGINT:  # as a terminal sends it
+        os.killpg(process.pid, how)
+    else:
+        process.send_signal(how)
+    assert process.wait(20) != 0
+    assert gone(children)
+    assert not out.exists()
+
+
+def test_a_killed_child_ends_the_analysis_with_a_reason(running: Running) -> None:
+    process, children, out = running
+    children[0].kill()
+    _, text = process.communicate("\n" * 9, timeout=60)
+    assert process.returncode != 0
+    assert "ended with signal SIGKILL" in text
+    assert gone(children)
+    assert not out.exists()
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+from storewise.analysis import readers
+from storewise.analysis.load import load_results
+readers.WORTH = 10**12
+load_results(Path(sys.argv[1]))  # imports, and memory that the libraries keep
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+room = used + int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+readers.LOT = int(sys.argv[4])
+load_results(Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits address space by /proc")
+def test_no_more_than_a_lot_of_trials_is_in_memory(tmp_path: Path) -> None:
+    """Of 1.2 million samples an eighth is read at a time; all at once they do not fit."""
+    small, large = tmp_path / "small", tmp_path / "large"
+    synthetic.make_study(small, engines=["sqlite"], workers=[1], repeats=1)
+    synthetic.make_study(large, engines=["sqlite"], workers=[1], repeats=8)
+    for path in large.glob("trials/*/read.0.parquet"):
+        table = pq.read_table(path)
+        seconds = table.filter(pc.equal(table["metric"], "cpu_user"))
+        more = pa.concat_tables([seconds] * (150_000 // len(seconds)))
+        pq.write_table(pa.concat_tables([table, more]), path, compression="zstd")
+    room, lot = 150_000_000, 1
+    arguments = [str(small), str(large), str(room)]
+    for size, fits in ((lot, True), (10**9, False)):
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, *arguments, str(size)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == fits, done.stderr[-2000:]
