@@ -172,7 +172,11 @@ def cpu_series(samples: pd.DataFrame, taken: pd.DataFrame | None = None) -> pd.D
 
     `taken` is `host_samples` of these samples."""
     rows = host_samples(samples) if taken is None else taken
-    rows = rows[rows["metric"].isin(PER_SECOND)]
+    return by_second(per_second(rows[rows["metric"].isin(PER_SECOND)]))
+
+
+def per_second(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per PLACE with the mean of each metric in a column of its name."""
     places = numbered(rows, PLACE)
     metric = rows["metric"].astype("category").cat.remove_unused_categories().cat
     wide = len(metric.categories)
@@ -183,7 +187,7 @@ def cpu_series(samples: pd.DataFrame, taken: pd.DataFrame | None = None) -> pd.D
     table = keys_of(rows, PLACE, places.first)
     for code, name in enumerate(metric.categories):
         table[name] = mean[:, code]
-    return by_second(table)
+    return table
 
 
 def by_second(wide: pd.DataFrame) -> pd.DataFrame:

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from storewise.analysis.frames import grouped, rows_of
-from storewise.analysis.host import BRIEF, HOST_METRICS, PER_SECOND, by_second
+from storewise.analysis.frames import grouped, numbered, rows_of
+from storewise.analysis.host import BRIEF, HOST_METRICS, PER_SECOND, by_second, per_second
 from storewise.analysis.parts import SESSION
 from storewise.analysis.throughput import STEP
 
@@ -26,6 +26,12 @@ from storewise.analysis.throughput import STEP
 NODE_METRICS = {"store_cpu": "cores", "store_rss": "B", "store_bytes": "B"}
 _PLACE = [*STEP, "host", "node", "second"]
 COLUMNS = [*_PLACE, "metric", "value", "unit", "length"]
+_TEXTS = ("trial", "phase", "host", "node", "metric", "unit")
+#: Of clients, from which it is known when each step ran.
+_OF_SPANS = ("started_at", "duration")
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,18 @@ class _Span:
     end: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a node (`place`: trial, host, node) sampled in a step: places of rows, and seconds of
+    each that lie in the step."""
+
+    place: tuple[str, str, str]
+    phase: str
+    step: int
+    rows: Integers
+    lengths: Floats
+
+
 def node_samples(samples: pd.DataFrame) -> pd.DataFrame:
     """Samples of nodes by phase and step of their trial.
 
@@ -43,65 +61,83 @@ def node_samples(samples: pd.DataFrame) -> pd.DataFrame:
     node, second (from the node's first one in the step), metric, value, unit, length (seconds of
     the sample within the step). ``store_cpu`` is in cores here, not in seconds.
     """
-    own = samples[(samples["phase"] == SESSION) & samples["node"].notna()]
-    frames = []
-    clients = samples[samples["worker"].notna()]
-    for (trial,), of_trial in grouped(own, ["trial"]):
-        mine = clients[clients["trial"] == trial]
-        spans, hosts = _spans(mine), set(mine["host"].astype(str))
-        for (node,), rows in grouped(of_trial, ["node"]):
-            frames += _spread(str(trial), str(node), rows, spans, hosts)
-    frames = [frame for frame in frames if len(frame)]
-    if not frames:
+    own = samples[(samples["phase"] == SESSION) & samples["node"].notna()].reset_index(drop=True)
+    clients = samples[samples["worker"].notna() & samples["metric"].isin(_OF_SPANS)]
+    of_trial = {str(trial): rows for (trial,), rows in grouped(clients, ["trial"])}
+    second = own["second"].to_numpy(dtype=float)
+    value = own["value"].to_numpy(dtype=float)
+    metric = own["metric"].astype(str).to_numpy()
+    length = np.ones(len(own))
+    pieces: list[_Piece] = []
+    for (trial, node), rows in grouped(own[["trial", "node", "host"]], ["trial", "node"]):
+        mine = rows.index.to_numpy()
+        told = mine[np.isnan(second[mine])]
+        single = dict(zip(metric[told][::-1], value[told][::-1], strict=True))
+        mine = mine[~np.isnan(second[mine])]
+        if not len(mine) or "started_at" not in single:
+            continue
+        known = mine[metric[mine] == "sample_length"]
+        lengths = dict(zip(second[known], value[known], strict=True))
+        length[mine] = [lengths.get(at, 1.0) for at in second[mine]]
+        host = str(rows["host"].loc[mine[0]])
+        clients_here = of_trial.get(str(trial), clients.iloc[:0])
+        zero = single["started_at"]
+        if host not in set(clients_here["host"].astype(str)):
+            zero -= single.get("clock_offset", 0.0)
+        place = (str(trial), host, str(node))
+        pieces += _spread(place, mine, zero + second[mine], length[mine], _spans(clients_here))
+    if not pieces:
         return pd.DataFrame(columns=COLUMNS)
-    return pd.concat(frames, ignore_index=True)[COLUMNS]
+    rows_of_all = np.concatenate([piece.rows for piece in pieces])
+    sizes = [len(piece.rows) for piece in pieces]
+    # A mean over its second, so that it can be weighted like the shares of the host's time.
+    cpu = metric == "store_cpu"
+    value = np.where(cpu, value / length, value)
+    unit = np.where(cpu, NODE_METRICS["store_cpu"], own["unit"].astype(str).to_numpy())
+    texts = {
+        "trial": [piece.place[0] for piece in pieces],
+        "phase": [piece.phase for piece in pieces],
+        "host": [piece.place[1] for piece in pieces],
+        "node": [piece.place[2] for piece in pieces],
+    }
+    table = pd.DataFrame({n: pd.Categorical(v).repeat(sizes) for n, v in texts.items()})
+    table["step"] = np.repeat([piece.step for piece in pieces], sizes)
+    table["second"] = np.concatenate([second[one.rows] - second[one.rows].min() for one in pieces])
+    table["metric"] = pd.Categorical(metric[rows_of_all])
+    table["value"] = value[rows_of_all]
+    table["unit"] = pd.Categorical(unit[rows_of_all])
+    table["length"] = np.concatenate([piece.lengths for piece in pieces])
+    return table[COLUMNS]
 
 
 def _spread(
-    trial: str, node: str, rows: pd.DataFrame, spans: Sequence[_Span], client_hosts: set[str]
-) -> list[pd.DataFrame]:
-    taken = rows[rows["second"].notna()]
-    zero = _single(rows, "started_at")
-    if taken.empty or zero is None:
-        return []
-    host = str(taken["host"].iloc[0])
-    if host not in client_hosts:
-        zero -= _single(rows, "clock_offset") or 0.0
-    table = taken[["second", "metric", "value", "unit"]].astype({"metric": str, "unit": str})
-    lengths = table[table["metric"] == "sample_length"].set_index("second")["value"]
-    length = table["second"].map(lengths).fillna(1.0).to_numpy(dtype=float)
-    table = table.assign(trial=trial, node=node, host=host, whole=length)
-    cpu = (table["metric"] == "store_cpu").to_numpy()
-    # A mean over its second, so that it can be weighted like the shares of the host's time.
-    table.loc[cpu, "value"] = table.loc[cpu, "value"] / length[cpu]
-    table.loc[cpu, "unit"] = NODE_METRICS["store_cpu"]
-    start = zero + table["second"].to_numpy(dtype=float)
-    end = start + length
+    place: tuple[str, str, str],
+    rows: Integers,
+    start: Floats,
+    length: Floats,
+    spans: Sequence[_Span],
+) -> list[_Piece]:
+    """Samples given to the spans that they lie in, what lies in none to the session."""
     left = length.copy()
-    frames = []
+    pieces = []
     for span in spans:
-        inside = np.clip(np.minimum(end, span.end) - np.maximum(start, span.start), 0.0, None)
+        end = np.minimum(start + length, span.end)
+        inside = np.clip(end - np.maximum(start, span.start), 0.0, None)
         left -= inside
-        frames.append(_part_of(table, inside, span.phase, span.step))
+        pieces.append(_piece(place, span.phase, span.step, rows, inside))
     # A sample that a step touches is the step's; only the others are of the session as such.
-    frames.append(_part_of(table, np.where(left > length - 1e-6, left, 0.0), SESSION, 0))
-    return frames
+    alone = np.where(left > length - 1e-6, left, 0.0)
+    pieces.append(_piece(place, SESSION, 0, rows, alone))
+    return [piece for piece in pieces if len(piece.rows)]
 
 
-def _part_of(
-    table: pd.DataFrame, inside: NDArray[np.float64], phase: str, step: int
-) -> pd.DataFrame:
-    found = table.assign(phase=phase, step=step, length=inside)[inside > 1e-6]
-    if found.empty:
-        return found
-    if (found["length"] >= BRIEF).any():
-        found = found[found["length"] >= BRIEF]
-    return found.assign(second=found["second"] - found["second"].min())
-
-
-def _single(rows: pd.DataFrame, metric: str) -> float | None:
-    values = rows.loc[(rows["metric"] == metric) & rows["second"].isna(), "value"]
-    return float(values.iloc[0]) if len(values) else None
+def _piece(
+    place: tuple[str, str, str], phase: str, step: int, rows: Integers, inside: Floats
+) -> _Piece:
+    keep = inside > 1e-6
+    if (inside >= BRIEF).any():
+        keep = inside >= BRIEF
+    return _Piece(place, phase, step, rows[keep], inside[keep])
 
 
 def _spans(clients: pd.DataFrame) -> list[_Span]:
@@ -134,30 +170,20 @@ def node_load(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
     columns = list(of_clients.columns)
     if taken.empty:
         return pd.DataFrame(columns=columns)
+    rows = taken[taken["metric"].isin([*NODE_METRICS, *HOST_METRICS])]
+    keys = [*STEP, "host", "node", "metric"]
+    groups = numbered(rows, keys)
+    length = rows["length"].to_numpy(dtype=float)
+    table = rows[[*keys, "unit"]].iloc[groups.first].astype(dict.fromkeys(_TEXTS, str))
+    table["mean"] = groups.sums(rows["value"].to_numpy(dtype=float) * length) / groups.sums(length)
+    table["max"] = groups.highest(rows["value"])
     known = _places(of_clients[of_clients["metric"] == "cpu_user"])
-    rows: list[dict[str, Any]] = []
-    for key, group in grouped(taken, [*STEP, "host", "node", "metric"]):
-        trial, phase, step, host, node, metric = key
-        own = metric in NODE_METRICS
-        if not own and metric not in HOST_METRICS:
-            continue
-        if not own and (trial, phase, step, host) in known:
-            continue
-        value = group["value"].to_numpy(dtype=float)
-        rows.append(
-            {
-                "trial": trial,
-                "phase": phase,
-                "step": step,
-                "host": host,
-                "node": node if own else "",
-                "metric": metric,
-                "mean": float(np.average(value, weights=group["length"])),
-                "max": float(value.max()),
-                "unit": group["unit"].iloc[0],
-            }
-        )
-    return pd.DataFrame(rows, columns=columns)
+    own = table["metric"].isin(NODE_METRICS).to_numpy()
+    at = table[[*STEP, "host"]].itertuples(index=False, name=None)
+    keep = own | np.array([place not in known for place in at], dtype=bool)
+    table["node"] = table["node"].where(own, "")
+    found: pd.DataFrame = table[keep].reset_index(drop=True)
+    return found[columns]
 
 
 def node_cpu(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
@@ -167,16 +193,14 @@ def node_cpu(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
     columns = list(of_clients.columns)
     if rows.empty:
         return pd.DataFrame(columns=columns)
-    wide = rows.pivot_table(
-        index=[*STEP, "host", "second"], columns="metric", values="value", aggfunc="mean"
-    )
-    wide = by_second(wide.reset_index())
+    wide = by_second(per_second(rows))
     keep = [(r.trial, r.phase, r.step, r.host) not in known for r in rows_of(wide)]
     return wide[keep]
 
 
 def _places(table: pd.DataFrame) -> set[tuple[Any, ...]]:
-    return set(table[[*STEP, "host"]].itertuples(index=False, name=None))
+    places = numbered(table, [*STEP, "host"]).first
+    return set(table[[*STEP, "host"]].iloc[places].itertuples(index=False, name=None))
 
 
 def balance(samples: pd.DataFrame) -> pd.DataFrame:
