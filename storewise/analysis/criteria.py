@@ -225,11 +225,16 @@ def cost(tables: Tables) -> Figures | None:
         phase = next(iter(tables.phases_of(mine)), None)
         if phase is not None:
             mine = mine[mine["phase"] == phase]
+            told = [f"phase {phase}"]
+            if mine[NOTE].nunique() == 1:
+                # One list of prices is told once, not with every figure.
+                told += [str(text) for text in mine[NOTE].unique() if text]
+                mine = mine.assign(**{NOTE: ""})
             return named(
                 "cost",
                 "costs",
                 mine,
                 unit=str(mine["unit"].iloc[0]),
-                about=f"phase {phase}",
+                about="; ".join(told),
             )
     return None

@@ -19,6 +19,8 @@ from storewise.criteria import CRITERIA
 #: How many criteria a sentence names figures of, those that count most.
 _NAMED = 3
 _REPEATS = "set `repeats: 3` or more"
+#: Beside an interval that leaves out 1, by itself.
+_AMONG_PAIRS = " by itself, but not among all pairs (Holm's method)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,13 +274,15 @@ def _tie(
         needed = repeats_needed(second.relative)
         why = (
             f"at {words} the differences of their scores may be chance "
-            f"({_ratio_of(second, names[0])})"
+            f"({_ratio_of(second, names[0])}{_AMONG_PAIRS * (not _spans_one(second))})"
         )
         if _equal(first):
             why = f"at {words} their scores are equal"
             if small := [f"{c.title} below {with_unit(c.least, c.unit)}" for c in used if c.least]:
                 why += f" ({all_of(small)} is not told apart)"
-    before = f"; they come before {all_of([s.choice for s in rest])}" if rest and known else ""
+    # Not of each of the first: one with few or noisy runs may be among them with a low score.
+    behind = all_of([s.choice for s in rest])
+    before = f"; {behind} scored less than {names[0]}" if rest and known else ""
     clear = [
         f"{c.leaders[0]} for {c.title} ({_short(c.stores[0], c.unit)})"
         for c in used
@@ -292,6 +296,10 @@ def _tie(
     return Recommendation(
         "", tuple(names), (one, _what_tells(criteria, scored, needed)), None, needed
     )
+
+
+def _spans_one(score: Score) -> bool:
+    return score.relative.low <= 1 <= score.relative.high
 
 
 def _equal(first: Sequence[Score]) -> bool:
