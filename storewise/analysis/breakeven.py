@@ -32,10 +32,11 @@ from scipy.special import stdtrit
 from storewise.analysis.engines import BASELINE, CEILING, client_side
 from storewise.analysis.frames import missing, records
 from storewise.analysis.parts import Part
+from storewise.analysis.repeats import over_repeats
 from storewise.analysis.resample import LEVEL, Estimate, columns, weaker
 from storewise.analysis.results import Results
 from storewise.analysis.scaling import as_estimate
-from storewise.analysis.throughput import STEP, counters, durations, over_repeats
+from storewise.analysis.throughput import STEP, counters, durations
 
 COLUMNS = [
     "phase",

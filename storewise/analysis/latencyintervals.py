@@ -2,7 +2,7 @@
 
 A percentile of all repeats together is read from their added histograms. How sure it is, the
 percentiles of the single repeats tell: their spread on logarithms gives the standard error (with
-few repeats the pooled one of all settings, `throughput.over_repeats`), and the interval is laid
+few repeats the pooled one of all settings, `repeats.over_repeats`), and the interval is laid
 about the percentile of all. So the repeats are what varies, as in all other intervals over repeats;
 the operations of one run are no independent observations of what a store does.
 
@@ -23,9 +23,9 @@ import pandas as pd
 from scipy.special import bdtrik
 
 from storewise.analysis.frames import missing, records
+from storewise.analysis.repeats import over_repeats
 from storewise.analysis.resample import LEVEL
 from storewise.analysis.results import Results
-from storewise.analysis.throughput import over_repeats
 from storewise.metrics.hdr import percentiles
 
 INTERVAL = ("low", "high", "resampled", "error", "freedom")

@@ -16,8 +16,9 @@ import pandas as pd
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.latency import NS, OwnerKey
 from storewise.analysis.parts import Part
+from storewise.analysis.repeats import over_repeats
 from storewise.analysis.results import Results
-from storewise.analysis.throughput import STEP, over_repeats
+from storewise.analysis.throughput import STEP
 from storewise.driver.outages import common, longest
 from storewise.metrics.counted import Counted
 from storewise.metrics.hdr import bucket_indexes, percentiles

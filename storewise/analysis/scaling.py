@@ -37,7 +37,7 @@ def numeric_factors(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
 def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     """Speed-up and efficiency of each rate, over each numeric factor with the others held fixed.
 
-    `summary` is `throughput.over_repeats`. Columns: factors, phase, step, measure (of the rate),
+    `summary` is `repeats.over_repeats`. Columns: factors, phase, step, measure (of the rate),
     factor, level, base, quantity ("speedup" or "efficiency"), n, mean, low, high, resampled.
     """
     rates = summary[summary["measure"].isin(["documents_per_s", "operations_per_s"])]

@@ -17,8 +17,9 @@ from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.latency import NS, Key
 from storewise.analysis.latencyintervals import about, of_operations, of_repeats
 from storewise.analysis.parts import Part
+from storewise.analysis.repeats import over_repeats
 from storewise.analysis.results import Results
-from storewise.analysis.throughput import STEP, counters, durations, over_repeats
+from storewise.analysis.throughput import STEP, counters, durations
 from storewise.metrics.counted import Counted
 from storewise.metrics.hdr import percentiles
 

@@ -17,6 +17,7 @@ from storewise.analysis.plans import plan_summary, plan_warnings, plans
 from storewise.analysis.points import points
 from storewise.analysis.questions import questions
 from storewise.analysis.references import compare
+from storewise.analysis.repeats import few_repeats, over_repeats
 from storewise.analysis.results import Results
 from storewise.analysis.scaling import scaling
 from storewise.analysis.steps import (
@@ -103,7 +104,7 @@ def measured_tables(results: Results) -> Tables:
     """The tables without those that are made of them."""
     measured = results.measured
     throughput = measured.throughput
-    summary = rates.over_repeats(throughput, results, ["phase", "step", "measure"], measured.series)
+    summary = over_repeats(throughput, results, ["phase", "step", "measure"], measured.series)
     searched = searches(results)
     merged = latencies.merged_latency(measured.histograms, results)
     bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
@@ -118,7 +119,7 @@ def measured_tables(results: Results) -> Tables:
         *measured.warnings,
         *rates.short_phases(throughput),
         *rates.errors(throughput),
-        *rates.few_repeats(results),
+        *few_repeats(results),
         *hosts.bound_warnings(bound),
         *hosts.canary_warnings(measured.canary),
         *verification_warnings(measured.verification),
@@ -136,7 +137,7 @@ def measured_tables(results: Results) -> Tables:
         searches=searched,
         highest_rates=highest_rates(searched, results),
         storage=measured.storage,
-        storage_summary=rates.over_repeats(
+        storage_summary=over_repeats(
             measured.storage, results, ["phase", "step", "measure"], counted=True
         ),
         host=measured.host,

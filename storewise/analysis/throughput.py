@@ -23,9 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from storewise.analysis.frames import grouped, keys_of, numbered, records, rows_of
-from storewise.analysis.resample import OWN_SPREAD, Estimate, columns, estimate, pooled
-from storewise.analysis.results import Results
+from storewise.analysis.frames import grouped, keys_of, numbered, rows_of
 from storewise.analysis.warning import StudyWarning
 
 #: Seconds from which on a phase has a steady part.
@@ -327,100 +325,3 @@ def errors(table: pd.DataFrame) -> list[StudyWarning]:
         )
         for row in rows_of(rows)
     ]
-
-
-def over_repeats(
-    table: pd.DataFrame,
-    results: Results,
-    keys: Sequence[str],
-    by_second: pd.DataFrame | None = None,
-    *,
-    counted: bool = False,
-) -> pd.DataFrame:
-    """Means over repeats with intervals: one row per factors' levels and `keys`.
-
-    `table` has one row per trial and `keys`, with value and unit. `by_second` (of `series`) gives
-    single repeats an interval from their steady seconds; `counted` is for values without chance.
-    """
-    factors = list(results.factors)
-    joined = table.merge(results.trials[["trial", *factors]], on="trial", how="inner")
-    groups = [*factors, *keys]
-    rows = []
-    shared = {} if counted else _shared_spread(joined, groups, keys)
-    for levels, group in grouped(joined, groups):
-        found = shared.get(tuple(levels))
-        if found is None:
-            seconds: Sequence[float] = ()
-            if by_second is not None and len(group) == 1:
-                seconds = _steady_rates(records(group)[0], by_second)
-            found = estimate(group["value"].to_list(), seconds, counted=counted)
-        rows.append(
-            {
-                **dict(zip(groups, levels, strict=True)),
-                "unit": group["unit"].iloc[0],
-                **columns(found),
-                "error": found.error,
-                "freedom": found.freedom,
-            }
-        )
-    names = ["unit", "n", "mean", "low", "high", "resampled", "error", "freedom"]
-    return pd.DataFrame(rows, columns=[*groups, *names])
-
-
-def _shared_spread(
-    joined: pd.DataFrame, groups: Sequence[str], keys: Sequence[str]
-) -> dict[tuple[object, ...], Estimate]:
-    """Estimates of settings with few repeats, from the spread of all settings with equal `keys`."""
-    found: dict[tuple[object, ...], Estimate] = {}
-    engine = "engine" in joined
-    # An engine that stores nothing is steadier than any store.
-    apart = joined.assign(_null=joined["engine"].astype(str) == "null") if engine else joined
-    for _, alike in grouped(apart, [*keys, *(["_null"] if engine else [])]):
-        settings = [(tuple(levels), g["value"].to_list()) for levels, g in grouped(alike, groups)]
-        estimates = pooled([values for _, values in settings])
-        found |= {
-            levels: e for (levels, _), e in zip(settings, estimates, strict=True) if e is not None
-        }
-    return found
-
-
-def _steady_rates(row: Mapping[str, Any], by_second: pd.DataFrame) -> Sequence[float]:
-    if row["measure"] not in ("documents_per_s", "operations_per_s"):
-        return ()
-    mine = by_second[
-        (by_second["trial"] == row["trial"])
-        & (by_second["phase"] == row["phase"])
-        & (by_second["step"] == row["step"])
-        & by_second["steady"].astype(bool)
-    ]
-    rates: list[float] = mine[row["measure"]].to_list()
-    return rates
-
-
-def few_repeats(results: Results) -> list[StudyWarning]:
-    """A warning where the repeats are too few for a useful interval."""
-    if results.trials.empty:
-        return []
-    counts = results.trials.groupby(list(results.factors), dropna=False).size()
-    low = int(counts.min())
-    if low == 1:
-        return [
-            StudyWarning(
-                "one_repeat",
-                "",
-                "some figures rest on a single repeat; what differs from run to run is unknown, "
-                "so nothing is said about differences where no interval can be had",
-                "set `repeats: 3` or more",
-            )
-        ]
-    if low < OWN_SPREAD:
-        return [
-            StudyWarning(
-                "few_repeats",
-                "",
-                f"{low} repeats say little of one setting's own spread, so intervals take that of "
-                "all settings of a phase together",
-                f"set `repeats: {OWN_SPREAD}` for intervals of each setting's own",
-            )
-        ]
-    return []
