@@ -177,7 +177,7 @@ def _leases(directory: Path) -> dict[str, float]:
         try:
             if path.name not in dead:
                 found[path.name] = path.stat().st_mtime
-        except FileNotFoundError:
+        except OSError:
             continue
     return found
 
@@ -205,7 +205,7 @@ def _measured(directory: Path, seen: Seen) -> list[str]:
             # That of a trial with servers is written when they have ended.
             ends = [path, *path.parent.glob("session.parquet")]
             at = max(end.stat().st_mtime for end in ends)
-        except FileNotFoundError:
+        except OSError:
             continue  # it is being measured again
         found.append(trial)
         if seen.durations.get(trial, (0.0, None))[0] != at:
@@ -242,7 +242,7 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
     for path in paths or logs.rglob("*.log"):
         try:
             times[path] = path.stat().st_mtime
-        except FileNotFoundError:
+        except OSError:
             continue
     if not times:
         return None, []
@@ -267,6 +267,6 @@ def _tail(path: Path) -> list[str]:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             text = file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
+    except OSError:
         return []
     return [line for line in text.splitlines() if line.strip()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,6 +20,8 @@ from storewise.watch_time import Left
 
 #: Workers and nodes that are shown one by one; of more workers the busiest.
 MOST = 16
+#: Unix time beyond which a file has no time (the year 3000).
+_LATEST = 32_503_680_000.0
 
 
 def duration(seconds: float) -> str:
@@ -51,6 +54,8 @@ def state_words(frame: Frame) -> str:
 
 
 def _moment(at: float) -> str:
+    if not 0 <= at < _LATEST:
+        return "at an unknown time"
     return datetime.datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -98,6 +103,8 @@ def screen(frame: Frame) -> RenderableType:
         parts.append(bar)
     if not frame.over:
         parts.append(Text(left_words(frame.estimate)))
+    # A low terminal shows the first lines only.
+    parts += _troubles(frame)
     for session in frame.sessions:
         lease = "gone" if session.lease_age is None else f"{session.lease_age:.0f} s old"
         parts.append(
@@ -115,7 +122,6 @@ def screen(frame: Frame) -> RenderableType:
         if session.nodes:
             told = {one.told.job: one for one in frame.nodes if one.trial == trial}
             parts.append(_nodes(session.nodes, told, frame.owned()))
-    parts += _troubles(frame)
     if frame.log is not None and frame.lines:
         parts.append(Text(f"\n{frame.log.parent.name}/{frame.log.name}", style="dim"))
         parts += [Text(f"  {text}", style="dim", overflow="ellipsis") for text in frame.lines]
@@ -205,9 +211,9 @@ def _troubles(frame: Frame) -> list[RenderableType]:
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
-    """The frame as plain data."""
+    """The frame as plain data; what is no finite number is None."""
     record = frame.record
-    return {
+    told = {
         "study": frame.study,
         "directory": str(frame.directory),
         "at": frame.at,
@@ -235,6 +241,15 @@ def as_json(frame: Frame) -> dict[str, Any]:
         "log": None if frame.log is None else str(frame.log),
         "lines": list(frame.lines),
     }
+    return {name: _finite(value) for name, value in told.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _teller(one: Teller) -> dict[str, Any]:

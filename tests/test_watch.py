@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -210,6 +211,50 @@ def test_warnings_of_running_trials_are_shown(tmp_path: Path) -> None:
     (shown,) = look(study).warnings
     assert shown == "read.0: 2026-01-01 10:00:01,000 WARNING slow null-r1"
     assert "WARNING slow null-r1" in text(look(study))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "null", "[]", "{}", "3", '"x"', '{"a": 1}', "\0", '{"job": {}, "figures": 1}'],
+)
+def test_files_that_cannot_be_read_are_no_end(tmp_path: Path, content: str) -> None:
+    """A host that crashed leaves empty files, another version of Storewise other keys."""
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    begin(study, "r", ENGINES, tuple(ENGINES), 1)
+    live = study / "live" / "null-r1"
+    for name in ("members", "progress"):
+        (live / name).mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time()).write(live)
+    (study / "failures").mkdir()
+    good = {"trial": "null-r1", "reason": "r", "log_tail": "", "run": "r", "at": time.time()}
+    failed = study / "failures" / "null-r1.jsonl"
+    failed.write_text(f"{content}\n{json.dumps(good)}\n")
+    for path in (live / "members" / "read.0.json", live / "progress" / "read.0.json"):
+        path.write_text(content)
+    frame = look(study)
+    assert (frame.state, frame.running, frame.workers) == ("runs", ["null-r1"], [])
+    assert len(frame.failures) == 1
+    others = (live / "owner.json", live / "session.json", study / "run.json", study / "leases/r")
+    for path in others:
+        path.write_text(content)
+        frame = look(study)
+        assert text(frame)
+        json.dumps(as_json(frame), allow_nan=False)
+
+
+def test_numbers_that_are_none_are_null(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    live = study / "live" / "null-r1"
+    (live / "progress").mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time()).write(live)
+    told = {"job": "read.0", "host": "h", "state": "works", "at": 1, "operations_per_s": math.nan}
+    (live / "progress" / "read.0.json").write_text(json.dumps(told))
+    (worker,) = json.loads(json.dumps(as_json(look(study)), allow_nan=False))["workers"]
+    assert worker["operations_per_s"] is None
 
 
 def test_q_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import psutil
 
 from storewise.errors import Aborted
 
+T = TypeVar("T")
+_READERS: dict[Any, Any] = {}
 #: The session as Snakemake sees it: a temporary file that it removes with its last consumer.
 SESSION = "session.json"
 #: The same, kept until the run ends, so that the directory is known to be the run's own.
@@ -46,6 +49,22 @@ def write_aside(path: Path, text: str) -> None:
     except OSError:
         aside.unlink(missing_ok=True)
         raise
+
+
+def _reader(kind: Any) -> Any:
+    # Built when it is first needed: most processes read none of these files.
+    from pydantic import TypeAdapter
+
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
+    return _READERS[kind]
+
+
+def read_as(kind: type[T], path: Path) -> T:
+    """What a small JSON file says, as a dataclass; ValueError where it has not that form (a host
+    that crashed leaves empty files, another version other keys), OSError where it cannot be read.
+    """
+    return cast(T, _reader(kind).validate_json(path.read_bytes()))
 
 
 def holds(directory: Path, name: str) -> bool:
@@ -102,7 +121,7 @@ class Session:
 
     @classmethod
     def read(cls, path: Path) -> Session:
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        return read_as(cls, path)
 
 
 class LeaseWatch:
@@ -220,8 +239,10 @@ def members(directory: Path) -> dict[str, Process]:
     found = {}
     for path in sorted((directory / MEMBERS).glob("*.json")):
         try:
-            found[path.stem] = Process(**json.loads(path.read_text(encoding="utf-8")))
+            found[path.stem] = read_as(Process, path)
         except FileNotFoundError:  # it ended while we looked
+            continue
+        except ValueError:  # its host crashed before it was on disk, and the job with it
             continue
     return found
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from storewise.session.live import write_aside
+from storewise.session.live import read_as, write_aside
 
 PROGRESS = "progress"
 #: Seconds from one record of a job to its next, at least.
@@ -85,8 +85,7 @@ def told_of(live: Path) -> dict[str, tuple[Told, float]]:
     found: dict[str, tuple[Told, float]] = {}
     for path in sorted((live / PROGRESS).glob("[!.]*.json")):
         try:
-            data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found[path.stem] = (Told(**data), path.stat().st_mtime)
-        except (FileNotFoundError, TypeError, ValueError):
+            found[path.stem] = (read_as(Told, path), path.stat().st_mtime)
+        except (OSError, ValueError):
             continue  # the job has ended meanwhile, or is of another version
     return found

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from storewise.session.live import Process, write_aside
+from storewise.session.live import Process, read_as, write_aside
 
 RECORD = "run.json"
 #: Environment variable in which `storewise run`, which calls Snakemake again after a failed
@@ -66,10 +66,6 @@ def end(results: Path, run: str, reason: str | None) -> None:
 def read_record(results: Path) -> RunRecord | None:
     """The last run's record; None where there is none, or it is of another version."""
     try:
-        data = json.loads((results / RECORD).read_text(encoding="utf-8"))
-        data["process"] = Process(**data["process"])
-        data["door"] = Process(**data["door"]) if data["door"] else None
-        data["measuring"] = tuple(data["measuring"])
-        return RunRecord(**data)
-    except (OSError, ValueError, TypeError, KeyError):
+        return read_as(RunRecord, results / RECORD)
+    except (OSError, ValueError):
         return None

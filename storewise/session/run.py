@@ -33,6 +33,7 @@ from storewise.session.live import (
     abort,
     members,
     read_abort,
+    read_as,
     remove_tree,
     write_aside,
 )
@@ -87,8 +88,7 @@ class Lease:
 
     @classmethod
     def read(cls, path: Path) -> Lease:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return cls(data["run"], Process(**data["process"]), data["seconds"], tuple(data["locks"]))
+        return read_as(cls, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +296,9 @@ def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
         try:
             lease: Lease | None = Lease.read(path)
             age = time.time() - path.stat().st_mtime
-        except FileNotFoundError:
+        except OSError:
             continue
-        except (ValueError, TypeError, KeyError):
+        except ValueError:
             lease, age = None, time.time() - path.stat().st_mtime
         alive = lease.process.alive() if lease is not None else None
         limit = 2 * (lease.seconds if lease is not None else CLUSTER_LEASE)
@@ -390,4 +390,10 @@ def failures(results: Path, trial: str) -> list[Failure]:
     path = results / FAILURES / f"{trial}.jsonl"
     if not path.is_file():
         return []
-    return [Failure(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(Failure(**json.loads(line)))
+        except (ValueError, TypeError):  # the disk was full, or a host crashed
+            continue
+    return found
