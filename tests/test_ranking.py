@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -283,6 +284,36 @@ def test_at_the_turn_both_are_level_and_nobody_is_before_them(seed: int) -> None
     means = {c: product(c, again).mean for c in "abcd"}
     assert means[found.choice] == pytest.approx(means[best])
     assert max(means.values()) == pytest.approx(means[best])
+    # On the same way `choice` stays first until `then` is.
+    end = 1.0 if found.share > found.now else 0.0
+    until = found.until if found.then else end
+    for share, first in (
+        (found.share + 0.01 * (until - found.share), found.choice),
+        (found.share + 0.99 * (until - found.share), found.choice),
+        *([(until + 0.01 * (end - until), found.then)] if found.then else []),
+    ):
+        beyond = [
+            replace(
+                c,
+                weight=share
+                if c.name == found.criterion
+                else c.weight / total / rest * (1 - share),
+            )
+            for c in criteria
+        ]
+        assert max("abcd", key=lambda c, now=beyond: product(c, now).mean) == first
+
+
+def test_who_comes_after_the_turn_is_told_by_hand() -> None:
+    criteria = [
+        counted("read", 1, a=figure(800), b=figure(400), c=figure(100)),
+        counted("disk", 0, False, a=figure(80), b=figure(20), c=figure(5)),
+    ]
+    # a and b: ln 2 = w ln 4, w = 1/2; b and c: ln 4 = w ln 4, w = 1.
+    found = turn("a", criteria)
+    assert found is not None
+    assert (found.choice, found.then) == ("b", "c")
+    assert (found.share, found.until) == (pytest.approx(1 / 3), pytest.approx(1 / 2))
 
 
 def test_repeats_that_would_tell_two_apart() -> None:

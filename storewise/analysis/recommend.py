@@ -212,6 +212,8 @@ def _changes(criteria: Sequence[Criterion], scored: Sequence[Score], found: Turn
             f"{found.choice} would come first by its means if {title} counts {way} than "
             f"{_percent(found.share)} instead of {_percent(found.now)}"
         ]
+        if found.then:
+            parts[0] += f", and {found.then} at {way} than {_percent(found.until)}"
     parts += _partial(criteria, scored)
     parts += not_measured(criteria)
     return f"What would change it: {'; '.join(parts)}."

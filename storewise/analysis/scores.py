@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy.special import stdtrit
 
@@ -53,12 +53,14 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """With the weight of `criterion` at the share `share` instead of `now`, `choice` draws level
-    with the winner; beyond it is first."""
+    with the winner; beyond it is first, until at the share `until` (nan: to the end) `then` is."""
 
     choice: str
     criterion: str
     now: float
     share: float
+    then: str = ""
+    until: float = math.nan
 
 
 def logarithm(figure: Estimate, more: bool, least: float) -> tuple[float, float, float]:
@@ -182,7 +184,27 @@ def turn(winner: str, criteria: Sequence[Counted]) -> Turn | None:
             found = Turn(other, one.name, one.weight / total, level / (rest + level))
             if best is None or _change(found) < _change(best):
                 best = found
-    return best
+    return best if best is None else _overtaken(best, winner, criteria)
+
+
+def _overtaken(found: Turn, winner: str, criteria: Sequence[Counted]) -> Turn:
+    """The turn with whoever comes first when the weight changes further the same way."""
+    upwards = found.share > found.now
+    (changed,) = (one for one in criteria if one.name == found.criterion)
+    rest = [one for one in criteria if one.weight > 0 and one is not changed]
+    total = sum(one.weight for one in rest)
+    thirds = {c for one in criteria for c in one.figures} - {winner, found.choice}
+    for third in sorted(thirds):
+        gaps = {one.name: _gap(one, found.choice, third) for one in [*rest, changed]}
+        known = {name: gap for name, gap in gaps.items() if gap is not None}
+        gap = known.get(changed.name)
+        if len(known) < len(gaps) or not gap or (gap < 0) != upwards:
+            continue
+        level = -sum(one.weight * known[one.name] for one in rest) / gap
+        share = level / (total + level)
+        if level >= 0 and (math.isnan(found.until) or (share < found.until) == upwards):
+            found = replace(found, then=third, until=share)
+    return found
 
 
 def _gap(one: Counted, winner: str, other: str) -> float | None:

@@ -106,6 +106,8 @@ def verdict_data(found: Verdict) -> dict[str, object]:
                 "criterion": told.turn.criterion,
                 "share": told.turn.share,
                 "now": told.turn.now,
+                "then": told.turn.then or None,
+                "until": told.turn.until if told.turn.then else None,
             },
             "repeats": told.repeats,
             "not_measured": [key for key in KEYS if key not in {c.name for c in found.criteria}],
