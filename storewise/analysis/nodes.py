@@ -63,7 +63,10 @@ def node_samples(samples: pd.DataFrame) -> pd.DataFrame:
     """
     own = samples[(samples["phase"] == SESSION) & samples["node"].notna()].reset_index(drop=True)
     clients = samples[samples["worker"].notna() & samples["metric"].isin(_OF_SPANS)]
-    of_trial = {str(trial): rows for (trial,), rows in grouped(clients, ["trial"])}
+    of_trial = {
+        str(trial): (_spans(rows), set(rows["host"].astype(str)))
+        for (trial,), rows in grouped(clients, ["trial"])
+    }
     second = own["second"].to_numpy(dtype=float)
     value = own["value"].to_numpy(dtype=float)
     metric = own["metric"].astype(str).to_numpy()
@@ -80,12 +83,12 @@ def node_samples(samples: pd.DataFrame) -> pd.DataFrame:
         lengths = dict(zip(second[known], value[known], strict=True))
         length[mine] = [lengths.get(at, 1.0) for at in second[mine]]
         host = str(rows["host"].loc[mine[0]])
-        clients_here = of_trial.get(str(trial), clients.iloc[:0])
+        spans, client_hosts = of_trial.get(str(trial), ([], set()))
         zero = single["started_at"]
-        if host not in set(clients_here["host"].astype(str)):
+        if host not in client_hosts:
             zero -= single.get("clock_offset", 0.0)
         place = (str(trial), host, str(node))
-        pieces += _spread(place, mine, zero + second[mine], length[mine], _spans(clients_here))
+        pieces += _spread(place, mine, zero + second[mine], length[mine], spans)
     if not pieces:
         return pd.DataFrame(columns=COLUMNS)
     rows_of_all = np.concatenate([piece.rows for piece in pieces])

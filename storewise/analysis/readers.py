@@ -26,8 +26,8 @@ from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError, StorewiseError
 from storewise.processes import dies_with_parent
 
-#: Bytes of parts that are read at once: more than a million samples, about 300 MB in memory.
-LOT = 24_000_000
+#: Bytes of parts that are read at once: two million samples, about 500 MB in memory.
+LOT = 40_000_000
 #: Bytes of parts from which on it pays to start a child, which takes two seconds.
 WORTH = 16_000_000
 #: Processes at most, unless the caller says how many.
