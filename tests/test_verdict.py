@@ -155,6 +155,16 @@ def test_clear_winner_with_evidence_and_what_would_change_it(embedded: Tables) -
     assert sum(c.weight for c in found.criteria) == 1.0
 
 
+def test_weights_of_any_size_are_proportions(embedded: Tables) -> None:
+    small = verdict(weighing(embedded, read=1, load=1))
+    for size in (1e-300, 1e300, 1.5e308):
+        found = verdict(weighing(embedded, read=size, load=size))
+        assert found.recommendation == small.recommendation
+        assert found.scores == small.scores
+    told = " ".join(verdict(weighing(embedded, read=1e300, load=1)).recommendation.sentences)
+    assert "weights of 100 % reading and less than 0.01 % loading" in told
+
+
 def test_weights_turn_the_winner(embedded: Tables) -> None:
     assert verdict(weighing(embedded, read=1, disk=1)).recommendation.choice == "SQLite"
     turned = verdict(weighing(embedded, read=1, disk=9)).recommendation

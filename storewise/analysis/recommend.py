@@ -18,6 +18,8 @@ from storewise.criteria import CRITERIA
 
 #: How many criteria a sentence names figures of, those that count most.
 _NAMED = 3
+#: Shares below it are told as that.
+_LITTLE = 0.0001
 _REPEATS = "set `repeats: 3` or more"
 #: Beside an interval that leaves out 1, by itself.
 _AMONG_PAIRS = " by itself, but not among all pairs (Holm's method)"
@@ -108,6 +110,8 @@ def weights_in_words(used: Sequence[Criterion], *, own: bool, brief: bool = Fals
 
 
 def _percent(share: float) -> str:
+    if 0 < share < _LITTLE:
+        return f"less than {_LITTLE * 100:g} %"
     text = f"{share * 100:.0f}" if share == 0 or share >= 0.01 else number(share * 100)
     return f"{text} %"
 

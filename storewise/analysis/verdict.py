@@ -156,10 +156,12 @@ def weighed(
         and len({max(s.estimate.mean, c.least) for s in c.stores}) > 1
     }
     raw = given if any(c.name in given for c in criteria) else default
+    # Only their proportions count; the sum of very large ones would be no number.
+    most = max(raw.values(), default=1.0)
     everything = [
         Counted(
             c.name,
-            raw.get(c.name, 0.0),
+            raw.get(c.name, 0.0) / most,
             c.more,
             {s.label: s.estimate for s in c.stores},
             c.least,
