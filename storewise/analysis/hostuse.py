@@ -139,7 +139,7 @@ def host_uses(tables: Tables, *, every: bool = True) -> dict[tuple[str, str, int
     for (trial, node), (host, _) in given.items():
         placed.setdefault((trial, host), []).append(node)
     load = tables.host[tables.host["phase"] != SESSION]
-    of_node = load["node"].to_numpy() != ""
+    of_node = (load["node"] != "").to_numpy()
     cores: dict[tuple[str, str, int, str], dict[str, float]] = {}
     for row in rows_of(load[of_node & (load["metric"] == "store_cpu").to_numpy()]):
         key = (str(row.trial), str(row.phase), int(row.step), str(row.host))
@@ -163,18 +163,14 @@ def host_uses(tables: Tables, *, every: bool = True) -> dict[tuple[str, str, int
 
 def _means(load: pd.DataFrame) -> pd.DataFrame:
     """One row per trial, phase, step and host with the means of _METRICS."""
+    load = load[load["metric"].isin(_METRICS)]
     places = numbered(load, [*STEP, "host"])
-    wide = keys_of(load, [*STEP, "host"], places.first).astype(
-        {"trial": str, "phase": str, "step": int, "host": str}
-    )
-    value = load["mean"].to_numpy(dtype=float)
-    metric = load["metric"].to_numpy()
-    for name in _METRICS:
-        own = metric == name
-        column = np.full(places.groups, np.nan)
-        column[places.number[own]] = value[own]
-        wide[name] = column
-    return wide
+    wide = keys_of(load, [*STEP, "host"], places.first)
+    metric = load["metric"].astype("category").cat
+    mean = np.full((places.groups, len(metric.categories)), np.nan)
+    mean[places.number, metric.codes.to_numpy()] = load["mean"].to_numpy(dtype=float)
+    known = dict(zip(metric.categories, mean.T, strict=True))
+    return wide.assign(**{name: known.get(name, np.nan) for name in _METRICS})
 
 
 def _telling(
