@@ -48,7 +48,7 @@ from storewise.trial import Trial
 
 LIMIT_SECONDS = 60.0
 LIMIT_BYTES = 4 * 2**30
-FULL = {"trials": 500, "workers": 100, "seconds": 36}
+FULL = {"trials": 500, "workers": 100, "seconds": 40}
 ENGINES = ("null", "sqlite", "duckdb", "parquet", "postgres")
 NODES = 4
 REPEATS = 5
@@ -478,20 +478,14 @@ def measure(study: Path, *, page: bool) -> None:
         stages[name] = [now - last[0], used - last[1]]
         last[:] = [now, used]
 
-    from storewise.analysis.judgements import judge
     from storewise.analysis.load import load_results
-    from storewise.analysis.output import write_tables
-    from storewise.analysis.tables import measured_tables
+    from storewise.analysis.output import write_study
 
     stage("imports")
     results = load_results(study)
     stage("read and reduce")
-    tables = measured_tables(results)
-    stage("tables")
-    tables = judge(tables)
-    stage("judgements")
-    write_tables(tables, study / "analysis")
-    stage("verdict and CSV")
+    tables, _ = write_study(results, study / "analysis")
+    stage("tables, verdict, CSV")
     total = time.monotonic() - begin
     rows = {name: len(table) for name, table in tables.frames().items() if len(table) > 20_000}
     if page:

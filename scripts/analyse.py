@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 from storewise.analysis.load import LEFT_OUT, REFERENCES, load_results
-from storewise.analysis.output import write_tables
+from storewise.analysis.output import write_study
 from storewise.analysis.progress import tenths
-from storewise.analysis.tables import build_tables
 from storewise.figures.captions import make_figures
 from storewise.session.job import plain_job
 from storewise.session.live import write_aside
@@ -16,9 +15,7 @@ with plain_job(snakemake.log[0]) as log:
     write_aside(results / "study.json", json.dumps(snakemake.params.study, indent=1) + "\n")
     write_aside(results / LEFT_OUT, json.dumps(snakemake.params.left_out, indent=1) + "\n")
     write_aside(results / REFERENCES, json.dumps(snakemake.params.references, indent=1) + "\n")
-    tables = build_tables(
-        load_results(results, processes=snakemake.threads, progress=tenths(log.info))
-    )
-    verdict = write_tables(tables, Path(snakemake.output.tables))
+    stored = load_results(results, processes=snakemake.threads, progress=tenths(log.info))
+    tables, verdict = write_study(stored, Path(snakemake.output.tables))
     make_figures(tables, Path(snakemake.output.figures))
     log.info("%s", verdict.finding)

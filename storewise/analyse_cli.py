@@ -162,9 +162,8 @@ def analyse(
         _say_not_possible(analyses.not_possible)
     else:
         from storewise.analysis.load import load_results
-        from storewise.analysis.output import write_tables
+        from storewise.analysis.output import write_study
         from storewise.analysis.progress import shown
-        from storewise.analysis.tables import build_tables
         from storewise.analysis.variance_study import Wanted, study_analyses
 
         if repeats > 1:
@@ -182,8 +181,9 @@ def analyse(
             phase,
         )
         with shown() as progress:
-            tables = build_tables(load_results(source, progress=progress))
-        finding = write_tables(tables, source / "analysis").finding
+            stored = load_results(source, progress=progress)
+        tables, judged = write_study(stored, source / "analysis")
+        finding = judged.finding
         analyses = study_analyses(tables, wanted)
         found = analyses.groups
         _say_not_possible(analyses.not_possible)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -29,6 +29,7 @@ from storewise.analysis.corpus import (
 from storewise.analysis.engines import CEILING, embedded, external
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.judged import Judged
+from storewise.analysis.latencyintervals import key_of
 from storewise.analysis.resample import Estimate, Resampled, weaker
 from storewise.analysis.text import all_of, number
 
@@ -97,6 +98,17 @@ class _Study:
     full: FullSize
     disk: list[dict[str, Any]]
     trials: list[dict[str, Any]]
+    by_levels: dict[tuple[str, ...], dict[tuple[Any, ...], list[str]]] = field(default_factory=dict)
+    """Trials by their levels of some factors, as far as they were asked for."""
+
+    def of(self, setting: Mapping[str, Any]) -> list[str]:
+        """The trials of a setting, whatever their count and volume."""
+        names = tuple(n for n in setting if n not in ("phase", "step"))
+        if names not in self.by_levels:
+            found = self.by_levels[names] = {}
+            for row in self.trials:
+                found.setdefault(key_of(row, names), []).append(str(row["trial"]))
+        return self.by_levels[names].get(key_of(setting, names), [])
 
 
 def capacity(tables: Tables) -> Judged:
@@ -344,7 +356,7 @@ def _limits(
     volume: str,
 ) -> list[str]:
     """What the row assumes, in words."""
-    tables, full, trials = study.tables, study.full, _trials(study.trials, setting)
+    tables, full, trials = study.tables, study.full, study.of(setting)
     said = [
         volume
         or f"the rate is taken to stay the same over {number(full.multiple)} times what was loaded"
@@ -375,16 +387,11 @@ def _limits(
 def _one_host(tables: Tables, trials: list[str], over: str) -> bool:
     """Whether some trial had several servers, or workers, on a single host."""
     if over == WORKERS:
-        mine = tables.trials[tables.trials["trial"].isin(trials) & (tables.trials[WORKERS] > 1)]
+        mine = tables.trials[tables.trials["trial"].isin(trials)]
+        mine = mine[mine[WORKERS] > 1]
         return bool((~mine["host"].astype(str).str.contains(", ")).any())
     hosts = tables.nodes[tables.nodes["trial"].isin(trials)].groupby("trial")["host"]
     return bool(((hosts.size() > 1) & (hosts.nunique() == 1)).any())
-
-
-def _trials(trials: list[dict[str, Any]], setting: Mapping[str, Any]) -> list[str]:
-    """The trials of a setting, whatever their count and volume."""
-    names = [n for n in setting if n not in ("phase", "step")]
-    return [str(row["trial"]) for row in trials if all(_equal(row[n], setting[n]) for n in names)]
 
 
 def _bounds(tables: Tables, trials: list[str], phase: str) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 
+from storewise.analysis.judgements import judge
 from storewise.analysis.load import load_results
 from storewise.analysis.resample import LEVEL
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.results import Results
+from storewise.analysis.tables import Tables, measured_tables
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.analysis.verdictdata import verdict_data
 from storewise.errors import ResultError
@@ -46,23 +49,46 @@ def analyse(study_dir: Path, outdir: Path) -> None:
     written with its heading. Raises ResultError where there is nothing to analyse or `outdir`
     cannot be written.
     """
-    write_tables(build_tables(load_results(study_dir)), outdir)
+    write_study(load_results(study_dir), outdir)
 
 
-def write_tables(tables: Tables, outdir: Path) -> Verdict:
-    """Write the tables and the verdict, which is returned."""
+def write_study(results: Results, outdir: Path) -> tuple[Tables, Verdict]:
+    """Make all tables and the verdict, and write them; long ones while the others are made."""
+    tables = measured_tables(results)
+    long = {name: one for name, one in tables.frames().items() if len(one) >= LONG}
+    with ThreadPoolExecutor(1) as pool:
+        # DuckDB does not hold up Python while it writes.
+        written = pool.submit(_write, long, outdir)
+        tables = judge(tables)
+        written.result()
+    return tables, write_tables(tables, outdir, but=long)
+
+
+def write_tables(tables: Tables, outdir: Path, but: Collection[str] = ()) -> Verdict:
+    """Write the tables, all `but` some, and the verdict, which is returned."""
     found = verdict(tables)
+    _write({name: one for name, one in tables.frames().items() if name not in but}, outdir)
     try:
-        outdir.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.frames().items():
-            write_csv(table, outdir / f"{name}.csv")
         write_text(outdir / "verdict.json", json.dumps(verdict_data(found), indent=1) + "\n")
     except OSError as error:
-        raise ResultError(
-            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
-            "free space"
-        ) from error
+        raise _unwritable(outdir, error) from error
     return found
+
+
+def _write(tables: Mapping[str, pd.DataFrame], outdir: Path) -> None:
+    try:
+        outdir.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            write_csv(table, outdir / f"{name}.csv")
+    except OSError as error:
+        raise _unwritable(outdir, error) from error
+
+
+def _unwritable(outdir: Path, error: OSError) -> ResultError:
+    return ResultError(
+        f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+        "free space"
+    )
 
 
 def summary_table(tables: Tables) -> pd.DataFrame:

@@ -8,6 +8,7 @@ with their parent, whatever ends it.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -26,8 +27,9 @@ from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError, StorewiseError
 from storewise.processes import dies_with_parent
 
-#: Bytes of parts that are read at once: two million samples, about 500 MB in memory.
-LOT = 40_000_000
+#: Bytes of parts that are read at once by up to two processes each, and by more together twice
+#: that: three million samples, about 700 MB in memory.
+LOT = 64_000_000
 #: Bytes of parts from which on it pays to start a child, which takes two seconds.
 WORTH = 16_000_000
 #: Processes at most, unless the caller says how many.
@@ -59,24 +61,31 @@ def read_trials(
     lot: int | None = None,
     progress: Progress | None = None,
 ) -> list[Read]:
-    """Read trials, about `lot` bytes (LOT) at a time, in the order in which they are given.
+    """Read trials, at most about `lot` bytes (LOT) at a time, in the order in which they are given.
 
     At most `processes` read at once (by default as many as there are processors, but MOST, for each
     takes memory), and only one where there is little to read. Raises ResultError where a child
     process is ended from outside.
     """
-    lots = list(_lots(trials, lot or LOT))
-    worth = sum(size for _, size in lots) > WORTH
-    processes = min(processes or _processors(), len(lots)) if worth else 1
+    total = sum(map(_size, trials))
+    processes = processes or _processors()
+    if total <= WORTH or len(trials) < 2:
+        processes = 1
+    limit = (lot or LOT) * 2 // max(2, processes)
+    if processes > 1:
+        # Several lots for each, lest one has the last of them alone.
+        limit = min(limit, max(1, total // (4 * processes)))
+    lots = list(_lots(trials, limit))
+    processes = min(processes, len(lots))
     tell = progress or (lambda done, of: None)
     if processes < 2:
         found, done = [], 0
-        for one, _ in lots:
+        for one in lots:
             found.append(_read(one, inputs))
             done += len(one)
             tell(done, len(trials))
         return found
-    return _in_children([one for one, _ in lots], inputs, processes, tell)
+    return _in_children(lots, inputs, processes, tell)
 
 
 def _processors() -> int:
@@ -85,19 +94,22 @@ def _processors() -> int:
     return min(MOST, os.cpu_count() or 1)
 
 
-def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[tuple[list[TrialFiles], int]]:
-    """Trials in their order in lots of about `limit` bytes, and the bytes of each lot."""
+def _size(trial: TrialFiles) -> int:
+    return trial.part_bytes + (0 if trial.packed else _LOG_BYTES * len(trial.logs))
+
+
+def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]]:
+    """Trials in their order in lots of at most about `limit` bytes."""
     lot: list[TrialFiles] = []
     size = 0
     for one in trials:
-        own = one.part_bytes + (0 if one.packed else _LOG_BYTES * len(one.logs))
-        if lot and size + own > limit:
-            yield lot, size
+        if lot and size + _size(one) > limit:
+            yield lot
             lot, size = [], 0
         lot.append(one)
-        size += own
+        size += _size(one)
     if lot:
-        yield lot, size
+        yield lot
 
 
 def _read(trials: Sequence[TrialFiles], inputs: InputTotals | None) -> Read:
@@ -210,7 +222,10 @@ def _in_children(
 
 def _serve(connection: Connection) -> None:
     """Read what the parent asks for until it hangs up."""
+    # Looking for cycles among a million objects takes longer than they are worth.
+    gc.disable()
     while True:
+        gc.collect()
         try:
             trials, inputs = connection.recv()
         except EOFError:
