@@ -1,14 +1,15 @@
 """What the analysis of a large study costs: 500 trials, 100 workers, 10^8 samples.
 
     python benchmarks/analysis.py [--full] [--trials 25] [--workers 20] [--seconds 40]
-        [--directory DIR] [--keep] [--page] [--json FILE]
+        [--directory DIR] [--keep] [--unpacked] [--page] [--json FILE]
 
 Makes the results of a study that never ran, with the project's own writers: two phases, each
 worker on a host of its own, which is sampled each second; five engines, one of them with four
 servers that own documents. Parts and logs of a worker are one template, varied in names, hosts and
-values. Making them is not measured.
+values. Each trial's parts are packed, as the last job of its phases does. Making all that is not
+measured. With ``--unpacked`` the packs are left out: so are trials of earlier versions.
 
-Then a fresh process analyses them: reading and reducing, tables, judgements, verdict, CSV files;
+Then a fresh process analyses them: reading and reducing; tables, judgements, verdict and CSV files;
 with ``--page`` figures and page too. Printed are wall and processor time of each stage, the peak
 memory of all its processes together (resident, shared pages counted in each), and for comparison
 the time in which as many processes only read all parts with pyarrow.
@@ -43,6 +44,7 @@ import pyarrow.parquet as pq
 
 from storewise.config import Study
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
+from storewise.metrics.packed import PACK, write_pack
 from storewise.metrics.schema import METADATA_KEY, METRICS, Sample, write_part
 from storewise.trial import Trial
 
@@ -51,6 +53,7 @@ LIMIT_BYTES = 4 * 2**30
 FULL = {"trials": 500, "workers": 100, "seconds": 40}
 ENGINES = ("null", "sqlite", "duckdb", "parquet", "postgres")
 NODES = 4
+PHASES = ("write", "read")
 REPEATS = 5
 START = 1.7e9
 #: Operations that a worker finishes in a second.
@@ -328,7 +331,7 @@ def make_trial(study: Path, number: int, workers: int, seconds: int) -> int:
     samples = 0
     hosts = [Place(study, trial, f"n{worker:03}") for worker in range(workers)]
     hosts[0].directory.mkdir(parents=True)
-    for phase in ("write", "read"):
+    for phase in PHASES:
         of = template(phase, seconds, embedded, study)
         logs = log_texts(phase, seconds, embedded)
         for worker, place in enumerate(hosts):
@@ -345,6 +348,9 @@ def make_trial(study: Path, number: int, workers: int, seconds: int) -> int:
             write_varied(path, of, place, told, seed)
             path.with_suffix(".hlog").write_bytes(logs[worker % LOGS])
             samples += of.num_rows
+    write_pack(
+        [p.directory / f"{phase}.{k}.parquet" for k, p in enumerate(hosts) for phase in PHASES]
+    )
     if not embedded:
         samples += make_session(Place(study, trial, "s0"), seconds)
     rows = [
@@ -404,7 +410,8 @@ def make_study(study: Path, trials: int, workers: int, seconds: int) -> dict[str
             make_trial, *zip(*[(study, n, workers, seconds) for n in range(number)], strict=True)
         )
         samples = sum(made)
-    parts = [p.stat().st_size for p in study.glob("trials/*/*.parquet")]
+    parts = [p.stat().st_size for p in study.glob("trials/*/*.*.parquet")]
+    packs = [p.stat().st_size for p in study.glob(f"trials/*/{PACK}")]
     logs = [p.stat().st_size for p in study.glob("trials/*/*.hlog")]
     found = {
         "trials": number,
@@ -414,11 +421,12 @@ def make_study(study: Path, trials: int, workers: int, seconds: int) -> dict[str
         "part_bytes": sum(parts),
         "logs": len(logs),
         "log_bytes": sum(logs),
+        "pack_bytes": sum(packs),
     }
     print(
         f"made {number:,} trials, {samples:,} samples in {len(parts):,} parts "
-        f"({sum(parts) / 1e9:.2f} GB), {len(logs):,} logs ({sum(logs) / 1e9:.2f} GB) "
-        f"in {time.monotonic() - started:.0f} s"
+        f"({sum(parts) / 1e9:.2f} GB), {len(logs):,} logs ({sum(logs) / 1e9:.2f} GB), "
+        f"{len(packs):,} packs ({sum(packs) / 1e9:.2f} GB) in {time.monotonic() - started:.0f} s"
     )
     return found
 
@@ -429,7 +437,7 @@ def read_parts(paths: list[str]) -> int:
 
 def floor(study: Path) -> float:
     """Seconds in which one process per processor reads all parts with pyarrow, and no more."""
-    paths = sorted(str(p) for p in study.glob("trials/*/*.parquet"))
+    paths = sorted(str(p) for p in study.glob("trials/*/*.*.parquet"))
     processes = len(os.sched_getaffinity(0))
     lots = [paths[n :: processes * 8] for n in range(processes * 8)]
     with ProcessPoolExecutor(processes) as pool:
@@ -537,6 +545,7 @@ def main() -> None:
     arguments.add_argument("--seconds", type=int, default=36, help="that each phase took")
     arguments.add_argument("--directory", type=Path, help="where the study is made")
     arguments.add_argument("--keep", action="store_true", help="leave it there, use it if it is")
+    arguments.add_argument("--unpacked", action="store_true", help="parts and logs only")
     arguments.add_argument("--page", action="store_true", help="measure figures and page too")
     arguments.add_argument("--json", type=Path, help="write the figures here as well")
     arguments.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
@@ -556,6 +565,9 @@ def main() -> None:
             shutil.rmtree(study, ignore_errors=True)
             made = make_study(study, **sizes)
             known.write_text(json.dumps(made))
+        if given.unpacked:
+            for path in study.glob(f"trials/*/{PACK}"):
+                path.unlink()
         least = floor(study)
         print(f"{'floor: parts only read':24} {least:8.1f} s")
         found = run(study, page=given.page)
