@@ -35,7 +35,7 @@ def refusal(tmp_path: Path, text: str) -> str:
 
 def test_the_demo_is_what_the_readme_says() -> None:
     demo = load_study("demo", root=ROOT)
-    assert len(demo.trials()) == 4 * 2 * 2
+    assert len(demo.trials()) == 4 * 2 * 3
     assert set(demo.engines) == {"null", "sqlite", "duckdb", "parquet"}
 
 
