@@ -14,6 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from harness import ROOT, SMALL, Workspace
 
+from storewise.analysis.parts import trial_files
+from storewise.metrics.packed import read_pack
+
 pytestmark = pytest.mark.e2e
 
 STUDY = """\
@@ -89,6 +92,16 @@ def test_the_results_that_the_readme_names_are_there(measured: Workspace) -> Non
     conditions = json.loads(pq.read_schema(part).metadata[b"storewise"])
     assert conditions["versions"]["sqlite.sqlite"]
     assert conditions["trial"]["factors"]["engine"] == "sqlite"
+
+
+def test_each_trial_is_packed_for_the_analysis(measured: Workspace) -> None:
+    trials = [trial_files(path) for path in measured.results.glob("trials/*")]
+    assert trials
+    for one in trials:
+        parts = [name for name in one.parts if name.count(".") == 2]
+        pack = read_pack(one.directory, parts, [log.name for log in one.logs])
+        assert pack is not None
+        assert list(pack.conditions) == parts
 
 
 def test_an_unchanged_tree_plans_nothing(copy: Workspace) -> None:
