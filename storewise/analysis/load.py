@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from storewise.analysis.engines import BASELINE
 from storewise.analysis.inputs import (
     FailedTrial,
     InputTotals,
@@ -22,7 +23,7 @@ from storewise.analysis.inputs import (
     read_manifest,
     read_quarantine,
 )
-from storewise.analysis.measured import measure, together
+from storewise.analysis.measured import Study, measure, together
 from storewise.analysis.parts import (
     Part,
     missing_parts,
@@ -79,7 +80,15 @@ def load_results(
     if _reads_inputs(study):
         inputs, told = read_manifest(directory / "inputs" / "manifest.parquet")
         warnings += told
-    found = _trials(directory, {one.trial for one in failed}, inputs, processes, progress)
+    about = Study(
+        inputs=inputs,
+        # Of an engine that the study no longer has there may be trials, named after it.
+        files=not study
+        or BASELINE in (study.get("engines") or ())
+        or any(directory.glob(f"trials/{BASELINE}-*")),
+        published=bool(study.get("references")),
+    )
+    found = _trials(directory, {one.trial for one in failed}, about, processes, progress)
     parts = [part for one in found for part in one.parts]
     logs = [log for one in found for log in one.logs]
     warnings += [warning for one in found for warning in one.warnings]
@@ -124,7 +133,7 @@ def load_results(
 def _trials(
     directory: Path,
     left_out: set[str],
-    inputs: InputTotals | None,
+    study: Study,
     processes: int | None,
     progress: Progress | None,
 ) -> list[Read]:
@@ -132,8 +141,8 @@ def _trials(
     place = directory / "trials"
     names = sorted(place.iterdir()) if place.is_dir() else []
     trials = [trial_files(p) for p in names if p.name not in left_out and p.is_dir()]
-    found = read_trials(trials, inputs, processes=processes, progress=progress)
-    return found or [Read([], [], measure([], [], read_samples([]).rows, inputs), [])]
+    found = read_trials(trials, study, processes=processes, progress=progress)
+    return found or [Read([], [], measure([], [], read_samples([]).rows, study), [])]
 
 
 def _reads_inputs(study: Mapping[str, Any]) -> bool:

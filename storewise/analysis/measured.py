@@ -53,6 +53,17 @@ _OF_LOAD = [*hosts.PLACE, "worker", "process", "metric", "value"]
 
 
 @dataclass(frozen=True, slots=True)
+class Study:
+    """What the figures of its trials depend on: the inputs, and whether it has the files themselves
+    to compare with (`asked` and `loaded`) and published studies (`mean_times`), without which these
+    tables stay empty."""
+
+    inputs: InputTotals | None = None
+    files: bool = True
+    published: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Figures of trials; the tables are described where they are made.
 
@@ -90,7 +101,7 @@ def measure(
     parts: Sequence[Part],
     logs: Sequence[HdrLog],
     rows: pd.DataFrame,
-    inputs: InputTotals | None,
+    study: Study,
     totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
 ) -> Measured:
     """The figures of some trials from all their parts, logs and samples.
@@ -109,12 +120,14 @@ def measure(
     of_hosts = rows.loc[kept & by_load, _OF_LOAD]
     walls = rates.durations(samples)
 
+    nothing = samples.iloc[:0]
+    asked = samples if study.files else nothing
     series = rates.series(samples)
     parameters = step_parameters(parts)
     conditions = owners.step_conditions(parts, told)
     node_table = nodes(parts, session)
     session_table = sessions(node_table, session)
-    stored = storage(_with_volume(samples, parts), inputs)
+    stored = storage(_with_volume(samples, parts), study.inputs)
     taken = hosts.host_samples(of_hosts)
     load = hosts.host_load(of_hosts, taken, walls)
     cpu = hosts.cpu_series(of_hosts, taken)
@@ -133,9 +146,9 @@ def measure(
             threads={(p.trial, p.phase): threads_of(p) for p in parts},
             processes={p.trial: processes_of(p) for p in parts},
         ),
-        mean_times=_plain(mean_times(samples)),
-        asked=_plain(question_times(samples, clients_at_once(parts))),
-        loaded=_plain(load_times(samples)),
+        mean_times=_plain(mean_times(samples if study.published else nothing)),
+        asked=_plain(question_times(asked, clients_at_once(parts))),
+        loaded=_plain(load_times(asked)),
         parameters=parameters,
         steps=measured_steps(samples, series, parameters),
         storage=_by_trial([stored, node_storage(session_table, stored)]),

@@ -19,8 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 
-from storewise.analysis.inputs import InputTotals
-from storewise.analysis.measured import Measured, measure
+from storewise.analysis.measured import Measured, Study, measure
 from storewise.analysis.parts import SESSION, HdrLog, Part, TrialFiles
 from storewise.analysis.reading import read_samples
 from storewise.analysis.warning import StudyWarning
@@ -55,7 +54,7 @@ class Read:
 
 def read_trials(
     trials: Sequence[TrialFiles],
-    inputs: InputTotals | None = None,
+    study: Study | None = None,
     *,
     processes: int | None = None,
     lot: int | None = None,
@@ -67,6 +66,7 @@ def read_trials(
     takes memory), and only one where there is little to read. Raises ResultError where a child
     process is ended from outside.
     """
+    study = study or Study()
     total = sum(map(_size, trials))
     processes = processes or _processors()
     if total <= WORTH or len(trials) < 2:
@@ -81,11 +81,11 @@ def read_trials(
     if processes < 2:
         found, done = [], 0
         for one in lots:
-            found.append(_read(one, inputs))
+            found.append(_read(one, study))
             done += len(one)
             tell(done, len(trials))
         return found
-    return _in_children(lots, inputs, processes, tell)
+    return _in_children(lots, study, processes, tell)
 
 
 def _processors() -> int:
@@ -112,7 +112,7 @@ def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]
         yield lot
 
 
-def _read(trials: Sequence[TrialFiles], inputs: InputTotals | None) -> Read:
+def _read(trials: Sequence[TrialFiles], study: Study) -> Read:
     found = read_samples(trials)
     # Nodes without clients have nothing to tell; such a trial counts as not yet measured.
     known = {part.trial for part in found.parts if part.phase != SESSION}
@@ -121,7 +121,7 @@ def _read(trials: Sequence[TrialFiles], inputs: InputTotals | None) -> Read:
     rows = found.rows
     if len(parts) < len(found.parts):
         rows = rows[rows["trial"].isin(known)]
-    measured = measure(parts, logs, rows, inputs, found.totals)
+    measured = measure(parts, logs, rows, study, found.totals)
     return Read(parts, logs, measured, found.warnings)
 
 
@@ -147,10 +147,10 @@ class _Child:
         self.lot = -1
         self.trials: Sequence[TrialFiles] = ()
 
-    def give(self, lot: int, trials: Sequence[TrialFiles], inputs: InputTotals | None) -> None:
+    def give(self, lot: int, trials: Sequence[TrialFiles], study: Study) -> None:
         self.lot, self.trials = lot, trials
         try:
-            self.connection.send((trials, inputs))
+            self.connection.send((trials, study))
         except OSError as error:
             raise self.gone() from error
 
@@ -188,7 +188,7 @@ class _Child:
 
 def _in_children(
     lots: Sequence[Sequence[TrialFiles]],
-    inputs: InputTotals | None,
+    study: Study,
     processes: int,
     tell: Progress,
 ) -> list[Read]:
@@ -201,7 +201,7 @@ def _in_children(
         for number, lot in (next(waiting) for _ in range(processes)):
             child = _Child()
             children.append(child)
-            child.give(number, lot, inputs)
+            child.give(number, lot, study)
             busy[child.connection] = child
         while busy:
             for ready in wait(list(busy)):
@@ -213,7 +213,7 @@ def _in_children(
                 if after is None:
                     del busy[child.connection]
                 else:
-                    child.give(*after, inputs)
+                    child.give(*after, study)
     finally:
         for child in children:
             child.end()
@@ -227,11 +227,11 @@ def _serve(connection: Connection) -> None:
     while True:
         gc.collect()
         try:
-            trials, inputs = connection.recv()
+            trials, study = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(_read(trials, inputs))
+            connection.send(_read(trials, study))
         except StorewiseError as error:
             connection.send(error)
         except Exception:  # noqa: BLE001 - the parent raises it
