@@ -140,7 +140,8 @@ class SlurmWorkspace(Workspace):
         start = time.monotonic()
         self.slurm.wait_empty(seconds)
         self.slurm.wait_no_processes(max(5.0, seconds - (time.monotonic() - start)))
-        assert self.node_directories() == []
+        left = self.node_directories()
+        assert left == [], left
         took = time.monotonic() - start
         assert took < seconds
         return took

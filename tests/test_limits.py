@@ -173,7 +173,7 @@ def test_foreign_work_on_a_host_is_told_once(tables: Tables) -> None:
     # Clients use one of the two processors at most: 1.2 of 100 cores would be nothing.
     host = load(tables.host, "node-7", cpu_user=94.0)
     many = [
-        replace(part, conditions={**part.conditions, "host": {**HOST, "cpus": 100}})
+        part._replace(conditions={**part.conditions, "host": {**HOST, "cpus": 100}})
         for part in tables.results.parts
     ]
     busy = replace(tables, host=host, results=replace(tables.results, parts=many))

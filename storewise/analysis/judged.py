@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -16,3 +16,5 @@ class Judged:
 
     table: pd.DataFrame
     warnings: Sequence[StudyWarning] = ()
+    beside: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Further tables that the same work gives, by name."""

@@ -1,6 +1,7 @@
 """What is judged from the measured tables: one module per question, one line per module here.
 
-A judge takes the tables and gives one table more, with warnings where its reader should doubt it.
+A judge takes the tables and gives one table more (or some that one work makes), with warnings where
+its reader should doubt it.
 Judges read tables, never samples or files, so that each can be used on stored CSV files too. They
 take `Judged` from ``storewise.analysis.judged``, for this module imports them.
 """
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 #: Table name -> its judge; later ones may read the tables of earlier ones in `Tables.judged`.
 JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "variance": variance_study.variance,
-    "tukey": variance_study.tukey_pairs,
     "usl": uslstudy.usl,
     "noise": noise.noise,
     "differences": differences.differences,
@@ -52,7 +52,7 @@ def judge(tables: Tables) -> Tables:
         found = make(tables)
         tables = replace(
             tables,
-            judged={**tables.judged, name: found.table},
+            judged={**tables.judged, name: found.table, **found.beside},
             warnings=sorted({*tables.warnings, *found.warnings}),
         )
     return tables

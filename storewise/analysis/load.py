@@ -8,8 +8,10 @@ the parts' schema in ``docs/results.md``.
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,23 @@ def load_results(
             f"{directory}: there is no such directory of results; run the study first "
             "(`storewise run STUDY`)"
         )
+    with _no_collection():
+        return _load(directory, processes, progress)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without looking for cycles among a million new objects, again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _load(directory: Path, processes: int | None, progress: Progress | None) -> Results:
     warnings: list[StudyWarning] = []
     failed: list[FailedTrial] = []
     for path in sorted(directory.glob("trials/*/failed.json")):

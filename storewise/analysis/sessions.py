@@ -144,9 +144,11 @@ def session_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
 def _missing(parts: Sequence[Part]) -> list[StudyWarning]:
     known = _known(parts)
     have = {(p.trial, p.node) for p in parts if p.phase == SESSION}
+    told: dict[str, Any] = {}
+    for part in parts:
+        told.setdefault(part.trial, part.conditions.get("trial"))
     found = []
-    for trial in sorted({p.trial for p in parts}):
-        stored = next(p.conditions.get("trial") for p in parts if p.trial == trial)
+    for trial, stored in sorted(told.items()):
         expected = set(known.get(trial, {}))
         expected |= set(node_names(stored if isinstance(stored, Mapping) else {}))
         if not expected:

@@ -20,6 +20,7 @@ from storewise.analysis.engines import BASELINE, CEILING
 from storewise.analysis.frames import grouped
 from storewise.analysis.judged import Judged
 from storewise.analysis.throughput import FINISH
+from storewise.analysis.tukey import tukey
 from storewise.analysis.variance import Interactions
 from storewise.analysis.variance_groups import (
     ALPHA,
@@ -253,7 +254,7 @@ def _analysed(
 
 
 def variance(tables: Tables) -> Judged:
-    """Table `variance` of a study: COLUMNS, one row per term, the residual included."""
+    """Table `variance` of a study: COLUMNS, one row per term, the residual included; `tukey`."""
     found = study_analyses(tables, Wanted())
     rows = [
         {
@@ -276,26 +277,27 @@ def variance(tables: Tables) -> Judged:
     ]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     numbers = ["f", "p", "eta_sq_partial", "omega_sq", "normality_p", "equal_variance_p"]
-    return Judged(table.astype(dict.fromkeys(numbers, float)), list(_warnings(found.groups)))
+    return Judged(
+        table.astype(dict.fromkeys(numbers, float)),
+        list(_warnings(found.groups)),
+        {"tukey": _tukey_pairs(found.groups)},
+    )
 
 
-def tukey_pairs(tables: Tables) -> Judged:
+def _tukey_pairs(groups: Sequence[Group]) -> pd.DataFrame:
     """Table `tukey` of a study: PAIR_COLUMNS, each pair of engines in each rate."""
-    groups: list[Group] = []
-    for response in dict.fromkeys((*LOAD_RATES, *OTHER_RATES)):
-        # A load has its documents, any other phase its operations.
-        if len(tables.throughput) and (tables.throughput["measure"] == response).any():
-            found = study_analyses(tables, Wanted(response=response, tukey="engine"))
-            groups += found.groups
-    judged = _asked_rows(tables, Wanted())[_KEYS].drop_duplicates()
-    known = set(judged.itertuples(index=False, name=None))
+    rates = {*LOAD_RATES, *OTHER_RATES}
+    chosen = [
+        replace(group, ask=replace(group.ask, tukey="engine"))
+        for group in groups
+        if group.by["measure"] in rates and "engine" in group.ask.factors
+    ]
     rows = [
         {**group.by, **pair_columns(group, pair), "log": group.ask.log}
-        for group in groups
-        if tuple(group.by[key] for key in _KEYS) in known
-        for pair in group.pairs
+        for group in chosen
+        for pair in tukey(group.found.model, "engine")
     ]
-    return Judged(pd.DataFrame(rows, columns=list(PAIR_COLUMNS)))
+    return pd.DataFrame(rows, columns=list(PAIR_COLUMNS))
 
 
 def _warnings(groups: Sequence[Group]) -> Iterable[StudyWarning]:
