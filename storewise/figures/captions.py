@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from storewise.analysis.tables import Tables
@@ -252,7 +253,8 @@ def tables_digest(tables: Tables) -> str:
     """A digest of all that a figure may show."""
     digest = hashlib.blake2b(digest_size=16)
     for name, table in tables.frames().items():
-        digest.update(name.encode() + table.to_csv(index=False).encode())
+        digest.update(f"{name}: {', '.join(map(str, table))}\n".encode())
+        digest.update(pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes())
     digest.update(repr((tables.results.inputs, tables.results.failed)).encode())
     digest.update(repr(tables.results.study.get("phases")).encode())
     return digest.hexdigest()

@@ -247,6 +247,8 @@ def scaling_table(tables: Tables) -> Table:
     return Table("scaling", "Scaling", heads, rows, marks("scaling", found))
 
 
+#: Lines of a table about hosts; of a study with more, each trial has the host that tells most.
+MOST_LINES = 2_000
 _LOAD = {
     "client_cpu": ("busiest client process, cores", None),
     "client_rss": ("memory of clients", binary),
@@ -262,17 +264,25 @@ _LOAD = {
 
 
 def load_table(tables: Tables) -> Table:
-    """Load of clients and their hosts: the mean over a phase, the maximum in brackets."""
+    """Load of clients and their hosts: the mean over a phase, the maximum in brackets.
+
+    Of more than MOST_LINES lines those of the host with the busiest client of each phase.
+    """
     found = tables.host[tables.host["metric"].isin(_LOAD) & (tables.host["phase"] != SESSION)]
     own = ["trial", "phase", "step", "host"]
-    clients = found.loc[found["metric"] == "client_cpu", own].drop_duplicates()
-    found = found.merge(clients, on=own)
+    clients = found[found["metric"] == "client_cpu"].drop_duplicates(own)
+    caption = "Load of clients and hosts: mean (maximum)"
+    if len(clients) > MOST_LINES:
+        busiest = clients.sort_values("mean", ascending=False, kind="stable")
+        clients = busiest.drop_duplicates(own[:3])
+        caption += "; of each phase the host with the busiest client, all are in analysis/host.csv"
+    place = pd.MultiIndex.from_frame(found[own])
+    found = found[place.isin(pd.MultiIndex.from_frame(clients[own]))]
     present = [m for m in _LOAD if m in set(found["metric"])]
     rows: list[list[Cell]] = []
     origins: list[Mark] = []
     several = found["host"].nunique() > 1
-    keys = ["trial", "phase", "step", "host"]
-    for key, group in found.groupby(keys, sort=True):
+    for key, group in found.groupby(own, sort=True):
         by_metric = {row["metric"]: row for row in records(group)}
         cells = [text_cell(key[0]), text_cell(key[1])]
         cells += [text_cell(key[3])] if several else []
@@ -286,7 +296,7 @@ def load_table(tables: Tables) -> Table:
         rows.append(cells)
         origins.append(mark_of("host", group, trial=key[0], phase=key[1]))
     heads = ["trial", "phase", *(["host"] if several else []), *(_LOAD[m][0] for m in present)]
-    return Table("load", "Load of clients and hosts: mean (maximum)", heads, rows, origins)
+    return Table("load", caption, heads, rows, origins)
 
 
 def verification_table(tables: Tables) -> Table:
@@ -313,11 +323,19 @@ def verification_table(tables: Tables) -> Table:
 
 
 def canary_table(tables: Tables) -> Table:
-    """The canary before each trial."""
+    """The canary before each trial; of more than MOST_LINES hosts the slowest of each trial."""
     found: pd.DataFrame = tables.canary
+    keys = ["trial", "taken_by", "host"]
+    caption = "Canary before each trial: how fast the machine was"
+    taken = found[found["metric"] == "canary_cpu"]
+    if len(taken) > MOST_LINES:
+        slowest = taken.sort_values("value", kind="stable").drop_duplicates(keys[:2])
+        place = pd.MultiIndex.from_frame(found[keys])
+        found = found[place.isin(pd.MultiIndex.from_frame(slowest[keys]))]
+        caption += "; the slowest host of each, all are in analysis/canary.csv"
     rows: list[list[Cell]] = []
     origins: list[Mark] = []
-    for (trial, by, host), group in found.groupby(["trial", "taken_by", "host"], sort=True):
+    for (trial, by, host), group in found.groupby(keys, sort=True):
         values = dict(zip(group["metric"], group["value"], strict=True))
         origins.append(mark_of("canary", group, trial=trial))
         rows.append(
@@ -337,7 +355,7 @@ def canary_table(tables: Tables) -> Table:
         )
     return Table(
         "canary",
-        "Canary before each trial: how fast the machine was",
+        caption,
         ["trial", "host of", "host", "digests per s", "disk write", "disk read"],
         rows,
         origins,

@@ -57,12 +57,10 @@ def load_table(tables: Tables) -> Table:
     """Load of each node and of its host: the mean over a phase, the maximum in brackets."""
     host = tables.host[tables.host["phase"] != SESSION]
     keys = ["trial", "phase", "step", "host"]
-    of_hosts = {
-        (*key, row["metric"]): row
-        for key, group in grouped(host[host["node"] == ""], keys)
-        for row in records(group)
-    }
-    of_nodes = list(grouped(host[host["node"] != ""], [*keys, "node"]))
+    by_node = host[host["node"] != ""]
+    by_host = host[(host["node"] == "") & host["host"].isin(by_node["host"].unique())]
+    of_hosts = {(*(row[k] for k in keys), row["metric"]): row for row in records(by_host)}
+    of_nodes = list(grouped(by_node, [*keys, "node"]))
     rows: list[list[Cell]] = []
     origins: list[Mark] = []
     for key, group in of_nodes:

@@ -34,6 +34,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "sent": ("network_sent",),
 }
 _STEP = ["trial", "phase", "step"]
+Floats = NDArray[np.float64]
 
 
 def span(tables: Tables) -> int:
@@ -55,9 +56,7 @@ def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     """
     joined = span(tables)
     series = dict(grouped(tables.series, _STEP))
-    hosts: dict[Any, dict[str, pd.DataFrame]] = {}
-    for (*key, host), group in grouped(_shown(tables.cpu), [*_STEP, "host"]):
-        hosts.setdefault(tuple(key), {})[str(host)] = group
+    hosts = dict(grouped(_shown(tables.cpu), _STEP))
     by_trial: dict[str, list[tuple[Any, ...]]] = {}
     for key in dict.fromkeys([*series, *hosts]):
         by_trial.setdefault(str(key[0]), []).append(key)
@@ -72,7 +71,7 @@ def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         keys.sort(key=lambda k: (order.get(k[1], 99), k[2]))
         words = ", ".join(filter(None, (title(str(row["engine"])), setting(row, shown))))
         told.append({"id": row["trial"], "name": f"{words}, repeat {row['repeat']}"})
-        data.append({"parts": [_part(k, series.get(k), hosts.get(k, {}), joined) for k in keys]})
+        data.append({"parts": [_part(k, series.get(k), hosts.get(k), joined) for k in keys]})
     return told, data
 
 
@@ -83,7 +82,7 @@ def _shown(cpu: pd.DataFrame) -> pd.DataFrame:
 
 
 def _part(
-    key: tuple[Any, ...], own: pd.DataFrame | None, hosts: Mapping[str, pd.DataFrame], joined: int
+    key: tuple[Any, ...], own: pd.DataFrame | None, hosts: pd.DataFrame | None, joined: int
 ) -> dict[str, Any]:
     found: dict[str, Any] = {"phase": key[1], "step": key[2], "dx": joined, "x0": joined / 2}
     if own is not None:
@@ -91,47 +90,56 @@ def _part(
         place = kept["second"].to_numpy(dtype=np.int64) // joined
         found["operations"] = _curve(place, kept["operations_per_s"].to_numpy(dtype=float))
         found["warm"] = int(own["warmup"].sum())
-    found["hosts"] = _hosts({host: _curves(group, joined) for host, group in hosts.items()})
+    found["hosts"] = _hosts(hosts, joined) if hosts is not None else {}
     return found
 
 
-def _hosts(hosts: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
-    """The hosts, or of too many of them their mean and the highest."""
-    if len(hosts) <= MOST_HOSTS:
-        return hosts
-    mean, most = {}, {}
-    for name in METRICS:
-        curves = [curves[name] for curves in hosts.values() if name in curves]
-        if curves:
-            longest = max(map(len, curves))
-            filled = np.array([[*c, *[np.nan] * (longest - len(c))] for c in curves])
-            mean[name] = pd.DataFrame(filled).mean().round(3).to_list()
-            most[name] = pd.DataFrame(filled).max().round(3).to_list()
-    return {f"mean of {len(hosts)} hosts": mean, f"highest of {len(hosts)} hosts": most}
-
-
-def _curves(group: pd.DataFrame, joined: int) -> dict[str, list[float]]:
+def _hosts(group: pd.DataFrame, joined: int) -> dict[str, dict[str, list[float]]]:
+    """The curves of hosts, or of too many of them their mean and the highest."""
+    if not len(group):
+        return {}
+    codes, names = pd.factorize(group["host"], sort=True)
     place = group["second"].to_numpy(dtype=np.int64) // joined
-    values = group[list(METRICS)].to_numpy(dtype=float)
-    measured = np.isfinite(values).any(axis=0)
+    size = int(place.max()) + 1
+    found: dict[str, dict[str, list[float]]] = {}
+    for metric in METRICS:
+        values = group[metric].to_numpy(dtype=float)
+        if not np.isfinite(values).any():
+            continue
+        means = _means(codes * size + place, values, len(names) * size).reshape(-1, size)
+        for name, curve in _few(dict(zip(map(str, names), means, strict=True))).items():
+            if np.isfinite(curve).any():
+                found.setdefault(name, {})[metric] = _digits(curve)
+    return found
+
+
+def _few(curves: dict[str, Floats]) -> dict[str, Floats]:
+    """These curves, or of more than MOST_HOSTS their mean and the highest."""
+    if len(curves) <= MOST_HOSTS:
+        return curves
+    all_of_them = pd.DataFrame(np.vstack(list(curves.values())))
+    who = f"{len(curves)} hosts"
     return {
-        name: _curve(place, values[:, column])
-        for column, name in enumerate(METRICS)
-        if measured[column]
+        f"mean of {who}": all_of_them.mean().to_numpy(),
+        f"highest of {who}": all_of_them.max().to_numpy(),
     }
 
 
-def _curve(place: NDArray[np.int64], values: NDArray[np.float64]) -> list[float]:
-    """The mean of the values at each place from 0; nan where none was taken.
+def _curve(place: NDArray[np.int64], values: Floats) -> list[float]:
+    """The mean of the values at each place from 0; nan where none was taken."""
+    return _digits(_means(place, values, int(place.max()) + 1)) if len(place) else []
 
-    Four digits are more than a screen shows.
-    """
-    if not len(place):
-        return []
-    size = int(place.max()) + 1
+
+def _means(place: NDArray[np.int64], values: Floats, size: int) -> Floats:
     known = np.isfinite(values)
     sums = np.bincount(place[known], values[known], size)
     counts = np.bincount(place[known], minlength=size)
     means = np.full(size, np.nan)
     np.divide(sums, counts, out=means, where=counts > 0)
-    return [float(f"{v:.4g}") for v in means.tolist()]
+    return means
+
+
+def _digits(curve: Floats) -> list[float]:
+    """Four digits are more than a screen shows; what is missing at the end is left away."""
+    last = np.flatnonzero(np.isfinite(curve))
+    return [float(f"{v:.4g}") for v in curve[: last[-1] + 1 if len(last) else 0].tolist()]

@@ -78,14 +78,14 @@ def source_label(source: str) -> str:
     return f"{csv} {', '.join(told[:2])}{more}"
 
 
-def view(table: Table, facets: Facets) -> TableView:
-    """One table, ready for the template."""
+def view(table: Table, facets: Facets, shown: int = SHOWN) -> TableView:
+    """One table, ready for the template; its first `shown` rows stand in the page's text."""
     count = len(table.rows)
     marks: Sequence[Mark | None] = table.marks or [None] * count
     ids = [source_id(m) if m is not None and m.rows else "" for m in marks]
     first = [
         RowView([_cell(c) for c in row], source, source_label(source) if source else "")
-        for row, source in zip(table.rows[:SHOWN], ids[:SHOWN], strict=True)
+        for row, source in zip(table.rows[:shown], ids[:shown], strict=True)
     ]
     numeric = [table.numeric(place) for place in range(len(table.columns))]
     data: dict[str, Any] = {
