@@ -1,0 +1,134 @@
+"""The one connection of a process to S3, and what its errors mean.
+
+Requests are tried again by botocore (mode "standard": refused connections, time-outs, throttling,
+errors of the server), so an error that arrives here has lasted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+import boto3
+from boto3.exceptions import Boto3Error
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    FlexibleChecksumError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    ResponseStreamingError,
+)
+
+from storewise.errors import StorewiseError
+from storewise.objects.uri import Place
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+#: Seconds to wait for a connection, and for the next bytes of an answer.
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+#: Tries of one request in all; the waits between them grow to 20 s.
+TRIES = 5
+#: Requests at once over one client.
+CONNECTIONS = 32
+
+
+class ObjectError(StorewiseError):
+    """Something on S3 that cannot be read, written or listed."""
+
+
+class NotThere(ObjectError):
+    """No such object."""
+
+
+class Changed(ObjectError):
+    """The object is another than it was when it was listed or first read."""
+
+
+def s3() -> S3Client:
+    """This process's client. A child that was forked makes its own: connections are not shared."""
+    return _client(os.getpid())
+
+
+@cache
+def _client(process: int) -> S3Client:
+    with explained("S3"):
+        return boto3.session.Session().client(
+            "s3",
+            config=Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+                retries={"total_max_attempts": TRIES, "mode": "standard"},
+                max_pool_connections=CONNECTIONS,
+            ),
+        )
+
+
+@contextmanager
+def explained(where: Place | str) -> Iterator[None]:
+    """Turns what boto3 raises within into an ObjectError about `where`."""
+    try:
+        yield
+    except (BotoCoreError, ClientError, Boto3Error) as error:
+        raise error_of(where, error) from error
+
+
+def error_of(where: Place | str, error: Exception) -> ObjectError:
+    """What an error of boto3 means, and what to do. Never any header or key of the request."""
+    if isinstance(error, ClientError):
+        return _refused(where, error)
+    if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+        return ObjectError(
+            f"{where}: no AWS credentials ({error}); give some as for every AWS tool: the "
+            "environment, ~/.aws/credentials, or a role of the instance"
+        )
+    if isinstance(error, NoRegionError):
+        return ObjectError(f"{where}: no AWS region; set AWS_REGION or `region` in ~/.aws/config")
+    if isinstance(error, FlexibleChecksumError):
+        return ObjectError(f"{where}: what arrived has another checksum than what is stored")
+    if isinstance(error, EndpointConnectionError | ConnectionClosedError | HTTPClientError):
+        return ObjectError(
+            f"{where}: S3 does not answer after {TRIES} tries ({error}); check the network, the "
+            "region, and AWS_ENDPOINT_URL_S3 where it is set"
+        )
+    if isinstance(error, ResponseStreamingError):
+        return ObjectError(f"{where}: the answer ended too early ({error})")
+    return ObjectError(f"{where}: {error}")
+
+
+def code_of(error: ClientError) -> str:
+    """S3's name of an error; of a HEAD request, which has no body, the HTTP status."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _refused(where: Place | str, error: ClientError) -> ObjectError:
+    code = code_of(error)
+    told = str(error.response.get("Error", {}).get("Message", "")) or code
+    if code == "NoSuchBucket":
+        return ObjectError(f"{where}: there is no such bucket in this account and region")
+    if code in ("NoSuchKey", "404", "NotFound"):
+        return NotThere(f"{where}: there is no such object")
+    if code in ("PreconditionFailed", "412"):
+        return Changed(f"{where}: the object was replaced while it was read")
+    if code in ("AccessDenied", "403", "Forbidden", "AllAccessDisabled"):
+        return ObjectError(
+            f"{where}: access denied for {error.operation_name}; the credentials in use need "
+            "s3:ListBucket on the bucket and s3:GetObject on its objects, to publish also "
+            "s3:PutObject, s3:PutObjectTagging and s3:AbortMultipartUpload"
+        )
+    if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"):
+        return ObjectError(f"{where}: the AWS credentials are not accepted ({code}): renew them")
+    if code in ("PermanentRedirect", "301", "AuthorizationHeaderMalformed"):
+        return ObjectError(f"{where}: the bucket is in another region; set AWS_REGION to its own")
+    return ObjectError(f"{where}: {error.operation_name} failed: {told} ({code})")

@@ -1,0 +1,47 @@
+"""Names of objects: ``s3://BUCKET/KEY``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from storewise.errors import StorewiseError
+
+SCHEME = "s3://"
+#: Amazon S3 User Guide, "General purpose bucket naming rules".
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+def is_remote(name: object) -> bool:
+    """Whether a path names an object, not a file."""
+    return isinstance(name, str) and name.startswith(SCHEME)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A bucket and a key, or the beginning of keys."""
+
+    bucket: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.bucket}/{self.key}"
+
+    def folder(self) -> Place:
+        """The place as the beginning of what lies below it: empty, or with a slash at its end."""
+        return Place(self.bucket, f"{self.key.rstrip('/')}/" if self.key.strip("/") else "")
+
+    def below(self, name: str) -> Place:
+        """What is called `name` below this place."""
+        return Place(self.bucket, self.folder().key + name)
+
+
+def parse(name: str) -> Place:
+    """The place that a URI names; StorewiseError where it is none.
+
+    Keys are taken as they are: on S3 ``a//b`` and ``a/b`` are two objects.
+    """
+    bucket, _, key = name.removeprefix(SCHEME).partition("/")
+    if not name.startswith(SCHEME) or not _BUCKET.fullmatch(bucket):
+        raise StorewiseError(f"{name!r} names nothing on S3; expected s3://BUCKET/PREFIX")
+    return Place(bucket, key)
