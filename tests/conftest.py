@@ -7,9 +7,13 @@ import shutil
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from harness import unavailable
+
+if TYPE_CHECKING:
+    from s3_server import Bucket, S3Server
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,3 +61,30 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     yield mount
     for path in mounted:
         subprocess.run(["umount", str(path)], check=True)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One moto server for all tests of this process."""
+    from s3_server import S3Server  # only where a test asks: it brings boto3
+
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A fresh bucket, behind a proxy that spoils what the test asks for; the process's environment
+    leads there."""
+    from s3_server import Bucket, Faults
+
+    from storewise.objects import client
+
+    with Faults(s3_server.endpoint) as faults:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in faults.environment.items():
+            monkeypatch.setenv(name, value)
+        client._client.cache_clear()
+        yield Bucket(s3_server, s3_server.bucket(), faults)
+        client._client.cache_clear()

@@ -1,0 +1,368 @@
+"""A proxy in front of an S3 server that spoils what a test asks for, over real sockets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+#: Headers of one connection, not of what goes over it (RFC 9110, 7.6.1).
+_HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "date", "server"}
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL_S3": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+class Reset(NamedTuple):
+    """The connection is reset before any answer."""
+
+
+class Delay(NamedTuple):
+    """The answer comes `seconds` late."""
+
+    seconds: float
+
+
+class Cut(NamedTuple):
+    """The connection ends after `after` bytes of the answer's body; its length promised more."""
+
+    after: int
+
+
+class Flip(NamedTuple):
+    """Byte `at` of the answer's body (of the request's, with `sent`) is another."""
+
+    at: int
+    sent: bool = False
+
+
+class Status(NamedTuple):
+    """S3 answers with an error."""
+
+    status: int
+    code: str = ""
+    message: str = "as the test asked"
+
+
+Fault = Reset | Delay | Cut | Flip | Status
+
+
+class Request(NamedTuple):
+    """What the proxy saw: `target` is path and query as sent, unquoted."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+
+
+@dataclass
+class _Rule:
+    fault: Fault
+    method: str
+    target: re.Pattern[str]
+    left: int | None
+    skip: int
+    when: Callable[[Request], bool] | None
+    #: Requests that it spoiled.
+    met: int = field(default=0)
+
+
+class Faults:
+    """A proxy in front of a server (`upstream`, its endpoint) that spoils what a test asks for.
+
+    Like S3 and unlike moto it refuses an upload whose checksum is not that of its body. `requests`
+    are all that came, in their order.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self._upstream = upstream.removeprefix("http://")
+        self._rules: list[_Rule] = []
+        self._lock = threading.Lock()
+        self._server: _Listener | None = None
+        self._port = 0
+        self.requests: list[Request] = []
+        #: Most requests that were being answered at once.
+        self.most_at_once = 0
+        self._at_once = 0
+
+    def __enter__(self) -> Faults:
+        self._listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _listen(self) -> None:
+        self._server = _Listener(("127.0.0.1", self._port), _handler(self))
+        self._port = self._server.server_address[1]
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+
+    def _close(self) -> None:
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+        self._server.hang_up()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(self.endpoint)
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Within, connections are refused: nothing listens."""
+        self._close()
+        try:
+            yield
+        finally:
+            self._listen()
+
+    def add(
+        self,
+        fault: Fault,
+        *,
+        method: str = "",
+        target: str = "",
+        times: int | None = 1,
+        skip: int = 0,
+        when: Callable[[Request], bool] | None = None,
+    ) -> _Rule:
+        """Spoils `times` requests (None: all) after the first `skip` of those with this method,
+        whose path and query (unquoted) have the regular expression `target` in them, and of which
+        `when` says so. Of several rules that hold, each Delay and the first other one counts."""
+        rule = _Rule(fault, method, re.compile(target), times, skip, when)
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rules.clear()
+            self.requests.clear()
+
+    def seen(self, method: str = "", target: str = "") -> list[Request]:
+        """The requests with this method in whose path and query `target` is found."""
+        with self._lock:
+            return [
+                request
+                for request in self.requests
+                if method in ("", request.method) and re.search(target, request.target)
+            ]
+
+    # What follows is for the handler.
+
+    def meet(self, request: Request) -> list[Fault]:
+        found: list[Fault] = []
+        with self._lock:
+            self.requests.append(request)
+            for rule in self._rules:
+                if (
+                    rule.left == 0
+                    or rule.method not in ("", request.method)
+                    or not rule.target.search(request.target)
+                    or (rule.when is not None and not rule.when(request))
+                    or not (isinstance(rule.fault, Delay) or all(type(f) is Delay for f in found))
+                ):
+                    continue
+                if rule.skip:
+                    rule.skip -= 1
+                    continue
+                if rule.left is not None:
+                    rule.left -= 1
+                rule.met += 1
+                found.append(rule.fault)
+        return found
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        with self._lock:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_once -= 1
+
+    def forward(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        upstream = http.client.HTTPConnection(self._upstream, timeout=60)
+        try:
+            upstream.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers.items():
+                if name.lower() not in (_HOP | {"content-length"}):
+                    upstream.putheader(name, value)
+            if body or method in ("PUT", "POST"):
+                upstream.putheader("Content-Length", str(len(body)))
+            upstream.endheaders(body or None)
+            answer = upstream.getresponse()
+            data = answer.read()
+            return answer.status, answer.getheaders(), data
+        finally:
+            upstream.close()
+
+
+class _Listener(ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, *arguments: Any) -> None:
+        self._open: set[socket.socket] = set()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Ends the connections that clients keep for their next request."""
+        for one in tuple(self._open):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # its handler closed it meanwhile
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away in the middle is nothing to print."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | ValueError):
+            super().handle_error(request, client_address)
+
+
+def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def log_message(self, *_: object) -> None:
+            return  # requests are kept, not printed
+
+        def _serve(self) -> None:
+            body = self._body()
+            headers = dict(self.headers.items())
+            request = Request(self.command, unquote(self.path), headers)
+            with faults.answering():
+                self._answer(faults.meet(request), headers, body)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+
+        def _answer(self, found: list[Fault], headers: dict[str, str], body: bytes) -> None:
+            cut: int | None = None
+            flip: int | None = None
+            for fault in found:
+                match fault:
+                    case Delay(seconds):
+                        time.sleep(seconds)
+                    case Reset():
+                        self._reset()
+                        return
+                    case Status(status, code, message):
+                        self._error(status, code, message)
+                        return
+                    case Cut(after):
+                        cut = after
+                    case Flip(at, sent) if sent:
+                        body = _flipped(body, at)
+                    case Flip(at):
+                        flip = at
+            # That of a completed multipart upload (POST) is of the object, not of its body.
+            if self.command == "PUT" and (wrong := _wrong_checksum(headers, body)):
+                self._error(400, "BadDigest", wrong)
+                return
+            status, answered, data = faults.forward(self.command, self.path, headers, body)
+            if flip is not None:
+                data = _flipped(data, flip)
+            self.send_response_only(status)
+            known = {name.lower() for name, _ in answered}
+            for name, value in answered:
+                if name.lower() not in _HOP:
+                    self.send_header(name, value)
+            if "content-length" not in known and self.command != "HEAD" and status != 204:
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data if cut is None else data[:cut])
+            if cut is not None:
+                self.wfile.flush()
+                self.close_connection = True
+
+        def _body(self) -> bytes:
+            if "chunked" in self.headers.get("Transfer-Encoding", ""):
+                parts = []
+                while size := int(self.rfile.readline().split(b";")[0], 16):
+                    parts.append(self.rfile.read(size))
+                    self.rfile.readline()
+                while self.rfile.readline().strip():
+                    continue  # trailers
+                return b"".join(parts)
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+        def _error(self, status: int, code: str, message: str) -> None:
+            text = f"<Error><Code>{code or status}</Code><Message>{message}</Message></Error>"
+            data = b"" if self.command == "HEAD" else text.encode()
+            self.send_response_only(status)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def _reset(self) -> None:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+    return Handler
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if at < len(data) else data
+
+
+def _wrong_checksum(headers: Mapping[str, str], body: bytes) -> str:
+    """What is wrong with a checksum that a request brings in its headers; empty where nothing."""
+    given = {name.lower(): value for name, value in headers.items()}
+    if "aws-chunked" in given.get("content-encoding", ""):
+        return ""  # the checksum is of what the chunks hold
+    sums = {
+        "x-amz-checksum-sha256": lambda: hashlib.sha256(body).digest(),
+        "x-amz-checksum-crc32": lambda: zlib.crc32(body).to_bytes(4, "big"),
+        "content-md5": lambda: hashlib.md5(body).digest(),
+    }
+    for name, digest in sums.items():
+        if name in given and base64.b64encode(digest()).decode() != given[name]:
+            return f"the {name} you specified did not match what we received"
+    return ""
