@@ -248,7 +248,16 @@ def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
     memory = host.get("memory_bytes")
     shown = f"{round(float(memory) / 2**30)} GiB" if memory else "memory unknown"
     kind = f"{host.get('processor', 'unknown')}, {host.get('cpus', '?')} CPUs, {shown}"
+    if instance := instance_of(conditions):
+        kind += f", {instance.get('type', 'instance of unknown type')}"
     return str(host.get("name", "unknown")), kind
+
+
+def instance_of(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The EC2 instance that a part's host was (``metrics.instance.Instance``); empty elsewhere."""
+    host = conditions.get("host")
+    found = host.get("instance") if isinstance(host, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:

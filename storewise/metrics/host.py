@@ -10,6 +10,8 @@ from typing import Any
 
 import psutil
 
+from storewise.metrics.instance import instance_facts
+
 #: File system types that other hosts see too: no shared-memory WAL files, caches of attributes.
 NETWORK_FILE_SYSTEMS = frozenset(
     (
@@ -113,7 +115,9 @@ def _processor() -> str:
 
 
 def facts() -> dict[str, Any]:
-    """What a reader of the results wants to know of this host (JSON values)."""
+    """What a reader of the results wants to know of this host (JSON values); `instance` only
+    where it is one of EC2."""
+    instance = instance_facts()
     return {
         "name": host_name(),
         "system": platform.platform(),
@@ -125,6 +129,7 @@ def facts() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "boot_time": psutil.boot_time(),
         "link_mbit": link_mbit(),
+        **({"instance": instance} if instance is not None else {}),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from storewise.analysis.engines import BASELINE, CEILING, consistency, embedded, one_writer, title
 from storewise.analysis.frames import records
-from storewise.analysis.parts import Part, host_of, part_versions
+from storewise.analysis.parts import Part, host_of, instance_of, part_versions
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, level
 from storewise.errors import ConfigError
@@ -28,6 +28,7 @@ def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
         ("phases", [_phase(p) for p in study.get("phases", []) if isinstance(p, Mapping)]),
         ("factors", _factors(tables)),
         ("hosts", _distinct(f"{name}: {kind}" for name, kind in map(_host, measured))),
+        ("EC2 instances", _distinct(map(_instance, measured))),
         ("operating system", _distinct(_of_host(p, "system") for p in measured)),
         (
             "file system of the stores",
@@ -51,6 +52,17 @@ def _distinct(values: Any) -> list[str]:
 
 def _host(part: Part) -> tuple[str, str]:
     return host_of(part.conditions)
+
+
+def _instance(part: Part) -> str:
+    """Type, price class, zone and image of the instance that a part was measured on."""
+    found = instance_of(part.conditions)
+    if not found:
+        return ""
+    return (
+        f"{found.get('type', '?')}, {found.get('life_cycle', '?')}, "
+        f"zone {found.get('zone', '?')}, image {found.get('image', '?')}"
+    )
 
 
 def _of_host(part: Part, key: str) -> str:

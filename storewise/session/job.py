@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from storewise.errors import Aborted, StorewiseError
+from storewise.metrics.instance import Interruption
 from storewise.session.live import ABORT, LIVE, Abort, Session, Watch, abort, membership
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
@@ -26,6 +27,10 @@ class Signalled(Aborted):
     def __init__(self, name: str, number: int) -> None:
         self.number = signal.Signals(number)
         super().__init__(f"{name} was ended by signal {self.number.name}")
+
+
+class TakenBack(Aborted):
+    """EC2 takes back the host of this job: a failed attempt, to be made on another host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,9 @@ def _reason(name: str, error: BaseException, log: str) -> Abort:
     """What an error that ends a job says to the other jobs of its trial."""
     if isinstance(error, Aborted):
         # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
-        own = isinstance(error, Signalled) and error.number != signal.SIGINT
+        own = isinstance(error, TakenBack) or (
+            isinstance(error, Signalled) and error.number != signal.SIGINT
+        )
         return Abort(str(error), own=own, log=log)
     kind = type(error).__name__
     if isinstance(error, StorewiseError | MemoryError | OSError):
@@ -130,6 +137,14 @@ def trial_job(
     def ended(number: int, frame: FrameType | None) -> None:
         raise Signalled(name, number)
 
+    watch, interruption = Watch(results, session), Interruption()
+
+    def check() -> None:
+        watch.check()
+        reason = interruption.reason()
+        if reason is not None:
+            raise TakenBack(reason)
+
     def tell(error: BaseException) -> None:
         if not isinstance(error, Aborted):
             _await_reason(live, defer)
@@ -139,7 +154,7 @@ def trial_job(
     before = {number: signal.signal(number, ended) for number in handled}
     try:
         with membership(live, name):
-            yield Job(Watch(results, session).check, log, live, session, tell)
+            yield Job(check, log, live, session, tell)
         log.info("done")
     except Aborted as error:
         tell(error)

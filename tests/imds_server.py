@@ -1,0 +1,110 @@
+"""A local instance metadata service, version 2, for tests."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+DOCUMENT = {
+    "accountId": "123456789012",
+    "instanceId": "i-0123456789abcdef0",
+    "instanceType": "i4i.2xlarge",
+    "availabilityZone": "eu-central-1b",
+    "region": "eu-central-1",
+    "imageId": "ami-0abcdef1234567890",
+}
+
+
+class ImdsServer:
+    """Answers as an instance would; a test sets what it is, and when it is taken back.
+
+    `requests` has method and path of each request. Tokens other than the latest are refused.
+    `failing` is a status that is answered to each GET instead.
+    """
+
+    def __init__(self, life_cycle: str = "on-demand", document: object = DOCUMENT) -> None:
+        self.life_cycle = life_cycle
+        self.document = document
+        self.spot_action: str | None = None
+        self.failing: int | None = None
+        self.token = 0
+        self.requests: list[tuple[str, str]] = []
+
+    def __enter__(self) -> Self:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                outer.requests.append(("PUT", self.path))
+                seconds = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
+                if self.path != "/latest/api/token" or not seconds.isdigit():
+                    self._answer(400, "")
+                    return
+                outer.token += 1
+                self._answer(200, f"token-{outer.token}")
+
+            def do_GET(self) -> None:
+                outer.requests.append(("GET", self.path))
+                if self.headers.get("X-aws-ec2-metadata-token") != f"token-{outer.token}":
+                    self._answer(401, "")
+                elif outer.failing is not None:
+                    self._answer(outer.failing, "")
+                elif (text := outer.texts().get(self.path)) is None:
+                    self._answer(404, "")
+                else:
+                    self._answer(200, text)
+
+            def _answer(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With which a process finds this service."""
+        return {
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.endpoint,
+            "AWS_EC2_METADATA_DISABLED": "false",
+        }
+
+    def take_back(self, at: str, action: str = "terminate") -> None:
+        """Announce an interruption."""
+        self.spot_action = json.dumps({"action": action, "time": at})
+
+    def texts(self) -> dict[str, str]:
+        document = self.document if isinstance(self.document, str) else json.dumps(self.document)
+        found = {
+            "/latest/dynamic/instance-identity/document": document,
+            "/latest/meta-data/instance-life-cycle": self.life_cycle,
+        }
+        if self.spot_action is not None:
+            found["/latest/meta-data/spot/instance-action"] = self.spot_action
+        return found

@@ -1,0 +1,156 @@
+"""EC2 instance metadata: what an instance says of itself, and that it is taken back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from imds_server import ImdsServer
+
+from storewise.metrics import instance as module
+from storewise.metrics.host import facts, host_name
+from storewise.metrics.instance import Interruption, Metadata, MetadataError, instance
+from storewise.session.job import trial_job
+from storewise.session.live import ABORT, LEASES, LIVE, SESSION, Session, read_abort
+
+AT = "2026-03-01T08:22:00Z"
+
+
+@pytest.fixture
+def imds(monkeypatch: pytest.MonkeyPatch) -> Iterator[ImdsServer]:
+    with ImdsServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        instance.cache_clear()
+        yield server
+    instance.cache_clear()
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """No setting of the environment, and firmware that the test writes."""
+    for name in ("AWS_EC2_METADATA_DISABLED", "AWS_EC2_METADATA_SERVICE_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module, "DMI", tmp_path)
+    monkeypatch.setattr(module, "HYPERVISOR", tmp_path / "uuid")
+    instance.cache_clear()
+    yield tmp_path
+    instance.cache_clear()
+
+
+def test_an_instance_is_part_of_the_facts_of_its_host(imds: ImdsServer) -> None:
+    imds.life_cycle = "spot"
+    found = json.loads(json.dumps(facts()["instance"]))
+    assert found == {
+        "type": "i4i.2xlarge",
+        "zone": "eu-central-1b",
+        "region": "eu-central-1",
+        "image": "ami-0abcdef1234567890",
+        "life_cycle": "spot",
+    }
+    assert imds.requests[0] == ("PUT", "/latest/api/token")
+    asked = len(imds.requests)
+    assert facts()["instance"] == found
+    assert len(imds.requests) == asked, "asked once in a process"
+
+
+def test_elsewhere_nothing_is_asked(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> tuple[int, str]:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(Metadata, "_ask", never)
+    assert instance() is None
+    assert "instance" not in facts()
+    (bare / "sys_vendor").write_text("QEMU\n")
+    (bare / "product_uuid").write_text("4c4c4544-0042\n")
+    assert not module.on_ec2()
+    assert Interruption(every=0.0).reason() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("sys_vendor", "Amazon EC2\n"), ("product_uuid", "EC2E1916-9099\n"), ("uuid", "ec2e1916\n")],
+)
+def test_firmware_tells_an_instance(
+    bare: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bare / name).write_text(text)
+    assert module.on_ec2()
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "TRUE")
+    assert not module.on_ec2()
+    assert instance() is None
+
+
+def test_a_service_that_does_not_answer_leaves_the_instance_unknown(
+    imds: ImdsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    imds.failing = 503
+    with pytest.raises(MetadataError, match=r"127.0.0.1.*document: status 503"):
+        Metadata().instance()
+    assert "instance" not in facts()
+    assert "status 503" in caplog.text
+    assert "token-" not in caplog.text, "tokens are secrets"
+    imds.failing, imds.document = None, "<html>"
+    with pytest.raises(MetadataError, match="no instance identity document"):
+        Metadata().instance()
+
+
+def test_no_service_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ImdsServer() as server:
+        endpoint = server.endpoint
+    with pytest.raises(MetadataError, match=r"127.0.0.1.*[Rr]efused"):
+        Metadata(endpoint).instance()
+
+
+def test_an_expired_token_is_asked_for_anew(imds: ImdsServer) -> None:
+    client = Metadata()
+    assert client.spot_action() is None
+    imds.token += 1  # the old one does not hold any more
+    imds.take_back(AT)
+    notice = client.spot_action()
+    assert notice is not None
+    assert (notice.action, notice.time) == ("terminate", AT)
+
+
+def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
+    imds.take_back(AT)
+    assert Interruption(every=0.0).reason() is None
+    imds.life_cycle = "spot"
+    instance.cache_clear()
+    watch = Interruption(every=0.0)
+    expected = f"EC2 takes back host {host_name()} (spot interruption at {AT})"
+    assert watch.reason() == expected
+    imds.failing = 500
+    assert watch.reason() is None, "no answer is no interruption"
+    imds.failing, imds.spot_action = None, "soon"
+    assert watch.reason() is None
+    often = Interruption(every=3600.0)
+    assert often.reason() is None
+    imds.take_back(AT)
+    assert often.reason() is None, "not before its time"
+
+
+def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path: Path) -> None:
+    imds.life_cycle = "spot"
+    session = Session("t", "run", 60.0, 0.0)
+    live = tmp_path / LIVE / "t"
+    live.mkdir(parents=True)
+    (tmp_path / LEASES).mkdir()
+    (tmp_path / LEASES / "run").touch()
+    session.write(live)
+    log = tmp_path / "write.0.log"
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.raises(SystemExit, match="EC2 takes back host"),
+        trial_job(tmp_path, live / SESSION, "write.0", log) as job,
+    ):
+        imds.take_back(AT)
+        job.check()
+    assert signal.getsignal(signal.SIGTERM) is before
+    why = read_abort(live / ABORT)
+    assert why.reason == f"EC2 takes back host {host_name()} (spot interruption at {AT})"
+    assert why.own, "a failed attempt, which is tried again"
+    assert "EC2 takes back host" in log.read_text()
