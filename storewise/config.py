@@ -18,10 +18,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
-from storewise.prices import Corpus, Prices, with_defaults
+from storewise.prices import Corpus, InstancePrice, Prices, with_defaults
 from storewise.references import find_reference, load_reference
 from storewise.ssearch.inputs import matches, nearest_path
-from storewise.studycheck import SERVER_FACTORS, check_study
+from storewise.studycheck import OF_SERVERS, SERVER_FACTORS, check_study
 from storewise.studyfile import StudyText, nearest, read_yaml
 from storewise.sweeps import expand_sweep
 from storewise.trial import Phase, Trial, trial_id, trial_seed
@@ -251,7 +251,7 @@ def _has_factor(name: str, factor: str) -> bool:
     owner, _, setting = factor.partition(".")
     if setting and owner in ENGINES:
         return owner == name
-    return factor not in SERVER_FACTORS or engine(name).flags.nodes
+    return factor not in OF_SERVERS or engine(name).flags.nodes
 
 
 #: Keys that the file may have and that are used up in reading it.
@@ -439,10 +439,11 @@ def _explain(error: ValidationError, text: StudyText) -> NoReturn:
             model = next(
                 (
                     t
-                    for t in (Inputs, Search, SampleOf, Prices, Corpus, Phase)
+                    for t in (Inputs, Search, SampleOf, Prices, InstancePrice, Corpus, Phase)
                     if info is not None and re.search(rf"\b{t.__name__}\b", str(info.annotation))
                 ),
-                Phase if "phases" in place else Study,
+                # The name of an entry is no field: what follows is the entry's own.
+                Phase if "phases" in place else model if info is None else Study,
             )
         known = sorted({*model.model_fields} - {"name"})
         if model is Study:

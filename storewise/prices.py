@@ -6,10 +6,19 @@ They say nothing of how a trial runs, so changing them makes no stored result ol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from storewise.errors import ConfigError
 from storewise.studyfile import nearest, read_yaml
@@ -21,8 +30,43 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+def _iso(value: Any) -> Any:
+    # YAML reads a day as a date, JSON keeps it as text.
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _day(value: str) -> str:
+    try:
+        return date.fromisoformat(value).isoformat() if value else value
+    except ValueError as error:
+        raise ValueError("should be a day, such as 2026-03-31") from error
+
+
+Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class InstancePrice(_Section):
+    """One hour of a type of instance, as it is bought; at least one of the two."""
+
+    on_demand: Money | None = None
+    spot: Money | None = None
+
+    @model_validator(mode="after")
+    def _some(self) -> InstancePrice:
+        if self.on_demand is None and self.spot is None:
+            raise ValueError("give on_demand, spot or both")
+        return self
+
+
+class HostPrice(NamedTuple):
+    """What an hour of one host costs, and by which price."""
+
+    hour: float
+    basis: str
+
+
 class Prices(_Section):
-    """Prices without tax; `note` says where and when they were taken."""
+    """Prices without tax; `note` says where and `date` when they were taken."""
 
     currency: str = Field(default="USD", min_length=1)
     node_hour: float = Field(ge=0, allow_inf_nan=False)
@@ -32,6 +76,35 @@ class Prices(_Section):
     gb_month: float = Field(ge=0, allow_inf_nan=False)
     """10^9 bytes kept for a month."""
     note: str = ""
+    date: Annotated[str, AfterValidator(_day), BeforeValidator(_iso)] = ""
+    instances: dict[str, InstancePrice] = Field(default_factory=dict)
+    """By type, such as ``i4i.2xlarge``: what a host costs that was one, instead of the above."""
+
+    @property
+    def source(self) -> str:
+        """Note and day, for whoever reads an amount."""
+        return "; ".join(filter(None, [self.note, f"prices of {self.date}" if self.date else ""]))
+
+    def host(
+        self, kind: Literal["node", "client"], instance: str, market: Literal["on_demand", "spot"]
+    ) -> HostPrice:
+        """The price of a host that runs servers (`node`) or workers only (`client`).
+
+        By its type of instance and how that is bought; a spot instance without a spot price costs
+        at most what one on demand does. `instance` is empty where it is none; that and a type
+        without a price cost `node_hour` or `client_hour`.
+        """
+        usual = HostPrice(self.node_hour if kind == "node" else self.client_hour, f"{kind}_hour")
+        if not instance:
+            return usual
+        words = market.replace("_", " ")
+        own = self.instances.get(instance)
+        hour = getattr(own, market) if own is not None else None
+        if hour is not None:
+            return HostPrice(hour, f"{instance} {words}")
+        if own is not None and own.on_demand is not None:
+            return HostPrice(own.on_demand, f"{instance} on demand, for want of a spot price")
+        return HostPrice(usual.hour, f"{usual.basis}, for want of a price of {instance} {words}")
 
 
 class Corpus(_Section):
@@ -52,6 +125,9 @@ def with_defaults(given: Mapping[str, Any] | None, root: Path) -> dict[str, Any]
     path = root / PRICES
     base = _own_prices(path) if path.is_file() else {}
     found = {**base, **(given or {})}
+    both = [one.get("instances") for one in (base, given or {})]
+    if all(isinstance(one, dict) for one in both):
+        found["instances"] = {kind: price for one in both for kind, price in (one or {}).items()}
     required = [name for name, info in Prices.model_fields.items() if info.is_required()]
     gone = [name for name in required if name not in found]
     if found and gone and not given:
@@ -77,6 +153,13 @@ def _own_prices(path: Path) -> dict[str, Any]:
         Prices.model_validate({**nothing, **text.data})
     except ValidationError as error:
         first = error.errors()[0]
-        message = first["msg"][0].lower() + first["msg"][1:]
-        text.fail(tuple(first["loc"]), f"{message}; found {first.get('input')!r}")
+        place = tuple(first["loc"])
+        if first["type"] == "extra_forbidden":
+            ways = list(InstancePrice.model_fields)
+            text.fail(
+                place,
+                f"is not a known key{nearest(str(place[-1]), ways)}; known here: {', '.join(ways)}",
+            )
+        message = first["msg"].removeprefix("Value error, ")
+        text.fail(place, f"{message[0].lower() + message[1:]}; found {first.get('input')!r}")
     return dict(text.data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,7 +23,8 @@ from storewise.analysis.corpus import (
     line,
     text_per_document,
 )
-from storewise.analysis.cost import AS_PLACED, ONE_EACH, Hosts, costs, hosts_paid, per_million
+from storewise.analysis.cost import costs, per_million
+from storewise.analysis.hostprices import AS_PLACED, ONE_EACH, Hosts, hosts_paid
 from storewise.analysis.load import load_results
 from storewise.analysis.tables import Tables, build_tables
 
@@ -63,15 +65,15 @@ def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
     ("servers", "workers", "clients", "one_job", "expected"),
     [
         # Everything on one machine: each is paid as if it had its own.
-        (["vm", "vm", "vm"], 2, {"vm"}, False, Hosts(3, 2, ONE_EACH)),
-        ([], 2, {"vm"}, False, Hosts(0, 2, ONE_EACH)),
+        (["vm", "vm", "vm"], 2, {"vm"}, False, Hosts(("vm",) * 3, ("vm", "vm"), ONE_EACH)),
+        ([], 2, {"vm"}, False, Hosts((), ("vm", "vm"), ONE_EACH)),
         # One job on one host is what it is, also of several workers in one job.
-        ([], 1, {"vm"}, False, Hosts(0, 1, AS_PLACED)),
-        ([], 4, {"vm"}, True, Hosts(0, 1, AS_PLACED)),
+        ([], 1, {"vm"}, False, Hosts((), ("vm",), AS_PLACED)),
+        ([], 4, {"vm"}, True, Hosts((), ("vm",), AS_PLACED)),
         # On a cluster hosts are paid: a configuration server beside a data node costs nothing.
-        (["a", "b", "a"], 2, {"c", "d"}, False, Hosts(2, 2, AS_PLACED)),
+        (["a", "b", "a"], 2, {"c", "d"}, False, Hosts(("a", "b"), ("c", "d"), AS_PLACED)),
         # Two workers on one host, another beside a server.
-        (["a", "b"], 3, {"b", "c"}, False, Hosts(2, 1, AS_PLACED)),
+        (["a", "b"], 3, {"b", "c"}, False, Hosts(("a", "b"), ("c",), AS_PLACED)),
     ],
 )
 def test_hosts_are_paid_not_jobs(
@@ -299,3 +301,42 @@ def test_a_study_of_nothing_costs_nothing(tables: Tables) -> None:
     assert found.table.empty
     assert found.warnings == ()
     assert {"measure", "unit", "mean", "low", "high", "basis", "note"} <= set(found.table.columns)
+
+
+def test_a_host_that_was_an_instance_costs_what_its_type_costs(tmp_path: Path) -> None:
+    make_study(tmp_path, engines=("sqlite",), workers=(2,))
+    instances = {"i4i.large": {"on_demand": 0.172, "spot": 0.07}}
+    told = json.loads((tmp_path / "study.json").read_text())
+    told["prices"] = {**PRICES, "date": "2026-03-31", "instances": instances}
+    (tmp_path / "study.json").write_text(json.dumps(told))
+    found = load_results(tmp_path)
+    measured = one(costs(build_tables(found)).table, phase="write", measure="money_per_million")
+    assert measured["note"] == "of May; prices of 2026-03-31", "hosts of no cloud"
+
+    def on(kind: str, life_cycle: str) -> tuple[dict[str, Any], list[str]]:
+        instance = {"type": kind, "life_cycle": life_cycle, "zone": "z", "image": "ami"}
+        parts = [
+            part._replace(
+                conditions={
+                    **part.conditions,
+                    "host": {**part.conditions["host"], "instance": instance},
+                }
+            )
+            for part in found.parts
+        ]
+        judged = costs(build_tables(replace(found, parts=parts)))
+        row = one(judged.table, phase="write", measure="money_per_million")
+        return row, [w.message for w in judged.warnings if w.code == "no_instance_price"]
+
+    spot, warnings = on("i4i.large", "spot")
+    assert warnings == []
+    assert spot["note"] == "priced as 2 x i4i.large spot; of May; prices of 2026-03-31"
+    assert spot["mean"] == pytest.approx(measured["mean"] * 0.07 / PRICES["client_hour"])
+    usual, _ = on("i4i.large", "on-demand")
+    assert usual["mean"] == pytest.approx(measured["mean"] * 0.172 / PRICES["client_hour"])
+    unknown, warnings = on("m7i.large", "on-demand")
+    assert unknown["mean"] == pytest.approx(measured["mean"])
+    assert "priced as 2 x client_hour, for want of a price of m7i.large on" in unknown["note"]
+    assert warnings == [
+        "there is no price of m7i.large on demand; costs take another, which they name"
+    ]

@@ -56,6 +56,10 @@ def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -
         (WHOLE + "currency: ''\n", 4, ["currency", "at least 1 character"]),
         (WHOLE + "node_hour: 3\n", 4, ["node_hour", "given twice"]),
         ("- node_hour\n", 1, ["list of prices", "mapping"]),
+        (WHOLE + "date: soon\n", 4, ["date", "a day, such as 2026-03-31", "'soon'"]),
+        (WHOLE + "instances: {a.b: {spott: 1}}\n", 4, ["instances.a.b", "did you mean 'spot'"]),
+        (WHOLE + "instances: {a.b: {}}\n", 4, ["instances.a.b", "give on_demand, spot or both"]),
+        (WHOLE + "instances:\n  a.b: {spot: -1}\n", 5, ["instances.a.b.spot", "-1"]),
     ],
 )
 @pytest.mark.parametrize("own", ["", "prices: {node_hour: 1, client_hour: 1, gb_month: 1}\n"])
@@ -108,3 +112,56 @@ def test_the_prices_that_come_with_storewise_are_whole() -> None:
     found = load_study("demo", root=ROOT).prices
     assert found is not None
     assert "config/prices.yaml" in found.note
+
+
+INSTANCES = """
+date: 2026-03-31
+instances:
+  i4i.large: {on_demand: 0.172, spot: 0.07}
+  c7i.large: {on_demand: 0.09}
+"""
+
+
+def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
+    study = STUDY + "prices: {instances: {c7i.large: {on_demand: 0.1}, m.x: {spot: 2}}}\n"
+    found = load(tmp_path, study, WHOLE + INSTANCES).prices
+    assert found is not None
+    assert found.source == "prices of 2026-03-31"
+    assert list(found.instances) == ["i4i.large", "c7i.large", "m.x"]
+    assert found.host("node", "i4i.large", "on_demand") == (0.172, "i4i.large on demand")
+    assert found.host("client", "i4i.large", "spot") == (0.07, "i4i.large spot")
+    spot = "c7i.large on demand, for want of a spot price"
+    assert found.host("client", "c7i.large", "spot") == (0.1, spot)
+    other = "node_hour, for want of a price of m.x on demand"
+    assert found.host("node", "m.x", "on_demand") == (0.5, other)
+    assert found.host("client", "", "spot") == (0.25, "client_hour")
+    assert Prices.model_validate(found.model_dump(mode="json")) == found
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ("{a.b: {spott: 1}}", ["prices.instances.a.b.spott", "did you mean 'spot'"]),
+        ("{a.b: 3}", ["prices.instances.a.b"]),
+        ("[a.b]", ["prices.instances", "mapping"]),
+    ],
+)
+def test_a_studys_bad_price_of_an_instance_names_its_key(
+    tmp_path: Path, own: str, words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, STUDY + f"prices: {{instances: {own}}}\n", WHOLE + INSTANCES)
+    for word in ["s.yaml, line 4", *words]:
+        assert word in str(error.value)
+
+
+def test_the_prices_of_this_checkout_are_dated_examples() -> None:
+    found = load_study("demo", root=ROOT).prices
+    assert found is not None
+    assert found.date
+    assert "examples" in found.note
+    assert found.instances
+    for price in found.instances.values():
+        assert price.on_demand is not None
+        assert price.spot is not None
+        assert price.spot < price.on_demand

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,10 @@ from storewise.analysis.corpus import corpus_disk, corpus_warnings, full_size, l
 from storewise.analysis.engines import CEILING, embedded, external
 from storewise.analysis.frames import grouped, missing, records, rows_of
 from storewise.analysis.headline import set_rates
+from storewise.analysis.hostprices import HostPrices, hosts_paid
 from storewise.analysis.judged import Judged
 from storewise.analysis.warning import StudyWarning
-from storewise.prices import Prices
+from storewise.prices import HostPrice, Prices
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables
@@ -36,37 +36,6 @@ MONTHS = 12
 _ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
 COLUMNS = ("phase", "step", "measure", "unit", *_ESTIMATE, "nodes_paid", "clients_paid")
 TEXTS = ("basis", "paced", "note")
-
-AS_PLACED = "hosts as the jobs lay on them"
-ONE_EACH = "one host for each server and worker, though all ran on one"
-
-
-@dataclass(frozen=True, slots=True)
-class Hosts:
-    """How many hosts are paid for a trial, and why so many."""
-
-    nodes: int
-    clients: int
-    basis: str
-
-
-def hosts_paid(
-    servers: list[str], workers: int, clients: set[str], *, one_job: bool = False
-) -> Hosts:
-    """The hosts to be paid for a trial.
-
-    `servers` has the host of each server, `clients` those of the workers, of which there are
-    `workers`. Where all of them ran on a single host (a test on one machine) each is paid as if it
-    had its own, for that is what is deployed. Else hosts are paid, not jobs: those that had
-    several once, those of servers and clients both as servers'. `one_job` says that all workers
-    were one job (`embedded: one_host`) and need one host wherever they run.
-    """
-    every = {*servers, *clients}
-    if one_job:
-        return Hosts(len(set(servers)), 1, AS_PLACED)
-    if len(every) <= 1 and len(servers) + workers > 1:
-        return Hosts(len(servers), workers, ONE_EACH)
-    return Hosts(len(set(servers)), max(len(clients - set(servers)), 0), AS_PLACED)
 
 
 def per_million(rate: Mapping[str, Any], hosts: float) -> dict[str, Any]:
@@ -103,7 +72,10 @@ def costs(tables: Tables) -> Judged:
     if "engine" not in factors or tables.summary.empty:
         return Judged(empty)
     prices, warnings = _prices(tables.results.study)
-    rows = _phases(tables, factors, prices)
+    hour = HostPrices(tables.results.parts, prices) if prices is not None else None
+    if hour is not None:
+        warnings += hour.warnings()
+    rows = _phases(tables, factors, prices, hour)
     if not rows:
         return Judged(empty)
     full = full_size(tables)
@@ -117,7 +89,7 @@ def costs(tables: Tables) -> Judged:
                 rows.append(
                     {
                         **place,
-                        "note": "; ".join(filter(None, [row["note"], prices.note])),
+                        "note": "; ".join(filter(None, [row["note"], prices.source])),
                         "measure": "corpus_money_per_year",
                         "unit": f"{prices.currency}/year",
                         **scaled(row, prices.gb_month * MONTHS / GB),
@@ -146,10 +118,12 @@ def _prices(study: Mapping[str, Any]) -> tuple[Prices | None, list[StudyWarning]
     ]
 
 
-def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[dict[str, Any]]:
+def _phases(
+    tables: Tables, factors: list[str], prices: Prices | None, hour: HostPrices | None
+) -> list[dict[str, Any]]:
     """Hours and money of each phase."""
     loads = load_phases(tables.summary)
-    paid = paid_hosts(tables).merge(tables.trials[["trial", *factors]], on="trial")
+    paid = paid_hosts(tables, hour).merge(tables.trials[["trial", *factors]], on="trial")
     by_setting = {key: _mean_hosts(group) for key, group in grouped(paid, [*factors, "phase"])}
     paced = set_rates(tables)
     rows: list[dict[str, Any]] = []
@@ -162,7 +136,7 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[d
         hosts = by_setting.get((*setting, str(row["phase"])))
         if hosts is None or not row["mean"] > 0:
             continue
-        nodes, clients, basis, note = hosts
+        nodes, clients, basis, note, price, priced = hosts
         notes = [note] if note else []
         if external(str(row["engine"])):
             notes.append("the database's own hosts are not known and not paid")
@@ -191,11 +165,10 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[d
                 }
             rows.append({**place, **told})
         if rate and prices is not None:
-            price = nodes * prices.node_hour + clients * prices.client_hour
             rows.append(
                 {
                     **place,
-                    "note": "; ".join(filter(None, [*notes, prices.note])),
+                    "note": "; ".join(filter(None, [*notes, priced, prices.source])),
                     "measure": "money_per_million",
                     "unit": f"{prices.currency}/10^6 {what}",
                     **per_million(row, price),
@@ -204,17 +177,21 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> list[d
     return rows
 
 
-def _mean_hosts(paid: pd.DataFrame) -> tuple[float, float, str, str]:
-    """Hosts of servers and of clients over the repeats of one setting, their basis, and a note."""
+def _mean_hosts(paid: pd.DataFrame) -> tuple[float, float, str, str, float, str]:
+    """Hosts of servers and of clients over the repeats of one setting, their basis, and a note;
+    the price of their hour, and how that is made."""
     nodes, clients = paid["nodes_paid"].to_list(), paid["clients_paid"].to_list()
     same = len({*zip(nodes, clients, strict=True)}) == 1
     note = "" if same else "hosts differed between repeats; their mean is paid"
-    return fmean(nodes), fmean(clients), str(paid["basis"].iloc[0]), note
+    priced = ", or ".join(sorted({text for text in paid["priced"] if text}))
+    price = fmean(paid["price_hour"])
+    return fmean(nodes), fmean(clients), str(paid["basis"].iloc[0]), note, price, priced
 
 
-def paid_hosts(tables: Tables) -> pd.DataFrame:
-    """The hosts that each trial's phases are charged: trial, phase, nodes_paid,
-    clients_paid, basis."""
+def paid_hosts(tables: Tables, hour: HostPrices | None) -> pd.DataFrame:
+    """The hosts that each trial's phases are charged: trial, phase, nodes_paid, clients_paid,
+    basis; price_hour (0 without prices) is an hour of all of them, `priced` says by which prices.
+    """
     servers: dict[str, list[str]] = {}
     for row in rows_of(tables.nodes):
         # A server whose part is missing ran somewhere; alone on its host is all that can be said.
@@ -235,5 +212,7 @@ def paid_hosts(tables: Tables) -> pd.DataFrame:
         mine = clients.get((trial, phase)) or set(str(row["host"]).split(", "))
         one_job = one_host and embedded(str(row.get("engine", "")))
         found = hosts_paid(servers.get(trial, []), workers, mine, one_job=one_job)
-        rows.append((trial, phase, found.nodes, found.clients, found.basis))
-    return pd.DataFrame(rows, columns=["trial", "phase", "nodes_paid", "clients_paid", "basis"])
+        price = hour.of(trial, found) if hour is not None else HostPrice(0.0, "")
+        rows.append((trial, phase, len(found.nodes), len(found.clients), found.basis, *price))
+    columns = ["trial", "phase", "nodes_paid", "clients_paid", "basis", "price_hour", "priced"]
+    return pd.DataFrame(rows, columns=columns)
