@@ -10,6 +10,7 @@ try:
     from storewise.config import find_study, load_study
     from storewise.doctor import missing_engines
     from storewise.errors import StorewiseError
+    from storewise.nodeclasses import class_named, parse_classes, text_of
     from storewise.references import find_reference, reference_texts
     from storewise.session.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
@@ -179,6 +180,26 @@ def run_local(rule_name):
     """Whether the profile wants a rule in the main process."""
     given = workflow.resource_settings._parsed_overwrite_resources.get(rule_name, {})
     return "run_local" in given and bool(given["run_local"].value)
+
+
+def host_classes():
+    """Classes of hosts that the profile knows: the resource `node_classes` of rule `node`."""
+    given = workflow.resource_settings._parsed_overwrite_resources.get("node", {})
+    try:
+        return parse_classes(
+            text_of(given["node_classes"].raw) if "node_classes" in given else ""
+        )
+    except StorewiseError as error:
+        raise WorkflowError(str(error))
+
+
+HOST_CLASSES = host_classes()
+
+
+def partition_of_node(wildcards):
+    """Slurm's partition of a node; check_plan has refused classes that the profile lacks."""
+    place = HOST_CLASSES.get(trial_of(wildcards).node_class)
+    return place.partition if place else None
 
 
 def node_of(wildcards):

@@ -146,6 +146,7 @@ def check_plan(plan):
             )
     if not plan:
         return
+    check_host_classes([ALL_TRIALS[name] for name in sorted(plan)])
     # Sessions that are live at the same time must all fit: each would hold what another waits for.
     widest, *others = sorted(
         (ALL_TRIALS[name] for name in plan),
@@ -192,6 +193,20 @@ def check_plan(plan):
             f"all nodes and workers will run on this host, although it has {here[0]}; use "
             f"--profile profiles/{submit[here[0]]} to give them hosts of their own"
         )
+
+
+def check_host_classes(trials):
+    """Refuse classes of hosts that the profile does not know."""
+    asked_for = "node_class" in STUDY.factors
+    for trial in trials:
+        if nodes(trial) and (asked_for or HOST_CLASSES):
+            try:
+                class_named(trial.node_class, HOST_CLASSES)
+            except StorewiseError as error:
+                raise WorkflowError(
+                    f"trial {trial.id}: {error}. The factor node_class needs a profile that maps "
+                    "classes to partitions or queues, such as profiles/aws (docs/clusters.md)"
+                )
 
 
 def check_writable():

@@ -59,11 +59,13 @@ rule node:
         engine_environment
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
+        # Where the profile knows classes of hosts, each has its partition.
+        **({"slurm_partition": partition_of_node} if HOST_CLASSES else {}),
         # The node's own, and what Storewise's process beside the server takes.
         mem_mb=lambda wildcards: node_of(wildcards).memory_mb + 256,
         runtime=1440,
         disk_mb=10000,
-        node_class="data",
+        node_class=lambda wildcards: trial_of(wildcards).node_class,
         exclusive=0,
         # What only a profile can know: node-local directory, network, range of ports.
         scratch="",

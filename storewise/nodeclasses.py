@@ -8,6 +8,7 @@ instances, and how those are bought.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,19 @@ def parse_classes(text: str) -> dict[str, NodeClass]:
             )
         found[name] = NodeClass(parts[0], "".join(parts[1:2]), market)
     return found
+
+
+def is_class_name(name: str) -> bool:
+    """Whether a profile can have a class of this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def text_of(value: object) -> str:
+    """The text of a resource as Snakemake hands it over: a Python expression, `"'text'"`."""
+    try:
+        return str(ast.literal_eval(str(value)))
+    except (ValueError, SyntaxError):
+        return str(value)
 
 
 def _refuse(entry: str, why: str) -> NoReturn:

@@ -16,6 +16,7 @@ from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
+from storewise.nodeclasses import is_class_name
 from storewise.studyfile import StudyText, nearest
 from storewise.sweeps import take_clients
 from storewise.trial import Trial
@@ -33,10 +34,15 @@ SERVER_FACTORS: dict[str, list[Any]] = {
     "node_threads": [1],
     "node_memory_mb": [1024],
 }
+#: A class of hosts, as the profile names it (`storewise.nodeclasses`). Without a default: a study
+#: that does not name it has not this factor, so that its trials keep their ids.
+NODE_CLASS = "node_class"
+#: All factors that only engines with servers have.
+OF_SERVERS = (*SERVER_FACTORS, NODE_CLASS)
 #: Factors that every workload has, besides `engine` and dotted ones (`write.batch_size`).
 PLAIN_FACTORS = (
     *("workers", "processes", "threads", "consistency", "index", "volume"),
-    *SERVER_FACTORS,
+    *OF_SERVERS,
 )
 #: Those whose levels are numbers, and the least of each.
 _NUMBERS = {
@@ -92,7 +98,7 @@ def check_study(study: Study, text: StudyText) -> None:
                 "leave the engine out",
             )
     if not any(found.flags.nodes for found in engines.values()):
-        for name in study.factors.keys() & SERVER_FACTORS.keys():
+        for name in study.factors.keys() & set(OF_SERVERS):
             text.fail(
                 ("factors", name),
                 "is a factor of servers; no engine here has nodes: all are embedded or external",
@@ -166,6 +172,11 @@ def _check_factors(study: Study, text: StudyText) -> None:
                 isinstance(level, int | float) and not isinstance(level, bool) and 0 < level <= 1
             ):
                 text.fail(("factors", name), f"levels are above 0 and at most 1; found {level!r}")
+            if name == NODE_CLASS and not (isinstance(level, str) and is_class_name(level)):
+                text.fail(
+                    ("factors", name),
+                    f"levels are names of classes of hosts, such as data; found {level!r}",
+                )
             if name == "index" and level not in {"none", "before", "after"}:
                 text.fail(("factors", name), f"levels are none, before, after; found {level!r}")
     later = [phase.name for phase in study.phases[1:]]

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from storewise.documents import Kind
 from storewise.engines.base import IndexTime, Schema
 from storewise.engines.server import Topology
+from storewise.nodeclasses import DATA
 from storewise.workloads.registry import workload
 
 
@@ -83,6 +84,11 @@ class Trial(_Plain):
     def shard_list(self) -> str:
         """The name of the list of its shards; a share of the files has a list of its own."""
         return f"{self.shards}" if self.volume == 1 else f"{self.shards}of{self.volume:.6g}"
+
+    @property
+    def node_class(self) -> str:
+        """The class of its nodes' hosts. No field: it would make all stored trials other ones."""
+        return str(self.factors.get("node_class", DATA))
 
     @property
     def topology(self) -> Topology:

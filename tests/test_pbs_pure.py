@@ -108,7 +108,7 @@ def test_properties_of_a_jobscript() -> None:
     assert group == Job("phases", 3, None, None, None, "work", False)
     with pytest.raises(RequestError, match="rule a, resource mem_mb: '<TBD>' is not a number"):
         job_of({"rule": "a", "resources": {"mem_mb": "<TBD>"}})
-    with pytest.raises(RequestError, match="node_class: 'dta' is not known; expected data or work"):
+    with pytest.raises(RequestError, match=r"'dta' .*did you mean 'data'.*data or work"):
         job_of({"rule": "a", "resources": {"node_class": "dta"}})
 
 

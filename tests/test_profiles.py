@@ -129,6 +129,7 @@ def test_pbs_hands_its_values_to_the_commands() -> None:
         "interface": "auto",
         "ports": "",
         "exclusive": 1,
+        "node_classes": "data=default, work=default",
     }
 
 
@@ -171,6 +172,7 @@ def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
         "interface": "10.1.0.0/16",
         "ports": "20000-20999",
         "exclusive": 1,
+        "node_classes": "data=dbq, work=batch",
     }
 
 

@@ -32,7 +32,7 @@ from storewise.analysis.resample import LEVEL, Estimate, ratio
 from storewise.analysis.scaling import as_estimate
 from storewise.analysis.text import level, setting
 from storewise.analysis.throughput import FINISH
-from storewise.studycheck import SERVER_FACTORS
+from storewise.studycheck import OF_SERVERS
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables
@@ -147,7 +147,7 @@ def _choices(
 ) -> Iterable[Pair]:
     held = [f for f in client_side(factors) if f not in PROMISES]
     # What only some engines have: equal where both have it.
-    own = [f for f in factors if f in SERVER_FACTORS or own_factor(f)]
+    own = [f for f in factors if f in OF_SERVERS or own_factor(f)]
     alike: dict[tuple[Any, ...], list[tuple[str, dict[str, Any]]]] = {}
     levels: dict[tuple[str, str], set[str]] = {}
     for row in rows:

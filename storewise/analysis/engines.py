@@ -12,7 +12,7 @@ from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
-from storewise.studycheck import SERVER_FACTORS
+from storewise.studycheck import OF_SERVERS
 from storewise.trial import Trial
 
 #: The client's own ceiling: takes everything, answers from nothing; never a choice.
@@ -113,7 +113,5 @@ def client_side(factors: Iterable[str]) -> list[str]:
     """Factors that a trial without any store has too: those at whose equal levels an engine is
     held against the client's own ceiling."""
     return [
-        f
-        for f in factors
-        if f not in ("engine", "consistency", *SERVER_FACTORS) and not own_factor(f)
+        f for f in factors if f not in ("engine", "consistency", *OF_SERVERS) and not own_factor(f)
     ]

@@ -49,7 +49,7 @@ from storewise.analysis.warning import StudyWarning
 from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.references import Reference, parse_reference
-from storewise.studycheck import SERVER_FACTORS
+from storewise.studycheck import OF_SERVERS
 from storewise.workloads.registry import WORKLOADS, workload
 
 #: Which engines the host that planned the study did not have.
@@ -220,7 +220,7 @@ def _factor_values(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
 
 _ORDER = (
     "engine",
-    *SERVER_FACTORS,
+    *OF_SERVERS,
     "volume",
     "workers",
     "processes",

@@ -72,6 +72,8 @@ def setting(row: Mapping[str, Any], names: Sequence[str]) -> str:
 def _one(name: str, value: Any) -> str:
     if name == "routers" and value == 0:
         return "routers beside the clients"
+    if name == "node_class":
+        return f"hosts of class {value}"
     if name in _COUNTED:
         one, several = _COUNTED[name]
         return f"{level(value)} {one if value == 1 else several}"

@@ -6,9 +6,12 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from storewise.nodeclasses import DATA, WORK
+
 DIALECTS = ("openpbs", "torque")
-#: Classes of nodes that the workflow's rules name: database nodes, and everything else.
-NODE_CLASSES = ("data", "work")
+#: Classes of nodes that the workflow's rules name: database nodes, and everything else. A study's
+#: factor `node_class` may name more, which the profile says with ``--classes``.
+NODE_CLASSES = (DATA, WORK)
 #: Environment variables that reach every job besides the named ones: what the run tells its jobs.
 ALWAYS_EXPORTED = ("PYTHONPATH",)
 EXPORTED_PREFIX = "STOREWISE_"
@@ -19,6 +22,7 @@ class SubmitOptions:
     """Where jobs run and how they are asked for. Mappings are by node class."""
 
     dialect: str = "openpbs"
+    classes: tuple[str, ...] = NODE_CLASSES
     queue: dict[str, str] = field(default_factory=dict)
     select: dict[str, str] = field(default_factory=dict)
     place: dict[str, str] = field(default_factory=dict)
@@ -36,12 +40,12 @@ class SubmitOptions:
     """Whether a job that is larger than every node is refused."""
 
 
-def by_class(text: str) -> dict[str, str]:
+def by_class(text: str, classes: Sequence[str] = NODE_CLASSES) -> dict[str, str]:
     """``VALUE`` for all node classes, or ``CLASS:VALUE`` for one. An empty value means none."""
     head, colon, value = text.partition(":")
-    if colon and head in NODE_CLASSES:
+    if colon and head in classes:
         return {head: value} if value else {}
-    return dict.fromkeys(NODE_CLASSES, text) if text else {}
+    return dict.fromkeys(classes, text) if text else {}
 
 
 def _positive(text: str) -> int:
@@ -59,11 +63,10 @@ def submit_options(arguments: Sequence[str]) -> tuple[SubmitOptions, str]:
         description="Submits a Snakemake jobscript to PBS and prints the job's id.",
         allow_abbrev=False,
     )
-    classes = f"[{'|'.join(NODE_CLASSES)}:]VALUE"
     parser.add_argument("--dialect", choices=DIALECTS, default="openpbs")
-    parser.add_argument("--queue", action="append", type=by_class, default=[], metavar=classes)
-    parser.add_argument("--select", action="append", type=by_class, default=[], metavar=classes)
-    parser.add_argument("--place", action="append", type=by_class, default=[], metavar=classes)
+    parser.add_argument("--classes", default="", metavar="NAMES")
+    for name in ("--queue", "--select", "--place"):
+        parser.add_argument(name, action="append", default=[], metavar="[CLASS:]VALUE")
     parser.add_argument("--account", default="")
     parser.add_argument("--walltime", type=_positive, default=60, metavar="MINUTES")
     parser.add_argument("--disk", default="", metavar="RESOURCE")
@@ -77,11 +80,17 @@ def submit_options(arguments: Sequence[str]) -> tuple[SubmitOptions, str]:
     # Imported late: a quick start counts, and few profiles have extra words.
     import shlex
 
+    classes = tuple(dict.fromkeys((*NODE_CLASSES, *found.classes.split())))
+
+    def values(given: Sequence[str]) -> dict[str, str]:
+        return {k: v for one in given for k, v in by_class(one, classes).items()}
+
     options = SubmitOptions(
         dialect=found.dialect,
-        queue={k: v for one in found.queue for k, v in one.items()},
-        select={k: v for one in found.select for k, v in one.items()},
-        place={k: v for one in found.place for k, v in one.items()},
+        classes=classes,
+        queue=values(found.queue),
+        select=values(found.select),
+        place=values(found.place),
         account=found.account,
         walltime=found.walltime,
         disk=found.disk,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storewise.errors import StorewiseError
+from storewise.nodeclasses import WORK
 from storewise.pbs.options import ALWAYS_EXPORTED, EXPORTED_PREFIX, NODE_CLASSES, SubmitOptions
+from storewise.studyfile import nearest
 
 PROPERTIES = "# properties = "
 #: Longest job names: OpenPBS takes 230 characters, Torque and old PBS Pro 15.
@@ -48,26 +50,26 @@ def _number(resources: Mapping[str, Any], key: str, rule: str) -> int | None:
     return int(value)
 
 
-def read_job(jobscript: Path) -> Job:
-    """The job that a Snakemake jobscript describes."""
+def read_job(jobscript: Path, classes: Sequence[str] = NODE_CLASSES) -> Job:
+    """The job that a Snakemake jobscript describes; `classes` are those of the profile."""
     for line in jobscript.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         if line.startswith(PROPERTIES):
-            return job_of(json.loads(line.removeprefix(PROPERTIES)))
+            return job_of(json.loads(line.removeprefix(PROPERTIES)), classes)
     raise RequestError(
         f"{jobscript}: no line that begins with {PROPERTIES!r}; expected a jobscript of Snakemake"
     )
 
 
-def job_of(properties: Mapping[str, Any]) -> Job:
+def job_of(properties: Mapping[str, Any], classes: Sequence[str] = NODE_CLASSES) -> Job:
     """The job of a jobscript's properties (`snakemake.jobs.Job.properties`)."""
     rule = str(properties.get("rule") or properties.get("groupid") or "job")
     resources = properties.get("resources") or {}
     wildcards = (properties.get("wildcards") or {}).values()
-    node_class = resources.get("node_class") or "work"
-    if node_class not in NODE_CLASSES:
+    node_class = str(resources.get("node_class") or WORK)
+    if node_class not in classes:
         raise RequestError(
-            f"rule {rule}, resource node_class: {node_class!r} is not known; "
-            f"expected {' or '.join(NODE_CLASSES)}"
+            f"rule {rule}, resource node_class: {node_class!r} is not known"
+            f"{nearest(node_class, list(classes))}; expected {' or '.join(classes)}"
         )
     return Job(
         name="-".join([rule, *map(str, wildcards)]),

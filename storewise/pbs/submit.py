@@ -66,7 +66,7 @@ def submit(jobscript: Path, options: SubmitOptions, root: Path, run: str) -> str
 
     Raises RequestError where PBS refuses, or the run has ended meanwhile (the job is cancelled).
     """
-    job = read_job(jobscript)
+    job = read_job(jobscript, options.classes)
     directory = run_directory(root, run).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     if options.check_size:

@@ -18,7 +18,7 @@ from storewise.analysis.text import all_of, binary, number, setting
 from storewise.analysis.warning import StudyWarning
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import Mark, mark_of, marks, with_trials
-from storewise.studycheck import SERVER_FACTORS
+from storewise.studycheck import OF_SERVERS
 
 #: Warnings that are about servers.
 _CODES = ("session", "shared_host", "missing_node", "missing_session")
@@ -121,7 +121,7 @@ def section(tables: Tables) -> Sessions | None:
     warnings = [w for w in tables.warnings if w.code in _CODES]
     if tables.nodes.empty and not warnings:
         return None
-    factors = [f for f in SERVER_FACTORS if f in tables.results.factors]
+    factors = [f for f in OF_SERVERS if f in tables.results.factors]
     of_trials = tables.trials[["trial", "engine", *factors]]
     found = with_trials(tables.sessions, of_trials, suffixes=("_count", ""))
     nodes = with_trials(tables.nodes, tables.trials[["trial", "engine"]])
