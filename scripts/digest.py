@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from storewise.session.job import plain_job, progress_to
-from storewise.ssearch.inputs import list_inputs, slice_paths
+from storewise.ssearch.inputs import read_list, slice_paths
 from storewise.ssearch.manifest import build_part
 
 with plain_job(snakemake.log[0]) as log:
     part = int(snakemake.wildcards.part)
-    paths = slice_paths(list_inputs([f"@{snakemake.input.files}"]), part, snakemake.params.parts)
+    paths = slice_paths(read_list(snakemake.input.files), part, snakemake.params.parts)
     build_part(
         paths,
         Path(snakemake.output.part),

@@ -8,12 +8,17 @@ from __future__ import annotations
 import difflib
 import glob
 import hashlib
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from storewise.errors import InputError
+from storewise.objects.uri import is_remote
+from storewise.ssearch import remote
 from storewise.ssearch.scan import CHUNK_BYTES
 
 _LIST_SUFFIXES = (".list", ".txt")
@@ -29,19 +34,23 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
     the working directory, those in a list too. Directories and globs leave out names that start
     with a dot, as shells do. Links are followed, each directory once.
 
-    Raises InputError for a spec that matches nothing and for a name that is not UTF-8.
+    On S3 a spec is ``s3://BUCKET/PREFIX/`` (all objects below it), an object, a list, or a glob;
+    in a list, a prefix that ends with a slash or a glob names many objects. Keys stay as they are.
+
+    Raises InputError for a spec that matches nothing and for a name that is not UTF-8, ObjectError
+    where S3 cannot be asked.
     """
     found: set[str] = set()
     for spec in specs:
         matched = False
         for path in _expand(str(spec)):
             matched = True
-            found.add(os.path.normpath(path))
+            found.add(path if is_remote(path) else os.path.normpath(path))
         if not matched:
             raise InputError(
                 str(spec),
                 f"no input file{nearest_path(str(spec))}",
-                expected="a directory with files, a glob that matches, a list, or a file",
+                expected="a directory or prefix with files, a glob that matches, a list, or a file",
             )
     for path in found:
         # Arrow and JSON hold text; a name of other bytes would fail there without saying which.
@@ -58,6 +67,8 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
 def matches(spec: str) -> bool:
     """Whether `spec` names anything: a file, a directory, a list, or what a glob finds."""
     path = spec.removeprefix("@")
+    if is_remote(path):
+        return next(remote.expand(path), None) is not None
     if os.path.lexists(path):
         return True
     return glob.has_magic(spec) and next(glob.iglob(spec, recursive=True), None) is not None
@@ -65,6 +76,8 @@ def matches(spec: str) -> bool:
 
 def nearest_path(spec: str) -> str:
     """` (did you mean ...?)` for a `spec` that names nothing, where a like name is beside it."""
+    if is_remote(spec):
+        return remote.likely(spec)
     path = Path(spec)
     directory = Path(path.anchor)
     names = path.parts[1:] if path.anchor else path.parts
@@ -86,11 +99,14 @@ def nearest_path(spec: str) -> str:
 
 def _expand(spec: str) -> Iterator[str]:
     if spec.startswith("@"):
-        yield from _listed(spec[1:])
+        yield from _named_in(spec[1:])
+    elif is_remote(spec):
+        for uri in remote.expand(spec):
+            yield from _named_in(uri) if uri == spec and _is_list(uri) else (uri,)
     elif os.path.isdir(spec):
         yield from _walk(spec)
     elif os.path.exists(spec):
-        yield from _listed(spec) if _is_list(spec) else (spec,)
+        yield from _named_in(spec) if _is_list(spec) else (spec,)
     elif glob.has_magic(spec):
         yield from (path for path in glob.iglob(spec, recursive=True) if os.path.isfile(path))
 
@@ -125,16 +141,34 @@ def _is_list(path: str) -> bool:
     if not path.endswith(_LIST_SUFFIXES):
         return False
     try:
-        with open(path, "rb") as stream:
+        with _opened(path) as stream:
             head = stream.read(_HEAD_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
     return b"\n version " not in head
 
 
-def _listed(path: str) -> Iterator[str]:
+def _named_in(path: str) -> Iterator[str]:
+    """The files that a list names."""
+    for name in read_list(path):
+        if is_remote(name) and remote.names_many(name):
+            matched = False
+            for uri in remote.expand(name):
+                matched = True
+                yield uri
+            if not matched:
+                raise InputError(path, f"{name!r} in it names no input file{remote.likely(name)}")
+        else:
+            yield name
+
+
+def read_list(path: str) -> Iterator[str]:
+    """The lines of a list as they are: comments and empty lines left out, nothing looked for."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", buffering=CHUNK_BYTES) as lines:
+        with (
+            _opened(path) as raw,
+            io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape") as lines,
+        ):
             for number, line in enumerate(lines, start=1):
                 name = line.rstrip("\r\n")
                 if "\0" in name:
@@ -145,6 +179,16 @@ def _listed(path: str) -> Iterator[str]:
                     yield name
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if is_remote(path):
+        with remote.open_remote(path) as stream:
+            yield io.BufferedReader(stream, CHUNK_BYTES)
+        return
+    with open(path, "rb", buffering=CHUNK_BYTES) as file:
+        yield file
 
 
 def _unreadable(path: str, error: OSError) -> InputError:
@@ -188,9 +232,15 @@ def sample_paths(
     Exactly one of `files` (a number), `bytes` (files are taken until their stored sizes reach it)
     and `share` (0..1 of the files, rounded up) says how much; at least one file is taken.
     """
+    objects = remote.stats(paths) if bytes is not None else {}
+
+    def size(index: int) -> int:
+        path = paths[index]
+        return objects[path].size if path in objects else _size(path)
+
     chosen = sample_indexes(
         paths,
-        (lambda index: _size(paths[index])),
+        size,
         files=files,
         bytes=bytes,
         share=share,
@@ -200,6 +250,8 @@ def sample_paths(
 
 
 def _size(path: str) -> int:
+    if is_remote(path):
+        raise InputError(path, "there is no such object")
     try:
         return os.stat(path).st_size
     except OSError as error:

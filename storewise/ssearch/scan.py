@@ -11,19 +11,25 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import os
 import random
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
+from storewise.objects.uri import is_remote
+from storewise.ssearch import remote
 from storewise.ssearch.grammar import END_OF_QUERY, END_OF_SEARCH, FIRST_CLOSED_VERSION
 from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, damage, open_input
+from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, Source, damage, open_input
+
+if TYPE_CHECKING:
+    from storewise.objects.reading import Wanted
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
 DigestMode = Literal["full", "sampled", "parsed"]
@@ -37,6 +43,9 @@ _LOOK_BACK = 4096
 #: Of a line in a message.
 _SHOWN_BYTES = 61
 
+#: Read at once from the start of an object, to decompress its head: more than a zstd block
+#: (RFC 8878, 3.1.1.2: 128 KiB).
+_REMOTE_HEAD_BYTES = 256 << 10
 #: Sampled mode reads the first and last block and this many between them.
 SAMPLE_BLOCKS = 14
 SAMPLE_BLOCK_BYTES = 4096
@@ -308,22 +317,25 @@ def _shown(data: bytes) -> str:
     return repr(text) + ("..." if len(data) >= _SHOWN_BYTES else "")
 
 
-def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -> ScanResult:
+def scan_file(
+    path: Path | str, *, digest: DigestMode = "full", seed: int = 1, listed: Wanted | None = None
+) -> ScanResult:
     """Digest, counts and completeness of the file at `path` (plain, gzip or zstd).
 
     With ``digest="sampled"`` the digest comes from the size of the file as it is stored and 16
     blocks of 4 KiB: the first, the last and 14 at places drawn with `seed`. Time has no part in
     it. Such a file is not checked beyond its first block and its counts are None: the write phase
-    finds them. A file that is no larger than the sample is scanned whole in either mode.
+    finds them. A file that is no larger than the sample is scanned whole in either mode. An object
+    must be as it was `listed`.
 
     Raises InputError where the file is unreadable, empty, not SSEARCH, corrupt or not complete.
     """
     if digest == "sampled":
-        sampled = _sample(Path(path), seed)
+        sampled = _sample(path, seed, listed)
         if sampled is not None:
             return ScanResult(sampled, None, None, None)
     scanner = Scanner(path)
-    with open_input(path) as stream:
+    with open_input(path, listed) as stream:
         try:
             while data := stream.read(CHUNK_BYTES):
                 scanner.feed(data)
@@ -345,19 +357,31 @@ def scan_file(path: Path | str, *, digest: DigestMode = "full", seed: int = 1) -
     return found
 
 
-def _sample(path: Path, seed: int) -> bytes | None:
+def _sample(path: Path | str, seed: int, listed: Wanted | None) -> bytes | None:
     """Digest of size and sampled blocks; None for a file that the sample would hold whole."""
-    try:
-        with path.open("rb", buffering=0) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size <= (SAMPLE_BLOCKS + 2) * SAMPLE_BLOCK_BYTES:
-                return None
-            last = size - SAMPLE_BLOCK_BYTES
-            places = [0, *(int(share * last) for share in _sample_places(seed)), last]
-            blocks = [os.pread(stream.fileno(), SAMPLE_BLOCK_BYTES, place) for place in places]
-    except OSError as error:
-        raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
-    _check_head(path, blocks[0])
+
+    def places(size: int) -> list[tuple[int, int]]:
+        last = size - SAMPLE_BLOCK_BYTES
+        if size <= (SAMPLE_BLOCKS + 2) * SAMPLE_BLOCK_BYTES:
+            return []
+        starts = [0, *(int(share * last) for share in _sample_places(seed)), last]
+        return [(start, SAMPLE_BLOCK_BYTES) for start in starts]
+
+    start: Source = path
+    if is_remote(path):
+        size, blocks = remote.blocks(str(path), places, listed, _REMOTE_HEAD_BYTES)
+        start = io.BytesIO(blocks[0]) if blocks else path
+        blocks[:1] = [block[:SAMPLE_BLOCK_BYTES] for block in blocks[:1]]
+    else:
+        try:
+            with Path(path).open("rb", buffering=0) as stream:
+                size = os.fstat(stream.fileno()).st_size
+                blocks = [os.pread(stream.fileno(), n, start) for start, n in places(size)]
+        except OSError as error:
+            raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
+    if not blocks:
+        return None
+    _check_head(path, blocks[0], start)
     found = hashlib.blake2b(
         size.to_bytes(8, "big"), digest_size=FULL_DIGEST_BYTES, person=b"sampled"
     )
@@ -372,19 +396,20 @@ def _sample_places(seed: int) -> tuple[float, ...]:
     return tuple(sorted(draw.random() for _ in range(SAMPLE_BLOCKS)))
 
 
-def read_head(path: Path | str, size: int) -> bytes:
-    """The first `size` decompressed bytes of the file at `path`, or all that it has."""
+def read_head(source: Source, size: int) -> bytes:
+    """The first `size` decompressed bytes of `source`, or all that it has."""
     head = b""
-    with open_input(path) as stream:
+    with open_input(source) as stream:
         while len(head) < size and (data := stream.read(size - len(head))):
             head += data
     return head
 
 
-def _check_head(path: Path, stored: bytes) -> None:
-    """The preamble at least must be that of an SSEARCH output; `stored` is the first block."""
+def _check_head(path: Path | str, stored: bytes, start: Source) -> None:
+    """The preamble at least must be that of an SSEARCH output; `stored` is the first block, `start`
+    what to decompress."""
     packed = stored.startswith((GZIP_MAGIC, ZSTD_MAGIC))
-    head = read_head(path, SAMPLE_BLOCK_BYTES) if packed else stored
+    head = read_head(start, SAMPLE_BLOCK_BYTES) if packed else stored
     if not _VERSION.search(head):
         first = head.split(b"\n", 1)[0]
         raise InputError(

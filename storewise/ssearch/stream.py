@@ -14,13 +14,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 import zstandard
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
+from storewise.objects.uri import is_remote
+from storewise.ssearch.remote import open_remote
+
+if TYPE_CHECKING:
+    from storewise.objects.reading import Wanted
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -37,6 +42,12 @@ _CHUNK = 1 << 20
 _NEWLINE = 10
 
 Source = Path | str | BinaryIO
+
+
+class _Raw(Protocol):
+    """The part of a binary file object that is used here."""
+
+    def read(self, size: int, /) -> bytes | None: ...
 
 
 class ByteReader(Protocol):
@@ -59,7 +70,7 @@ class _Decompressor(Protocol):
 class _Plain:
     """Content as it is, with the bytes that were read to recognise it put back."""
 
-    def __init__(self, raw: BinaryIO, head: bytes, name: str) -> None:
+    def __init__(self, raw: _Raw, head: bytes, name: str) -> None:
         self._raw = raw
         self._head = head
         self._name = name
@@ -231,7 +242,7 @@ def _gzip() -> _Decompressor:
     return zlib.decompressobj(wbits=31)
 
 
-def _content(raw: BinaryIO, name: str) -> ByteReader:
+def _content(raw: _Raw, name: str) -> ByteReader:
     head = b""
     start = _Plain(raw, b"", name)
     while len(head) < len(ZSTD_MAGIC):
@@ -249,12 +260,14 @@ def _content(raw: BinaryIO, name: str) -> ByteReader:
 
 
 @contextmanager
-def open_input(source: Source) -> Iterator[ByteReader]:
+def open_input(source: Source, listed: Wanted | None = None) -> Iterator[ByteReader]:
     """A reader of the decompressed content of `source`.
 
-    `source` is a path, ``"-"`` for standard input, or a binary file object (left open). Reading
+    `source` is a path, the name of an object (``s3://BUCKET/KEY``, a str), ``"-"`` for standard
+    input, or a binary file object (left open). An object must be as it was `listed`. Reading
     raises InputError, at the last line reached of the decompressed content, where the compressed
-    data are corrupt or end too early; opening raises it for a path that cannot be read.
+    data are corrupt or end too early; opening raises it for a path that cannot be read. ObjectError
+    (not the file's fault) is raised where S3 cannot be asked.
     """
     name = source_name(source)
     if not isinstance(source, Path | str):
@@ -262,6 +275,10 @@ def open_input(source: Source) -> Iterator[ByteReader]:
         return
     if str(source) == STDIN:
         yield _content(sys.stdin.buffer, name)
+        return
+    if is_remote(source):
+        with open_remote(name, listed) as stream:
+            yield _content(stream, name)
         return
     try:
         raw = Path(source).open("rb")  # noqa: SIM115 - the error below must not cover the body

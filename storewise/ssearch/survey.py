@@ -5,18 +5,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from storewise.errors import InputError, StorewiseError
+from storewise.objects.uri import is_remote
 from storewise.processes import dies_with_parent
+from storewise.ssearch import remote
+from storewise.ssearch.remote import Listed, fetched_ahead
 from storewise.ssearch.scan import DigestMode, scan_file
 from storewise.ssearch.table import FILE_COLUMNS
+
+if TYPE_CHECKING:
+    from storewise.objects.listing import Stat
 
 #: A worker reports after at most this much, which is what a ``kill -9`` can lose of its work.
 CHUNK_FILES = 512
@@ -38,7 +44,8 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the file system says: `table` has path, bytes, mtime_ns; `missing` cannot be read."""
+    """What the file system says, or S3: `table` has path, bytes, mtime_ns; `missing` cannot be
+    read."""
 
     table: Any
     missing: list[BadRow]
@@ -50,16 +57,16 @@ def status_of(paths: Sequence[str]) -> Status:
     sizes: list[int] = []
     times: list[int] = []
     missing: list[BadRow] = []
+    objects = remote.stats(paths)
     for path in paths:
         try:
-            status = os.stat(path)  # noqa: PTH116 - a million strings, no Path objects
-        except OSError as error:
-            reason = f"the file cannot be read: {error.strerror or error}"
-            missing.append(_bad_row(path, InputError(path, reason)))
+            size, time = _object(path, objects) if is_remote(path) else _stat(path)
+        except InputError as error:
+            missing.append(_bad_row(Listed(path, 0, 0), error))
             continue
         kept.append(path)
-        sizes.append(status.st_size)
-        times.append(status.st_mtime_ns)
+        sizes.append(size)
+        times.append(time)
     columns = [
         pa.array(kept, pa.string()),
         pa.array(sizes, pa.int64()),
@@ -138,14 +145,13 @@ def _completed(waiting: deque[Future[_Found]]) -> Iterator[_Found]:
         yield future.result()
 
 
-def _chunks(todo: Any, files: int) -> Iterator[list[str]]:
-    chunk: list[str] = []
+def _chunks(todo: Any, files: int) -> Iterator[list[Listed]]:
+    chunk: list[Listed] = []
     size = 0
-    for batch in todo.select(["path", "bytes"]).to_batches(max_chunksize=10_000):
-        names, sizes = (batch.column(i).to_pylist() for i in (0, 1))
-        for path, one in zip(names, sizes, strict=True):
-            chunk.append(path)
-            size += one
+    for batch in todo.select(list(Listed._fields)).to_batches(max_chunksize=10_000):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            chunk.append(Listed(*row))
+            size += chunk[-1].bytes
             if len(chunk) >= files or size >= CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
@@ -153,27 +159,30 @@ def _chunks(todo: Any, files: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _scan_chunk(paths: list[str], digest: DigestMode, seed: int) -> _Found:
+def _scan_chunk(files: list[Listed], digest: DigestMode, seed: int) -> _Found:
     good: list[FileRow] = []
     bad: list[BadRow] = []
-    for path in paths:
-        try:
-            good.append(_scan_one(path, digest, seed))
-        except InputError as error:
-            bad.append(_bad_row(path, error))
+    # A sample reads a few blocks; files that are parsed are read twice.
+    passes = {"sampled": 0, "full": 1, "parsed": 2}[digest]
+    with fetched_ahead([file for file in files for _ in range(passes)]):
+        for file in files:
+            try:
+                good.append(_scan_one(file, digest, seed))
+            except InputError as error:
+                bad.append(_bad_row(file, error))
     return good, bad
 
 
-def _scan_one(path: str, digest: DigestMode, seed: int) -> FileRow:
-    before = _stat(path)
-    result = scan_file(path, digest=digest, seed=seed)
-    after = _stat(path)
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+def _scan_one(file: Listed, digest: DigestMode, seed: int) -> FileRow:
+    path = file.path
+    # Of an object nothing is read that is not of the version that was listed.
+    before = file[1:] if is_remote(path) else _stat(path)
+    result = scan_file(path, digest=digest, seed=seed, listed=file)
+    if not is_remote(path) and before != _stat(path):
         raise InputError(path, "the file changed while it was read; wait for whoever writes it")
     return (
         path,
-        after.st_size,
-        after.st_mtime_ns,
+        *before,
         result.digest,
         result.queries,
         result.hits,
@@ -181,19 +190,29 @@ def _scan_one(path: str, digest: DigestMode, seed: int) -> FileRow:
     )
 
 
-def _stat(path: str) -> os.stat_result:
+def _stat(path: str) -> tuple[int, int]:
+    """Size and time of a file."""
     try:
-        return os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116 - a million strings, no Path objects
     except OSError as error:
         raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
+    return status.st_size, status.st_mtime_ns
 
 
-def _bad_row(path: str, error: InputError) -> BadRow:
-    try:
-        status = os.stat(path)  # noqa: PTH116
-        size, time = status.st_size, status.st_mtime_ns
-    except OSError:
-        size, time = 0, 0  # it is gone; the error already says so
+def _object(path: str, found: Mapping[str, Stat]) -> tuple[int, int]:
+    """Size and time of an object."""
+    if (one := found.get(path)) is None:
+        raise InputError(path, "there is no such object")
+    return one.size, one.mtime_ns
+
+
+def _bad_row(file: Listed, error: InputError) -> BadRow:
+    path, size, time = file
+    if not is_remote(path):
+        try:
+            size, time = _stat(path)
+        except InputError:
+            size, time = 0, 0  # it is gone; the error already says so
     return {
         "path": path,
         "bytes": size,

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Client, Placement, SourceFile
 from storewise.errors import ConfigError, EngineError, InputError
+from storewise.ssearch.remote import fetched_ahead
 from storewise.ssearch.shards import load_shard
 from storewise.ssearch.table import InputFile
 from storewise.workloads.asking import QueryParams, questions
@@ -130,7 +131,15 @@ def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
     skip = {file.digest for file in left}
     rest = [file for file in all_files if file.digest not in skip]
     files = deal(rest, context.thread, context.threads)
-    return (op for file in files for op in _store_file(client, context, file))
+    return _store_files(client, context, files)
+
+
+def _store_files(
+    client: Client, context: ClientContext, files: Sequence[InputFile]
+) -> Iterator[Operation]:
+    with fetched_ahead(files):
+        for file in files:
+            yield from _store_file(client, context, file)
 
 
 def _store_file(client: Client, context: ClientContext, file: InputFile) -> Iterator[Operation]:

@@ -14,7 +14,7 @@ it was not acknowledged.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 from storewise.documents import KINDS, Document, Kind, make_id
 from storewise.engines.base import Client
 from storewise.errors import ConfigError, EngineError, InputError
+from storewise.ssearch.remote import fetched_ahead
 from storewise.ssearch.shards import load_shard
 from storewise.ssearch.table import InputFile
 from storewise.workloads.base import ClientContext, Operation, PhaseParams
@@ -108,6 +109,12 @@ class _Inserts:
     def _remaining(self, files: Sequence[InputFile]) -> Iterator[tuple[Part, dict[str, Any]]]:
         """Parts that no earlier step has stored, each with the note on its file."""
         earlier = {n["stored"]: n["documents"] for n in self._context.before if "stored" in n}
+        with fetched_ahead(files):
+            yield from self._parts_of(files, earlier)
+
+    def _parts_of(
+        self, files: Sequence[InputFile], earlier: Mapping[str, Sequence[int]]
+    ) -> Iterator[tuple[Part, dict[str, Any]]]:
         for file in files:
             skip = list(earlier.get(str(file.path), (0,) * len(KINDS)))
             note: dict[str, Any] = {

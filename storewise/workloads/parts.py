@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from storewise.documents import FULL_DIGEST_BYTES, Kind, make_id
 from storewise.engines.base import Client
 from storewise.errors import InputError
+from storewise.objects.uri import is_remote
 from storewise.ssearch.reader import Counts, DocumentReader
 from storewise.ssearch.stream import ByteReader, open_input
 from storewise.ssearch.table import InputFile
@@ -66,13 +67,10 @@ class FileParts:
         file, size = self._file, self._size
         # A sampled digest covers parts of the file only; then the size must do.
         sampled = file.queries is None
-        try:
-            bytes_now = Path(file.path).stat().st_size
-        except OSError as error:
-            raise InputError(file.path, f"cannot be read: {error.strerror}") from error
-        if bytes_now != file.bytes:
-            raise _changed(file, f"{file.bytes} bytes", f"{bytes_now} bytes")
-        with open_input(file.path) as stream:
+        # An object is read only as it was listed.
+        if not is_remote(file.path):
+            _check_size(file)
+        with open_input(file.path, file) as stream:
             content = _Digesting(stream, file.path)
             reader = DocumentReader(
                 cast(BinaryIO, stream if sampled else content),
@@ -98,6 +96,15 @@ class FileParts:
                     )
                 if (digest := content.digest()) != file.digest:
                     raise _changed(file, f"digest {file.digest.hex()}", digest.hex())
+
+
+def _check_size(file: InputFile) -> None:
+    try:
+        bytes_now = Path(file.path).stat().st_size
+    except OSError as error:
+        raise InputError(file.path, f"cannot be read: {error.strerror}") from error
+    if bytes_now != file.bytes:
+        raise _changed(file, f"{file.bytes} bytes", f"{bytes_now} bytes")
 
 
 def _changed(file: InputFile, expected: str, found: str) -> InputError:

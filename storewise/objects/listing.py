@@ -1,0 +1,215 @@
+"""What is on S3 below a prefix, page by page, and what is known of single objects."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from storewise.objects.client import NotThere, ObjectError, explained, s3
+from storewise.objects.uri import Place, parse
+
+_SECOND = 1_000_000_000
+#: A glob begins at the first of these, as in Python's `glob`.
+_MAGIC = re.compile(r"[*?[]")
+#: Below this many objects each is asked for by itself: cheaper, and needs no right to list.
+_FEW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What S3 says of an object.
+
+    `mtime_ns` is its time of last change, which S3 gives in whole seconds; below the second stands
+    `version` of its ETag, so that an object that was replaced within a second, by one of the same
+    size, has another time too.
+    """
+
+    size: int
+    mtime_ns: int
+    etag: str
+
+
+def version(etag: str) -> int:
+    """A number below 10^9 that stands for an ETag: equal for equal ETags."""
+    return int.from_bytes(hashlib.blake2b(etag.encode(), digest_size=8).digest(), "big") % _SECOND
+
+
+def version_of(mtime_ns: int) -> int:
+    """The `version` in a `Stat.mtime_ns`."""
+    return mtime_ns % _SECOND
+
+
+def _stat(size: int, time: datetime, etag: str) -> Stat:
+    return Stat(size, int(time.timestamp()) * _SECOND + version(etag), etag)
+
+
+def stat(place: Place) -> Stat:
+    """Asks for one object; raises NotThere or another ObjectError."""
+    with explained(place):
+        found = s3().head_object(Bucket=place.bucket, Key=place.key)
+    return _stat(found["ContentLength"], found["LastModified"], found["ETag"])
+
+
+def below(place: Place, after: str = "") -> Iterator[tuple[str, Stat]]:
+    """Keys that begin with `place.key` and come after `after`, in S3's order (UTF-8 bytes)."""
+    request: dict[str, Any] = {"Bucket": place.bucket, "Prefix": place.key}
+    if after:
+        request["StartAfter"] = after
+    while True:
+        with explained(place):
+            page = s3().list_objects_v2(**request)
+        for found in page.get("Contents", ()):
+            yield found["Key"], _stat(found["Size"], found["LastModified"], found["ETag"])
+        if not page.get("IsTruncated"):
+            return
+        request["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def expand(spec: str) -> Iterator[str]:
+    """URIs of the objects that `spec` names, in S3's order; nothing where there are none.
+
+    A spec is a prefix (``s3://bucket/prefix/`` or the name of a "directory" without its slash: all
+    objects below it), one object, or a glob, of which the constant beginning is listed. As on
+    disk, ``*`` ends at a slash, ``**`` does not, and names that start with a dot are left out.
+    Keys are taken as they are; the empty objects that stand for directories are not objects here.
+    """
+    place = parse(spec)
+    if (magic := _MAGIC.search(place.key)) is not None:
+        pattern = place.key.split("/")
+        fits = _Glob(pattern)
+        for key, _ in below(Place(place.bucket, place.key[: magic.start()])):
+            if not key.endswith("/") and (key == place.key or fits(key.split("/"))):
+                yield str(Place(place.bucket, key))
+        return
+    if place.key and not place.key.endswith("/"):
+        # The object itself comes before all that begin with its name.
+        first = next(below(place), None)
+        if first is None:
+            return
+        if first[0] == place.key:
+            yield str(place)
+            return
+    top = place.folder()
+    for key, _ in below(top):
+        if not key.endswith("/") and not _hidden(key[len(top.key) :]):
+            yield str(Place(top.bucket, key))
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or "/." in name
+
+
+class _Glob:
+    """Whether the parts of a key, between slashes, fit those of a pattern."""
+
+    def __init__(self, pattern: Sequence[str]) -> None:
+        self._parts = [
+            None if part == "**" else re.compile(fnmatch.translate(part)) for part in pattern
+        ]
+        self._dotted = [part.startswith(".") for part in pattern]
+
+    def __call__(self, names: Sequence[str], at: int = 0, part: int = 0) -> bool:
+        while part < len(self._parts):
+            regex = self._parts[part]
+            if regex is None:
+                last = part == len(self._parts) - 1
+                # `**` at the end stands for all files below; it enters no hidden directory.
+                for i in range(at, len(names) + (not last)):
+                    if last and not any(name.startswith(".") for name in names[at:]):
+                        return True
+                    if not last and self(names, i, part + 1):
+                        return True
+                    if i < len(names) and names[i].startswith("."):
+                        return False
+                return False
+            if at >= len(names) or not regex.match(names[at]):
+                return False
+            if names[at].startswith(".") and not self._dotted[part]:
+                return False
+            at, part = at + 1, part + 1
+        return at == len(names)
+
+
+def has_magic(spec: str) -> bool:
+    """Whether a URI is a glob."""
+    return _MAGIC.search(parse(spec).key) is not None
+
+
+def stats(uris: Sequence[str]) -> dict[str, Stat]:
+    """By URI what S3 says of the objects that are there; `uris` must be sorted.
+
+    Listed by pages, each of which begins at the next object that is wanted, so that there are never
+    more requests than objects, nor many more than pages.
+    """
+    found: dict[str, Stat] = {}
+    if len(uris) < _FEW:
+        for uri in uris:
+            try:
+                found[uri] = stat(parse(uri))
+            except NotThere:
+                continue
+        return found
+    buckets: dict[str, list[str]] = {}
+    for uri in uris:
+        place = parse(uri)
+        buckets.setdefault(place.bucket, []).append(place.key)
+    for bucket, keys in buckets.items():
+        for key, one in _wanted(bucket, sorted(keys)):
+            found[str(Place(bucket, key))] = one
+    return found
+
+
+def _wanted(bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, Stat]]:
+    at = 0
+    while at < len(keys):
+        # StartAfter is exclusive; what is shorter by its last character comes before the key.
+        after = keys[at][:-1]
+        while True:
+            request: dict[str, Any] = {"StartAfter": after} if after else {}
+            with explained(Place(bucket, keys[at])):
+                page = s3().list_objects_v2(Bucket=bucket, **request)
+            for listed in page.get("Contents", ()):
+                key = listed["Key"]
+                while at < len(keys) and keys[at] < key:
+                    at += 1
+                if at < len(keys) and keys[at] == key:
+                    yield key, _stat(listed["Size"], listed["LastModified"], listed["ETag"])
+                    at += 1
+            if not page.get("IsTruncated"):
+                return
+            after = page["Contents"][-1]["Key"]
+            # Far ahead the next key is found faster than by the pages between.
+            if at >= len(keys) or keys[at][:-1] > after:
+                break
+
+
+def likely(spec: str) -> str:
+    """` (did you mean ...?)` for a `spec` that names nothing, where a like name is beside it."""
+    place = parse(spec)
+    known = place.key.rstrip("/").split("/")
+    for depth in range(len(known)):
+        top = "".join(f"{name}/" for name in known[:depth])
+        try:
+            with explained(place):
+                page = s3().list_objects_v2(Bucket=place.bucket, Prefix=top, Delimiter="/")
+        except ObjectError:
+            return ""  # what cannot be listed has no names to offer
+        names = [found["Prefix"][len(top) : -1] for found in page.get("CommonPrefixes", ())]
+        names += [found["Key"][len(top) :] for found in page.get("Contents", ())]
+        if known[depth] in names:
+            continue
+        for close in difflib.get_close_matches(known[depth], names):
+            better = str(
+                Place(place.bucket, "/".join([*known[:depth], close, *known[depth + 1 :]]))
+            )
+            better += "/" * place.key.endswith("/")
+            if next(expand(better), None) is not None:
+                return f" (did you mean {better!r}?)"
+        return ""
+    return ""

@@ -1,0 +1,144 @@
+"""Input files that are objects on S3. boto3 is imported only where there is one."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from storewise.errors import InputError
+from storewise.objects.uri import is_remote
+
+if TYPE_CHECKING:
+    from storewise.objects.listing import Stat
+    from storewise.objects.reading import ObjectStream, Wanted
+
+#: Inside the class below `bytes` is a field.
+_Bytes = bytes
+
+
+class Listed(NamedTuple):
+    """A file as it was listed; of an object `mtime_ns` is `listing.Stat`'s."""
+
+    path: str
+    bytes: int
+    mtime_ns: int
+
+
+@contextmanager
+def as_input(path: str) -> Iterator[None]:
+    """Turns "not there" and "replaced" into the InputError of a file; what is wrong with S3 itself
+    (no answer, no right) stays an ObjectError: it is no property of a file."""
+    from storewise.objects.client import Changed, NotThere
+
+    try:
+        yield
+    except (Changed, NotThere) as error:
+        raise InputError(path, str(error).removeprefix(f"{path}: ")) from error
+
+
+class RemoteInput(io.RawIOBase):
+    """The stored bytes of an object; its errors are those of an input file."""
+
+    def __init__(self, stream: ObjectStream) -> None:
+        self._stream = stream
+        self.name = stream.name
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        with as_input(self.name):
+            return self._stream.read(size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def open_remote(path: str, listed: Wanted | None = None) -> Iterator[RemoteInput]:
+    """The object at `path`: fetched ahead where a context does so, else read as asked for.
+
+    Of `listed` it must be as it was listed; else InputError.
+    """
+    from storewise.objects.ahead import opened_ahead
+    from storewise.objects.reading import open_object
+
+    with as_input(path):
+        stream = opened_ahead(path) or open_object(path, listed)
+    with stream:
+        yield RemoteInput(stream)
+
+
+@contextmanager
+def fetched_ahead(files: Sequence[Wanted]) -> Iterator[None]:
+    """Within, `open_input` of those of `files` that are objects takes what threads have fetched.
+
+    It expects them in this order, each as it was listed; some may be left out or be left before
+    their end. Others, and a second opening, are read plainly. Bounds: `objects.ahead`. No thread
+    outlives the context; a forked child reads plainly.
+    """
+    if not any(is_remote(file.path) for file in files):
+        yield
+        return
+    from storewise.objects.ahead import Ahead
+
+    with Ahead(files):
+        yield
+
+
+def expand(spec: str) -> Iterator[str]:
+    """The objects that `spec` names (`objects.listing.expand`)."""
+    from storewise.objects import listing
+
+    for uri in listing.expand(spec):
+        if not uri.isprintable() and any(end in uri for end in "\n\r\0"):
+            raise InputError(repr(uri), "the key has a line break or NUL in it; copy the object")
+        yield uri
+
+
+def names_many(line: str) -> bool:
+    """Whether a line of a list is a prefix or a glob, not one object."""
+    from storewise.objects import listing
+
+    return line.endswith("/") or listing.has_magic(line)
+
+
+def likely(spec: str) -> str:
+    """` (did you mean ...?)`, or nothing (`objects.listing.likely`)."""
+    from storewise.objects import listing
+
+    return listing.likely(spec)
+
+
+def stats(paths: Iterable[str]) -> dict[str, Stat]:
+    """By path what S3 says of those of `paths` that are objects and are there."""
+    remote = sorted(path for path in paths if is_remote(path))
+    if not remote:
+        return {}
+    from storewise.objects import listing
+
+    return listing.stats(remote)
+
+
+def blocks(
+    path: str,
+    places: Callable[[int], list[tuple[int, int]]],
+    listed: Wanted | None,
+    first: int,
+) -> tuple[int, list[_Bytes]]:
+    """The size of an object and blocks of it (`objects.reading.blocks`).
+
+    The first one is made `first` bytes long, where the object has as many.
+    """
+    from storewise.objects import reading
+
+    def longer(size: int) -> list[tuple[int, int]]:
+        found = places(size)
+        return [(found[0][0], min(first, size - found[0][0])), *found[1:]] if found else []
+
+    with as_input(path):
+        return reading.blocks(path, longer, listed)
