@@ -4,6 +4,7 @@
 #   snakemake --config study=NAME|PATH     another study
 #   snakemake analysis                     only analysis and report, from stored results
 #   snakemake report                       only the page
+#   snakemake publish                      only the results to S3, where the study says
 #
 # There is no `configfile:` on purpose: Snakemake merges a user's --configfile into it, and a
 # study is one file that is read whole (docs/decisions.md).
@@ -19,6 +20,7 @@ include: "rules/shard.smk"
 include: "rules/session.smk"
 include: "rules/workload.smk"
 include: "rules/analysis.smk"
+include: "rules/publish.smk"
 
 
 rule all:
@@ -26,6 +28,7 @@ rule all:
     input:
         REPORT,
         [final_outputs(trial) for trial in TRIALS.values()],
+        [f"{R}/published.json"] if STUDY.publish else [],
     message:
         "{input[0]} is ready"
 

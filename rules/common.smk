@@ -11,6 +11,7 @@ try:
     from storewise.doctor import missing_engines
     from storewise.errors import StorewiseError
     from storewise.nodeclasses import class_named, parse_classes, text_of
+    from storewise.publishing import study_files
     from storewise.references import find_reference, reference_texts
     from storewise.session.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
@@ -41,6 +42,15 @@ try:
             find_study(config.get("study", "demo"), Path(workflow.basedir)).parent,
         )
         for name in STUDY.references
+    )
+    STUDY_FILES = list(
+        map(
+            str,
+            study_files(
+                find_study(config.get("study", "demo"), Path(workflow.basedir)),
+                Path(workflow.basedir),
+            ),
+        )
     )
 except StorewiseError as error:
     raise WorkflowError(str(error))
@@ -154,14 +164,14 @@ def final_outputs(trial):
 
 
 def only_analysis():
-    """Whether just analysis or report was asked for: stored results are source files then.
+    """Whether just analysis, report or publish was asked for: stored results are source files then.
 
     In a job's own process the question does not arise (its rule is the only one allowed).
     """
     if not workflow.is_main_process:
         return True
     targets = set(workflow.dag_settings.targets)
-    return bool(targets) and targets <= {"analysis", "report"}
+    return bool(targets) and targets <= {"analysis", "report", "publish"}
 
 
 def store_output(path):
@@ -251,3 +261,19 @@ def analysed(wildcards):
         if targets == {"report"} and all(map(os.path.exists, tables)):
             return asked()
     return tables
+
+
+def to_publish(wildcards):
+    """What comes before a publication: the report, made anew only where that was asked for too."""
+    if not workflow.is_main_process:
+        return []
+    targets = set(workflow.dag_settings.targets)
+    if "publish" not in targets:
+        return [REPORT]
+    if STUDY.publish is None:
+        raise WorkflowError(
+            f"study {STUDY.name} does not say where its results go: give it the key "
+            "`publish: s3://BUCKET/PREFIX`, or use `storewise publish STUDY s3://BUCKET/PREFIX`"
+        )
+    made = targets & {"analysis", "report"} or not os.path.exists(REPORT)
+    return [*asked(), *([REPORT] if made else [])]

@@ -225,6 +225,21 @@ def check_writable():
         )
 
 
+def check_publishable(plan):
+    """One clear error for a place that cannot be published to, before hours of measuring."""
+    if STUDY.publish is None or not plan:
+        return
+    from storewise.objects.upload import check_writable as check_place
+    from storewise.objects.uri import parse
+    from storewise.publication import tags_of
+
+    place = parse(STUDY.publish.to).folder()
+    try:
+        check_place(place, tags_of(STUDY.publish, STUDY.name, time.time()))
+    except StorewiseError as error:
+        raise WorkflowError(f"the results cannot be published when they are there: {error}")
+
+
 def cancel_jobs(run):
     """Cancel what a run has submitted and Snakemake has not cancelled itself."""
     if cancel_all(Path(), run):
@@ -266,6 +281,7 @@ if workflow.is_main_process:
 onstart:
     check_writable()
     plan = planned_trials()
+    check_publishable(plan)
     check_plan(plan)
     if plan:
         RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)

@@ -22,6 +22,7 @@ from storewise.analyse_cli import analyse
 from storewise.compare_cli import compare
 from storewise.errors import StorewiseError
 from storewise.measures_cli import measures
+from storewise.publish_cli import publish, pull
 from storewise.watch_cli import watch
 
 app = typer.Typer(
@@ -393,6 +394,8 @@ app.command()(measures)
 app.command()(analyse)
 app.command()(compare)
 app.command()(watch)
+app.command()(publish)
+app.command()(pull)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -416,6 +419,7 @@ def run(
 
     Example: `storewise run demo`, or `storewise run mine.yaml --profile slurm`
     """
+    from storewise.publishing import published_at
     from storewise.runner import results_of, run_study
 
     status = run_study(
@@ -432,4 +436,6 @@ def run(
         if report is not None:
             typer.echo(finding)
             typer.echo(f"Report: {report}")
+            if place := published_at(report.parent):
+                typer.echo(f"Published: {place}")
     raise typer.Exit(status)

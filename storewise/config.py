@@ -14,11 +14,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from storewise.engines.registry import ENGINES, engine
-from storewise.errors import ConfigError
-from storewise.prices import Corpus, InstancePrice, Prices, with_defaults
+from storewise.errors import ConfigError, StorewiseError
+from storewise.objects.uri import is_remote
+from storewise.prices import PRICES, Corpus, InstancePrice, Prices, with_defaults
+from storewise.publication import Publish, as_publish
 from storewise.references import find_reference, load_reference
 from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import OF_SERVERS, SERVER_FACTORS, check_study
@@ -65,6 +75,17 @@ class Search(_Section):
     options: list[str] = list(STUDY_SEARCH_OPTIONS)
     queries_per_file: int = Field(default=1, ge=1)
     jobs: int = Field(default=1, ge=1, le=1000)
+
+    @field_validator("queries", "libraries")
+    @classmethod
+    def _files(cls, value: list[str]) -> list[str]:
+        for path in value:
+            if is_remote(path):
+                raise ValueError(
+                    f"{path!r} is on S3; the search programs read files: copy it to a file system "
+                    "of the workers first"
+                )
+        return value
 
 
 class Inputs(_Section):
@@ -156,7 +177,12 @@ class Study(_Section):
     )
     """By criterion (``storewise.criteria``), how much it counts in the verdict; empty: equally."""
     prices: Prices | None = None
+    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """In the prices' currency: a run whose estimate (``storewise.estimate``) is above it is
+    refused."""
     corpus: Corpus = Field(default_factory=Corpus)
+    publish: Annotated[Publish | None, BeforeValidator(as_publish)] = None
+    """Where the results go on S3 when all is measured."""
     scale: str = ""
     seed: int = 1
 
@@ -254,6 +280,10 @@ def _has_factor(name: str, factor: str) -> bool:
     return factor not in OF_SERVERS or engine(name).flags.nodes
 
 
+#: What keys of the study hold that have keys of their own.
+_SECTIONS: tuple[type[BaseModel], ...] = (
+    *(Inputs, Search, SampleOf, Prices, InstancePrice, Corpus, Publish, Phase),
+)
 #: Keys that the file may have and that are used up in reading it.
 _FILE_KEYS = ("extends", "scales")
 #: pydantic's words for Python types, and the words that a YAML file's author knows.
@@ -264,8 +294,6 @@ _WORDS = (
     (r"a valid boolean", "true or false"),
     (r"a valid string", "text"),
 )
-#: Keys that the design names and this version cannot serve yet: refused, never ignored.
-_RESERVED = ("publish",)
 
 
 def find_study(name: str | Path, root: Path = Path()) -> Path:
@@ -317,9 +345,6 @@ def load_study(
         data["scale"] = chosen
     if "name" in data:
         text.fail(("name",), "is not a known key: a study is called what its file is")
-    for key in _RESERVED:
-        if key in data:
-            text.fail((key,), "is kept for a later version of Storewise, which cannot do this yet")
     _fill(data, text)
     given = data.get("prices")
     if given is not None and not isinstance(given, dict):
@@ -331,6 +356,8 @@ def load_study(
         study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
         _explain(error, text)
+    if study.max_cost is not None and study.prices is None:
+        text.fail(("max_cost",), f"needs prices: give the study `prices`, or write {root / PRICES}")
     reads = study.workload in WORKLOADS and workload(study.workload).reads_inputs
     if reads and not study.inputs.paths and study.inputs.search is None:
         text.fail(("inputs",), "give either paths (SSEARCH outputs) or search (FASTA files)")
@@ -394,7 +421,13 @@ def _check_inputs(inputs: Inputs, text: StudyText) -> None:
         places["inputs", "search", "libraries"] = search.libraries
     for place, specs in places.items():
         for i, spec in enumerate(specs):
-            if not matches(spec):
+            try:
+                found = matches(spec)
+            except StorewiseError as error:
+                text.fail((*place, i), f"{error}")
+            if not found and is_remote(spec):
+                text.fail((*place, i), f"{spec!r}: no such object or prefix{nearest_path(spec)}")
+            if not found:
                 message = f"{spec!r}: no such file or directory{nearest_path(spec)}"
                 text.fail((*place, i), f"{message}; looked from {Path.cwd()}")
 
@@ -403,18 +436,26 @@ def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> StudyText:
     if path.resolve() in seen:
         raise ConfigError(f"{path}: extends itself, through {' -> '.join(map(str, seen))}")
     text = read_yaml(path)
-    base = text.data.pop("extends", None)
-    if base is None:
+    found = base_of(text, root)
+    text.data.pop("extends", None)
+    if found is None:
         return text
-    if not isinstance(base, str):
-        text.fail(("extends",), "must be the name or path of one study")
-    beside = path.parent / base
-    try:
-        found = beside if beside.is_file() else find_study(base, root)
-    except ConfigError as error:
-        text.fail(("extends",), str(error))
     below = _resolved(found, root, (*seen, path.resolve()))
     return StudyText(text.path, _merged(below.data, text.data), {**below.lines, **text.lines})
+
+
+def base_of(text: StudyText, root: Path) -> Path | None:
+    """The file that a study's own file extends; None where it extends none."""
+    base = text.data.get("extends")
+    if base is None:
+        return None
+    if not isinstance(base, str):
+        text.fail(("extends",), "must be the name or path of one study")
+    beside = text.path.parent / base
+    try:
+        return beside if beside.is_file() else find_study(base, root)
+    except ConfigError as error:
+        text.fail(("extends",), str(error))
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -439,7 +480,7 @@ def _explain(error: ValidationError, text: StudyText) -> NoReturn:
             model = next(
                 (
                     t
-                    for t in (Inputs, Search, SampleOf, Prices, InstancePrice, Corpus, Phase)
+                    for t in _SECTIONS
                     if info is not None and re.search(rf"\b{t.__name__}\b", str(info.annotation))
                 ),
                 # The name of an entry is no field: what follows is the entry's own.

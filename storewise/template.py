@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import yaml
 
 from storewise.config import STUDIES, load_study
 from storewise.errors import ConfigError, InputError
+from storewise.objects.uri import is_remote
+from storewise.ssearch import remote
 from storewise.ssearch.scan import read_head
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
@@ -26,7 +29,7 @@ _STUDY = """\
 title: {title}
 
 inputs:
-  # Directories (with all below them), globs, files, or @FILE with one path a line.
+  # Directories (with all below them), globs, files, @FILE with one path a line, s3://BUCKET/PREFIX/.
   paths: {path}
   # For a first look, take only a part: `files: 20`, `bytes: 2000000000` or `share: 0.05`.
   {sample}
@@ -62,9 +65,12 @@ on_bad_input: quarantine
 """
 
 
-def write_study(directory: Path, output: Path | None, *, force: bool = False) -> Path:
-    """Write a study for `directory`; raises ConfigError or InputError with what to do."""
-    if not directory.is_dir():
+def write_study(directory: Path | str, output: Path | None, *, force: bool = False) -> Path:
+    """Write a study for `directory`, which may be a prefix on S3 (``s3://...``, a str).
+
+    Raises ConfigError, InputError or ObjectError with what to do.
+    """
+    if not is_remote(directory) and not Path(directory).is_dir():
         raise InputError(directory, "there is no such directory; name one with SSEARCH outputs")
     found, looked = _first_output(directory)
     if found is None:
@@ -75,15 +81,16 @@ def write_study(directory: Path, output: Path | None, *, force: bool = False) ->
             else "the directory holds no file",
             expected="outputs of `ssearch36 -m 10` (plain, gzip or zstd)",
         )
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", directory.resolve().name).strip("-") or "study"
+    place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(place).name).strip("-") or "study"
     path = output or STUDIES / f"{name}.yaml"
     if path.exists() and not force:
         raise ConfigError(f"{path}: exists already; name another with -o, or use --force")
     many = looked >= LOOKED_AT
     text = _STUDY.format(
         file=path,
-        title=yaml.safe_dump(f"Stores for {directory.resolve().name}", width=1000).split("\n")[0],
-        path=yaml.safe_dump(str(directory.resolve()), width=1000).split("\n")[0],
+        title=yaml.safe_dump(f"Stores for {Path(place).name}", width=1000).split("\n")[0],
+        path=yaml.safe_dump(place, width=1000).split("\n")[0],
         sample="sample: {files: 200, seed: 1}" if many else "# sample: {files: 20, seed: 1}",
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,9 +99,14 @@ def write_study(directory: Path, output: Path | None, *, force: bool = False) ->
     return path
 
 
-def _first_output(directory: Path) -> tuple[Path | None, int]:
+def _first_output(directory: Path | str) -> tuple[Path | str | None, int]:
     """The first SSEARCH output below `directory`, and how many files there are to look at."""
-    files = list(islice((p for p in directory.rglob("*") if p.is_file()), LOOKED_AT))
+    found: Iterable[Path | str]
+    if is_remote(directory):
+        found = remote.expand(str(directory))
+    else:
+        found = (p for p in Path(directory).rglob("*") if p.is_file())
+    files = list(islice(found, LOOKED_AT))
     for path in files:
         try:
             head = read_head(path, _HEAD_BYTES)

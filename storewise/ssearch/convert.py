@@ -25,6 +25,7 @@ from storewise.documents import (
     fields,
 )
 from storewise.errors import StorewiseError
+from storewise.objects.uri import is_remote
 from storewise.ssearch.reader import DocumentReader
 from storewise.ssearch.stream import STDIN, Source, content_digest, open_input, source_name
 
@@ -120,8 +121,9 @@ def output_stem(source: Source, digest: bytes) -> str:
     meet; for standard input and streams it is the content's digest.
     """
     if isinstance(source, Path | str) and str(source) != STDIN:
-        path = Path(source).absolute()
-        name = path.name
+        # The name of an object is absolute already.
+        path = source if is_remote(source) else Path(source).absolute()
+        name = Path(path).name
         identity = hashlib.blake2b(os.fsencode(path), digest_size=FULL_DIGEST_BYTES).digest()
     else:
         name, identity = "stdin" if isinstance(source, Path | str) else "stream", digest
@@ -143,9 +145,10 @@ def _aside(outdir: Path) -> Iterator[BinaryIO]:
 def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
     """`source` if it can be read twice, else a copy of its content: the ids need the digest first.
 
-    Streams are copied too: where they begin, and whether they can be read again, is unknown.
+    Streams are copied too: where they begin, and whether they can be read again, is unknown. So
+    are objects: one transfer, and no other object of the name in between.
     """
-    if isinstance(source, Path | str) and str(source) != STDIN:
+    if isinstance(source, Path | str) and str(source) != STDIN and not is_remote(source):
         return source
     spool = stack.enter_context(_aside(outdir))
     with open_input(source) as stream:

@@ -1,0 +1,18 @@
+"""A study's results to S3: what is new or changed, and the manifest last."""
+
+from pathlib import Path
+
+from storewise.analysis.progress import tenths
+from storewise.objects.publish import carry_out
+from storewise.publication import Publish
+from storewise.publishing import plan_of, remember, told, write_config
+from storewise.session.job import plain_job
+
+with plain_job(snakemake.log[0]) as log:
+    results = Path(snakemake.params.results)
+    write_config(results, [Path(path) for path in snakemake.params.written])
+    publish = Publish.model_validate(snakemake.params.publish)
+    todo = plan_of(results, publish, tenths(log.info))
+    carry_out(todo, tenths(log.info))
+    remember(results, todo)
+    log.info("%s", told(todo))

@@ -1,0 +1,116 @@
+"""``MANIFEST.json``: what a publication holds, written when all of it is there.
+
+A folder without one, or with one that is not complete, is half a publication.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from storewise.objects.client import NotThere, ObjectError, explained, s3
+from storewise.objects.uri import Place
+
+MANIFEST = "MANIFEST.json"
+FORMAT = 1
+
+
+def _one_name(text: str) -> str:
+    if text in ("", ".", "..") or "/" in text or "\0" in text:
+        raise ValueError("is no name of a study")
+    return text
+
+
+def _inside(text: str) -> str:
+    """A path that stays within the directory it is put into, whoever wrote the manifest."""
+    parts = text.split("/")
+    if PurePosixPath(text).is_absolute() or {"", ".", ".."} & set(parts) or "\0" in text:
+        raise ValueError("leads out of the publication")
+    return text
+
+
+class _Section(BaseModel):
+    # What a later version adds is no reason not to read the rest.
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Entry(_Section):
+    """A file of a publication; `path` is relative to the study's results."""
+
+    path: Annotated[str, AfterValidator(_inside)]
+    bytes: int = Field(ge=0)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    modified_ns: int
+    """Its time of modification where it was made, ns since 1970."""
+    etag: str
+    """S3's name of the object's content: another one means another object."""
+
+
+class Manifest(_Section):
+    """A publication."""
+
+    format: int = FORMAT
+    complete: bool
+    """False while a publication that was whole is being changed."""
+    study: Annotated[str, AfterValidator(_one_name)]
+    name: str
+    run: str
+    """When the run began that measured it, UTC."""
+    storewise: str
+    published: str
+    """When this was written, UTC."""
+    tags: Mapping[str, str]
+    files: tuple[Entry, ...] = Field(repr=False)
+
+    def text(self) -> str:
+        """JSON with a line for each file."""
+        head = self.model_dump(mode="json", exclude={"files"})
+        lines = ",\n".join(json.dumps(entry.model_dump(mode="json")) for entry in self.files)
+        start = json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
+        return f'{start},\n "files": [\n{lines}\n ]\n}}\n'
+
+    def says_the_same(self, other: Manifest) -> bool:
+        """Whether two are equal but for when they were written."""
+        return self == other.model_copy(update={"published": self.published})
+
+
+def read_manifest(folder: Place) -> Manifest:
+    """The manifest of a folder; NotThere where it has none, ObjectError where it is unreadable."""
+    place = folder.below(MANIFEST)
+    with explained(place):
+        answer = s3().get_object(Bucket=place.bucket, Key=place.key, ChecksumMode="ENABLED")
+        content = answer["Body"].read()
+    return parse_manifest(content, str(place))
+
+
+def parse_manifest(content: bytes, where: str) -> Manifest:
+    """A manifest from its text; errors name `where`."""
+    try:
+        data: Any = json.loads(content)
+        found = data.get("format")
+        if found != FORMAT:
+            raise ObjectError(
+                f"{where}: of format {found!r}, this version of Storewise reads {FORMAT}; take the "
+                "version that published it"
+            )
+        return Manifest.model_validate(data)
+    except (ValueError, AttributeError) as error:
+        reason: object = error
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise ObjectError(
+            f"{where}: not a manifest of a publication ({reason}); publish the results again"
+        ) from error
+
+
+def manifest_or_none(folder: Place) -> Manifest | None:
+    """The manifest of a folder, None where it has none."""
+    try:
+        return read_manifest(folder)
+    except NotThere:
+        return None

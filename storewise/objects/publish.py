@@ -1,0 +1,210 @@
+"""Files to a folder on S3: what is there already stays, what is new or changed goes up, and the
+manifest comes last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storewise.objects.client import ObjectError, explained, s3
+from storewise.objects.digests import Digest, digest_file
+from storewise.objects.listing import below
+from storewise.objects.manifest import MANIFEST, Entry, Manifest, manifest_or_none
+from storewise.objects.threads import in_threads
+from storewise.objects.upload import (
+    Sending,
+    Tags,
+    abort_upload,
+    put,
+    put_in_parts,
+    put_text,
+    stored_checksum,
+    tag,
+)
+from storewise.objects.uri import Place
+
+#: Told bytes that are done and bytes in all.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A file to be published as `name` (relative, with slashes)."""
+
+    name: str
+    path: Path
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a publication has to do."""
+
+    folder: Place
+    manifest: Manifest
+    """As it is to be; ETags of what goes up are still empty."""
+    old: Manifest | None
+    sending: Sequence[Sending]
+    kept: Mapping[str, str]
+    """ETags of objects that stay, by name."""
+    retagged: bool
+    """Whether what stays needs the tags again."""
+    extra: int
+    """Objects in the folder that belong to no file: results that have been deleted since."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that go up."""
+        return sum(file.digest.size for file in self.sending)
+
+    @property
+    def nothing_new(self) -> bool:
+        """Whether the folder is already what it is to be."""
+        return (
+            not self.sending
+            and not self.retagged
+            and self.old is not None
+            and self.old.complete
+            and self.old.says_the_same(_with_etags(self.manifest, self.kept))
+        )
+
+
+def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progress) -> Plan:
+    """What is to be done so that `folder` holds `files`; reads each of them, writes nothing.
+
+    `head` is the manifest to be, without files.
+    """
+    prefix = len(folder.folder().key)
+    there = {key[prefix:]: stat for key, stat in below(folder.folder())}
+    old = manifest_or_none(folder) if MANIFEST in there else None
+    known = {entry.path: entry for entry in old.files} if old is not None else {}
+
+    def look(file: Local) -> tuple[Digest, str | None]:
+        digest = _digest(file)
+        stored = there.get(file.name)
+        if stored is None or stored.size != digest.size:
+            return digest, None
+        entry = known.get(file.name)
+        if entry is not None and (entry.etag, entry.sha256) == (stored.etag, digest.sha256):
+            return digest, stored.etag
+        checksum, etag = stored_checksum(folder.below(file.name))
+        return digest, etag if digest.is_told_by(checksum) else None
+
+    found: dict[str, tuple[Digest, str | None]] = {}
+    for file, (digest, etag) in in_threads(look, files):
+        found[file.name] = (digest, etag)
+        progress(len(found), len(files))
+    kept = {name: etag for name, (_, etag) in found.items() if etag is not None}
+    entries = tuple(
+        Entry(
+            path=file.name,
+            bytes=found[file.name][0].size,
+            sha256=found[file.name][0].sha256,
+            modified_ns=file.modified_ns,
+            etag="",
+        )
+        for file in files
+    )
+    return Plan(
+        folder=folder,
+        manifest=head.model_copy(update={"files": entries}),
+        old=old,
+        sending=[
+            Sending(file.path, folder.below(file.name), found[file.name][0])
+            for file in files
+            if file.name not in kept
+        ],
+        kept=kept,
+        # Who was interrupted may have had other tags.
+        retagged=bool(kept) and (old is None or not old.complete or old.tags != head.tags),
+        extra=len(there.keys() - found.keys() - {MANIFEST}),
+    )
+
+
+def carry_out(todo: Plan, progress: Progress) -> None:
+    """Upload what a plan says, and the manifest last.
+
+    After any error or interruption the same call goes on where this one has ended, and until then
+    the folder has no complete manifest.
+    """
+    if todo.nothing_new:
+        return
+    folder, tags = todo.folder, todo.manifest.tags
+    if todo.old is not None and todo.old.complete:
+        put_text(
+            folder.below(MANIFEST),
+            todo.old.model_copy(update={"complete": False}).text(),
+            todo.old.tags,
+        )
+    etags = dict(todo.kept)
+    prefix = len(folder.folder().key)
+    total, done = todo.bytes, 0
+
+    def advance(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(done, total)
+
+    begun = _begun(folder)
+    small = [file for file in todo.sending if not file.digest.parts]
+    large = [file for file in todo.sending if file.digest.parts]
+    for file, etag in in_threads(lambda file: _readable(file, tags), small):
+        etags[file.place.key[prefix:]] = etag
+        advance(file.digest.size)
+    for file in large:
+        uploads = begun.pop(file.place.key, [])
+        etags[file.place.key[prefix:]] = put_in_parts(file, tags, uploads, advance)
+        if uploads:
+            tag(file.place, tags)  # it was begun with those of then
+    if todo.retagged:
+        for _ in in_threads(lambda name: tag(folder.below(name), tags), todo.kept):
+            progress(done, total)
+    for key, uploads in begun.items():
+        for upload in uploads:
+            abort_upload(Place(folder.bucket, key), upload)
+    put_text(folder.below(MANIFEST), _with_etags(todo.manifest, etags).text(), tags)
+
+
+def _with_etags(manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
+    files = tuple(
+        entry.model_copy(update={"etag": etags.get(entry.path, "")}) for entry in manifest.files
+    )
+    return manifest.model_copy(update={"files": files})
+
+
+def _digest(file: Local) -> Digest:
+    try:
+        return digest_file(file.path)
+    except OSError as error:
+        raise ObjectError(f"{file.path}: {error.strerror}; it cannot be published") from error
+
+
+def _readable(file: Sending, tags: Tags) -> str:
+    try:
+        return put(file, tags)
+    except OSError as error:
+        raise ObjectError(f"{file.path}: {error.strerror}; it cannot be published") from error
+
+
+def _begun(folder: Place) -> dict[str, list[str]]:
+    """Uploads in parts below a folder that were interrupted, by key, the latest first."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for key, initiated, upload in _uploads(folder):
+        found.setdefault(key, []).append((initiated, upload))
+    return {
+        key: [upload for _, upload in sorted(uploads, reverse=True)]
+        for key, uploads in found.items()
+    }
+
+
+def _uploads(folder: Place) -> Iterator[tuple[str, str, str]]:
+    with explained(folder):
+        pages = (
+            s3()
+            .get_paginator("list_multipart_uploads")
+            .paginate(Bucket=folder.bucket, Prefix=folder.folder().key)
+        )
+        for page in pages:
+            for item in page.get("Uploads", ()):
+                yield item["Key"], item["Initiated"].isoformat(), item["UploadId"]

@@ -1,0 +1,154 @@
+"""A publication back to a directory: each file is checked, what is there is not fetched again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from storewise.errors import StorewiseError
+from storewise.objects.client import Changed, NotThere, ObjectError, explained, s3
+from storewise.objects.digests import digest_file
+from storewise.objects.manifest import MANIFEST, Entry, Manifest, read_manifest
+from storewise.objects.publish import Progress
+from storewise.objects.reading import WINDOW, window
+from storewise.objects.threads import in_threads
+from storewise.objects.uri import Place
+
+_BLOCK = 1 << 20
+#: Files that an error names.
+_NAMED = 5
+_FOLDERS = 10
+
+
+def publication(folder: Place) -> Manifest:
+    """The manifest of a publication; ObjectError where there is none, or only half of one."""
+    try:
+        found = read_manifest(folder)
+    except NotThere as error:
+        raise ObjectError(_what_is_there(folder)) from error
+    if not found.complete:
+        raise ObjectError(
+            f"{folder}: a publication that was interrupted while it was renewed; run `storewise "
+            "publish` again where the results are, it goes on where it has ended"
+        )
+    return found
+
+
+def _what_is_there(folder: Place) -> str:
+    """Why a place without a manifest is no publication, with what there is instead."""
+    with explained(folder):
+        page = s3().list_objects_v2(
+            Bucket=folder.bucket, Prefix=folder.folder().key, Delimiter="/", MaxKeys=1000
+        )
+    folders = [item["Prefix"] for item in page.get("CommonPrefixes", ())]
+    names = {name.removeprefix(folder.folder().key).rstrip("/") for name in folders}
+    if "trials" in names:
+        return (
+            f"{folder}: half a publication: it has no {MANIFEST}, which is written last; run "
+            "`storewise publish` again where the results are, it goes on where it has ended"
+        )
+    if folders:
+        shown = ", ".join(str(Place(folder.bucket, name)) for name in sorted(folders)[-_FOLDERS:])
+        return f"{folder}: no publication ({MANIFEST} is missing); the folders in it are {shown}"
+    return f"{folder}: there is no publication, and nothing else"
+
+
+def missing(manifest: Manifest, target: Path, progress: Progress) -> tuple[list[Entry], list[Path]]:
+    """The files of a publication that `target` does not have as they are to be, and which of
+    these are there with other content. Reads every file that is there."""
+    wanted: list[Entry] = []
+    differing: list[Path] = []
+
+    def look(entry: Entry) -> bool | None:
+        path = target / entry.path
+        if not path.is_file():
+            if path.exists():
+                raise StorewiseError(f"{path}: not a file; the publication has a file there")
+            return None
+        if path.stat().st_size != entry.bytes:
+            return False
+        return digest_file(path).sha256 == entry.sha256
+
+    for done, (entry, same) in enumerate(in_threads(look, manifest.files), 1):
+        if same is not True:
+            wanted.append(entry)
+        if same is False:
+            differing.append(target / entry.path)
+        progress(done, len(manifest.files))
+    return sorted(wanted, key=lambda entry: entry.path), sorted(differing)
+
+
+def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progress) -> None:
+    """Fetch files of a publication to below `target`.
+
+    Each is written aside and renamed when its SHA-256 is that of the manifest; what an
+    interruption leaves aside is gone on with by the next call.
+    """
+    total = sum(entry.bytes for entry in wanted)
+    _check_space(target, total)
+    for parent in sorted({(target / entry.path).parent for entry in wanted}):
+        parent.mkdir(parents=True, exist_ok=True)
+    done = 0
+    for entry, _ in in_threads(lambda entry: _fetch_one(folder, entry, target), wanted):
+        done += entry.bytes
+        progress(done, total)
+
+
+def named(paths: Sequence[Path]) -> str:
+    """Some of the files, for an error."""
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(map(str, paths[:_NAMED])) + more
+
+
+def _check_space(target: Path, needed: int) -> None:
+    there = next(path for path in (target, *target.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise StorewiseError(
+            f"{target}: {needed} bytes are to be fetched, but {free} are free; make room there or "
+            "name another directory"
+        )
+
+
+def _fetch_one(folder: Place, entry: Entry, target: Path) -> None:
+    path = target / entry.path
+    place = folder.below(entry.path)
+    # Named by its content: what another publication left is not gone on with.
+    aside = path.with_name(f".{path.name}.{entry.sha256[:16]}.partial")
+    for last in (False, True):
+        try:
+            with aside.open("ab") as file:
+                whole = _resume(place, entry, file) == entry.sha256
+        except Changed:
+            whole = False
+        if whole:
+            break
+        aside.unlink()
+        if last:
+            raise ObjectError(
+                f"{place}: not what {MANIFEST} says (SHA-256 {entry.sha256}): it was damaged or "
+                "replaced since; publish the results again where they were measured"
+            )
+    os.utime(aside, ns=(entry.modified_ns, entry.modified_ns))
+    aside.replace(path)
+
+
+def _resume(place: Place, entry: Entry, file: BinaryIO) -> str:
+    """Append to `file` what is missing of an object; returns the SHA-256 of all of it."""
+    digest = hashlib.sha256()
+    with Path(file.name).open("rb") as before:
+        while block := before.read(_BLOCK):
+            digest.update(block)
+    at = file.seek(0, os.SEEK_END)
+    etag = ""
+    while at < entry.bytes:
+        size = min(WINDOW, entry.bytes - at)
+        data, etag = window(place, at, size, of=entry.bytes, etag=etag)
+        file.write(data)
+        digest.update(data)
+        at += size
+    return digest.hexdigest()

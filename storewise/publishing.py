@@ -1,0 +1,278 @@
+"""A study's results as a publication: which files, with which config, and how they come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from rich.filesize import decimal
+
+from storewise import __version__
+from storewise.config import base_of
+from storewise.errors import ResultError
+from storewise.publication import Publish, as_time, folder_of, tags_of
+from storewise.session.live import LEASES, LIVE, write_aside
+from storewise.session.record import RECORD, read_record
+from storewise.studyfile import read_yaml
+
+if TYPE_CHECKING:
+    from storewise.objects.publish import Local, Plan, Progress
+
+#: What the rule `publish` leaves in the results: where they are.
+PUBLISHED = "published.json"
+#: Directory of the results with the study's files, made when they are published.
+CONFIG = "config"
+RUN = "run.json"
+WRITTEN = "written"
+REFERENCES = "references"
+#: What is of this machine and this moment only: sessions and their secrets, leases, tables that
+#: were not dropped yet, records of processes, and what would be made of the rest again.
+_LEFT_OUT = {LIVE, LEASES, "external", RECORD, PUBLISHED, "inputs/cache", "inputs/parts"}
+#: The log of the job that publishes, which it is still writing.
+_OWN_LOG = "logs/publish.log"
+_UNFINISHED = (".tmp", ".partial")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOf:
+    """The run that measured results: its id, empty where it is not known, and its start."""
+
+    id: str
+    started: float
+
+
+def run_of(results: Path) -> RunOf:
+    """The run that results are of: this directory's, else that of the publication they were pulled
+    from, else the time of the newest trial. ResultError where nothing was measured."""
+    record = read_record(results)
+    if record is not None:
+        return RunOf(record.run, record.started)
+    try:
+        known = json.loads((results / CONFIG / RUN).read_text(encoding="utf-8"))
+        return RunOf(str(known["run"]), float(known["started"]))
+    except FileNotFoundError:
+        times = [path.stat().st_mtime for path in results.glob("trials/*/*.parquet")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultError(
+            f"{results / CONFIG / RUN}: not the record of a run ({error}); delete it"
+        ) from error
+    if not times:
+        raise ResultError(f"{results}: nothing to publish: no trial was measured here")
+    return RunOf("", float(int(max(times))))
+
+
+def select(results: Path) -> list[Local]:
+    """The files of a publication, sorted by name.
+
+    Directories of a trial are stores and the data of servers; they stay. Links are followed.
+    """
+    from storewise.objects.publish import Local
+
+    return sorted(
+        (
+            Local(name, path, path.stat().st_mtime_ns)
+            for name, path in _files(results, "", (os.path.realpath(results),))
+        ),
+        key=lambda file: file.name,
+    )
+
+
+def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    for entry in os.scandir(directory):
+        name = prefix + entry.name
+        if (
+            entry.name.startswith(".")
+            or entry.name.endswith(_UNFINISHED)
+            or name in _LEFT_OUT
+            or name == _OWN_LOG
+        ):
+            continue
+        path = Path(entry.path)
+        if entry.is_dir():
+            real = os.path.realpath(path)
+            if name.startswith("trials/") and name.count("/") > 1:
+                continue
+            if real in above:
+                raise ResultError(f"{path}: a link to a directory that it is in; remove it")
+            yield from _files(path, f"{name}/", (*above, real))
+        elif entry.is_file():
+            yield name, path
+        elif entry.is_symlink():
+            raise ResultError(f"{path}: a link to nothing; remove it, or make what it leads to")
+
+
+def stored_study(results: Path) -> dict[str, Any]:
+    """The study as it was last analysed; ResultError where it never was."""
+    path = results / "study.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+            raise ValueError("no study")
+    except FileNotFoundError as error:
+        raise ResultError(
+            f"{results}: there is no analysis to publish; make it with `snakemake analysis "
+            "--config study=STUDY`"
+        ) from error
+    except ValueError as error:
+        raise ResultError(
+            f"{path}: not a study ({error}); make it again with `snakemake analysis`"
+        ) from error
+    return found
+
+
+def study_files(path: Path, root: Path) -> list[Path]:
+    """A study's own file, and those that it extends; `root` has ``config/studies``."""
+    found = [path]
+    while (base := base_of(read_yaml(found[-1]), root)) is not None:
+        found.append(base)
+    return found
+
+
+def write_config(results: Path, written: Sequence[Path] = ()) -> None:
+    """Put the study's files beside its results: ``config/STUDY.yaml``, complete as it was read, so
+    that it needs no other file; the files as they were written; and which run this is.
+
+    `written` are the study's own file and those that it extends. Files that are right stay as they
+    are.
+    """
+    study = stored_study(results)
+    directory = results / CONFIG
+    own = directory / f"{study['name']}.yaml"
+    # Results that were pulled are analysed with this very file, which is the user's then.
+    pulled = any(path.resolve() == own.resolve() for path in written)
+    texts: dict[Path, str] = {}
+    references = _references(results)
+    for name, kinds in references.items():
+        for suffix, text in kinds.items():
+            texts[directory / REFERENCES / f"{name}.{suffix}"] = text
+    if not pulled:
+        texts[own] = complete_yaml(study, references)
+        for place, path in _named_apart(written, directory / WRITTEN).items():
+            texts[place] = path.read_text(encoding="utf-8")
+    run = run_of(results)
+    texts[directory / RUN] = json.dumps({"run": run.id, "started": run.started}) + "\n"
+    for path, text in texts.items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_aside(path, text)
+
+
+def _references(results: Path) -> dict[str, dict[str, str]]:
+    from storewise.analysis.load import REFERENCES as KEPT
+
+    try:
+        found = json.loads((results / KEPT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return {str(name): dict(texts) for name, texts in found.items()}
+
+
+def _named_apart(paths: Sequence[Path], directory: Path) -> dict[Path, Path]:
+    """Each file by a place of its own: two may have one name in different directories."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        place, number = directory / path.name, 1
+        while place in found:
+            number += 1
+            place = directory / f"{path.stem}.{number}{path.suffix}"
+        found[place] = path
+    return found
+
+
+def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> str:
+    """A study as one YAML file that gives the same study wherever it is read.
+
+    `study` is it as JSON values, `references` are those that lie beside the file.
+    """
+    data = {key: value for key, value in study.items() if key != "name" and value not in (None, "")}
+    inputs = data.get("inputs") or {}
+    if not inputs.get("paths") and not inputs.get("search"):
+        data.pop("inputs", None)  # of a workload that makes its data itself
+    if scale := data.get("scale"):
+        data["scales"] = {scale: {}}  # what it changes is in the other keys already
+    data["references"] = [
+        f"{REFERENCES}/{stem}.yaml" if (stem := Path(name).stem) in references else name
+        for name in data.get("references", ())
+    ]
+    name = study["name"]
+    return (
+        f"# Study {name} as Storewise {__version__} read it: with what it extends, and its scale.\n"
+        f"# Its results are analysed again, in a checkout of Storewise, by\n"
+        f"#   snakemake analysis --config study=results/{name}/{CONFIG}/{name}.yaml\n"
+        + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    )
+
+
+def plan_of(results: Path, publish: Publish, progress: Progress) -> Plan:
+    """What is to be uploaded so that a study's results are published whole.
+
+    Reads all of them and lists what is there; `write_config` comes before.
+    """
+    from storewise.objects.manifest import Manifest
+    from storewise.objects.publish import plan
+
+    study = str(stored_study(results)["name"])
+    run = run_of(results)
+    head = Manifest(
+        complete=True,
+        study=study,
+        name=publish.name,
+        run=as_time(run.started),
+        storewise=__version__,
+        published=as_time(time.time()),
+        tags=tags_of(publish, study, run.started),
+        files=(),
+    )
+    return plan(folder_of(publish, study, run.started), select(results), head, progress)
+
+
+def foreign_trials(results: Path, published: Iterable[str]) -> list[Path]:
+    """Trials with results that a publication does not have, which would be analysed with it."""
+    known = {name.split("/")[1] for name in published if name.startswith("trials/")}
+    return sorted(
+        path
+        for path in results.glob("trials/*")
+        if path.name not in known and any(path.glob("*.parquet"))
+    )
+
+
+def told(done: Plan) -> str:
+    """What was published, in a sentence."""
+    files = len(done.manifest.files)
+    size = sum(entry.bytes for entry in done.manifest.files)
+    if done.nothing_new:
+        what = "nothing is new"
+    elif not done.sending:
+        what = "tags or manifest are new"
+    else:
+        what = f"{len(done.sending)} new or changed ({decimal(done.bytes)})"
+    extra = (
+        f"; {done.extra} further objects there are of no file that is in the results now"
+        if done.extra
+        else ""
+    )
+    return f"{done.folder}: {files} files ({decimal(size)}), {what}{extra}"
+
+
+def remember(results: Path, done: Plan) -> None:
+    """Note in the results where they were published."""
+    text = json.dumps(
+        {"place": str(done.folder), "run": done.manifest.run, "files": len(done.manifest.files)}
+    )
+    write_aside(results / PUBLISHED, text + "\n")
+
+
+def published_at(results: Path) -> str | None:
+    """Where the results were published; None where they were not, or have another report now."""
+    try:
+        if (results / PUBLISHED).stat().st_mtime < (results / "report.html").stat().st_mtime:
+            return None
+        return str(json.loads((results / PUBLISHED).read_text(encoding="utf-8"))["place"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
