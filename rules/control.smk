@@ -209,6 +209,24 @@ def check_host_classes(trials):
                 )
 
 
+def check_cost(plan):
+    """Refuse what would cost more than the study's `max_cost`, before anything starts."""
+    if STUDY.max_cost is None or not plan:
+        return
+    from storewise.estimate import amount_text, estimate, money_text, refuse_above
+
+    wanted = [trial for trial in ALL_TRIALS.values() if trial.id in plan]
+    try:
+        found = estimate(STUDY, wanted, HOST_CLASSES, Path(R))
+        refuse_above(found, STUDY.max_cost)
+    except StorewiseError as error:
+        raise WorkflowError(str(error))
+    say(
+        f"measuring {len(wanted)} trials costs about {amount_text(found.money, money_text)} "
+        f"{found.currency}; the study allows {money_text(STUDY.max_cost)}"
+    )
+
+
 def check_writable():
     """One clear error for a results directory that cannot be written, before anything starts."""
     probe = Path(R) / f".writable.{os.getpid()}"
@@ -283,6 +301,7 @@ onstart:
     plan = planned_trials()
     check_publishable(plan)
     check_plan(plan)
+    check_cost(plan)
     if plan:
         RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
         locks = getattr(workflow.persistence, "_lockfile", {}).values()

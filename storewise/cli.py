@@ -21,6 +21,7 @@ from storewise import __version__
 from storewise.analyse_cli import analyse
 from storewise.compare_cli import compare
 from storewise.errors import StorewiseError
+from storewise.estimate_cli import cost
 from storewise.measures_cli import measures
 from storewise.publish_cli import publish, pull
 from storewise.watch_cli import watch
@@ -198,7 +199,7 @@ def convert(
 def manifest(
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(help="Directories, globs, files, or @FILE with one path a line."),
+        typer.Argument(help="Directories, globs, files, @FILE with a path a line, s3://..."),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write.")] = Path(
         "manifest.parquet"
@@ -258,7 +259,9 @@ def manifest(
 
 @app.command()
 def init(
-    directory: Annotated[Path, typer.Argument(help="Directory of SSEARCH -m 10 outputs.")],
+    directory: Annotated[
+        str, typer.Argument(help="Directory of SSEARCH -m 10 outputs, or s3://BUCKET/PREFIX/.")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Study file to write.")
     ] = None,
@@ -396,6 +399,7 @@ app.command()(compare)
 app.command()(watch)
 app.command()(publish)
 app.command()(pull)
+app.command()(cost)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -16,7 +16,9 @@ from pathlib import Path
 from platformdirs import user_config_dir
 
 from storewise.errors import StorewiseError
+from storewise.nodeclasses import NodeClass, parse_classes, text_of
 from storewise.runner import workflow_home
+from storewise.studyfile import nearest, read_yaml
 
 PROFILES = "profiles"
 CONFIG = "config.yaml"
@@ -62,6 +64,34 @@ def profiles(home: Path | None = None) -> list[Profile]:
         for path in sorted(place.glob(f"*/{CONFIG}"))
         if path.parent.name != NOT_INSTALLED
     ]
+
+
+def find_profile(name: str, home: Path) -> Path:
+    """The configuration of a profile given as to Snakemake: by name (of this checkout or of the
+    user's folder) or by path. StorewiseError where there is none."""
+    folders = [home / PROFILES / name, Path(name), user_folder() / name]
+    for folder in folders:
+        for file in (folder, *sorted(folder.glob("config*.yaml"), reverse=True)):
+            if file.is_file():
+                return file
+    known = [profile.name for profile in profiles(home)]
+    raise StorewiseError(
+        f"no profile is called {name!r}{nearest(name, known)}; known here: {', '.join(known)}; or "
+        "give the path of a profile"
+    )
+
+
+def node_classes(name: str, home: Path) -> dict[str, NodeClass]:
+    """The classes of hosts that a profile knows, empty where it has none; ConfigError where they
+    cannot be read."""
+    path = find_profile(name, home)
+    given = read_yaml(path, "profile").data.get("set-resources") or {}
+    if isinstance(given, list):  # as on the command line: RULE:NAME=VALUE
+        own = [str(entry).partition("=") for entry in given]
+        texts = [value for key, _, value in own if key == "node:node_classes"]
+    else:
+        texts = [(given.get("node") or {}).get("node_classes", "")]
+    return parse_classes(text_of(texts[-1])) if texts else {}
 
 
 def install(

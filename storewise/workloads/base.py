@@ -283,6 +283,11 @@ class Workload(ABC):
         """What it stores, given the loading phase's parameters; the same objects each time."""
         return KINDS
 
+    def documents_made(self, load: Mapping[str, Any]) -> int | None:
+        """How many documents the loading phase makes itself, given its parameters; None where that
+        is up to the inputs."""
+        return None
+
     def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
         """A phase's (or step's) parameters as the study gives them -> under their own names, with
         what they name in other files, which may lie beside the study, in `base`.

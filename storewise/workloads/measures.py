@@ -71,6 +71,9 @@ class MeasuresWorkload(Workload):
     def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
         return (MEASURES,)
 
+    def documents_made(self, load: Mapping[str, Any]) -> int:
+        return LoadParams.model_validate(dict(load)).rows
+
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return _BySeries(stores)
 

@@ -87,6 +87,9 @@ class YcsbWorkload(Workload):
     def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
         return (usertable(LoadParams.model_validate(dict(load)).fieldcount),)
 
+    def documents_made(self, load: Mapping[str, Any]) -> int:
+        return LoadParams.model_validate(dict(load)).records
+
     def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
         """Parameters under their own names, with those of the property file that they name."""
         return resolve(phase, self.phases[phase].params, params, base)

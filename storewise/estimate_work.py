@@ -1,0 +1,247 @@
+"""What a trial has to do, and at which rate: documents, operations, and the seconds they take.
+
+What earlier results of the study say comes first; what nobody has measured is a stated default.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storewise.config import Study
+from storewise.errors import InputError
+from storewise.objects.uri import is_remote
+from storewise.ssearch.inputs import list_inputs
+from storewise.trial import Phase, Trial
+from storewise.workloads.registry import workload
+
+#: Bytes of SSEARCH output as text per document: those of the bundled sample.
+TEXT_PER_DOCUMENT = 163.0
+#: Bytes of text per byte of a compressed file: gzip's on the bundled sample.
+COMPRESSION = 6.6
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+#: Files whose sizes stand for all.
+_LOOKED_AT = 1000
+#: How far off a default may be, either way.
+DEFAULT_FACTOR = 4.0
+#: ... and a number of documents that follows from sizes.
+SIZE_FACTOR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number, the range in which it is expected, and where it is from."""
+
+    mean: float
+    low: float
+    high: float
+    source: str
+
+    @classmethod
+    def within(cls, mean: float, factor: float, source: str) -> Amount:
+        """A number that may be so many times too high or too low."""
+        return cls(mean, mean / factor, mean * factor, source)
+
+    @classmethod
+    def exact(cls, number: float, source: str = "") -> Amount:
+        return cls(number, number, number, source)
+
+    def times(self, factor: float) -> Amount:
+        return Amount(self.mean * factor, self.low * factor, self.high * factor, self.source)
+
+
+#: What one trial writes or answers, where no result of the study tells. Published: MongoDB and Riak
+#: on one node wrote 4,142 and 3,291 documents a second (config/references/niec2014.csv).
+DEFAULT_RATES = {
+    "documents_per_s": Amount.within(4000, DEFAULT_FACTOR, "default"),
+    "operations_per_s": Amount.within(2000, DEFAULT_FACTOR, "default"),
+}
+
+
+def documents_of(study: Study, results: Path) -> Amount:
+    """The documents of a study's inputs: counted by its manifest, else by the sizes of the files,
+    else by the files and bytes of `corpus`."""
+    counted = _by_manifest(study, results / "inputs" / "manifest.parquet")
+    if counted is not None:
+        return counted
+    paths: Sequence[str] = ()
+    if study.inputs.paths and not any(map(is_remote, study.inputs.paths)):
+        try:
+            paths = list_inputs(study.inputs.paths)
+        except InputError:
+            paths = ()
+    if paths:
+        files, each = len(paths), _text_of(paths)
+        source = f"{TEXT_PER_DOCUMENT:g} bytes of text each, from the sizes of the files"
+    else:
+        files, each = study.corpus.files, study.corpus.bytes / study.corpus.files
+        source = (
+            f"{TEXT_PER_DOCUMENT:g} bytes of text each, from files of {each / 1e6:.3g} MB as in "
+            "`corpus`: the inputs cannot be looked at from here"
+        )
+    taken = _sampled(study, files, each)
+    documents = taken * each / TEXT_PER_DOCUMENT
+    return Amount.within(documents, SIZE_FACTOR, f"{taken:,.0f} files, {source}")
+
+
+def _by_manifest(study: Study, manifest: Path) -> Amount | None:
+    """What the manifest of these very inputs counted."""
+    if not manifest.is_file():
+        return None
+    kept = manifest.parents[1] / "study.json"
+    try:
+        told = json.loads(kept.read_text(encoding="utf-8"))["inputs"] if kept.is_file() else None
+        if told is not None and told != study.inputs.model_dump(mode="json"):
+            return None
+        table = pq.read_table(manifest, columns=["documents", "duplicate_of"])
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return None  # what is wrong with them is the analysis's to say
+    once = table.filter(pc.is_null(table["duplicate_of"]))["documents"]
+    if once.null_count or not len(once):
+        return None  # `digest: sampled` counts nothing
+    number = float(pc.sum(once).as_py())
+    return Amount.exact(number, f"the manifest of {len(once):,} files")
+
+
+def _text_of(paths: Sequence[str]) -> float:
+    """Mean bytes of text of a file, from at most a thousand of them, evenly taken."""
+    step = max(1, len(paths) // _LOOKED_AT)
+    sizes = []
+    for path in paths[::step]:
+        try:
+            size = os.stat(path).st_size  # noqa: PTH116 - as the listing: strings
+        except OSError:
+            continue  # it has gone since
+        sizes.append(size * (COMPRESSION if path.endswith(_COMPRESSED) else 1.0))
+    return math.fsum(sizes) / len(sizes) if sizes else 0.0
+
+
+def _sampled(study: Study, files: int, each: float) -> float:
+    """How many of the files the study takes."""
+    sample = study.inputs.sample
+    if sample is None:
+        return files
+    if sample.share is not None:
+        return files * sample.share
+    if sample.files is not None:
+        return min(files, sample.files)
+    return min(files, (sample.bytes or 0) / each) if each else files
+
+
+class Rates:
+    """Rates of earlier results of a study (``analysis/summary.csv``)."""
+
+    def __init__(self, results: Path, factors: Iterable[str]) -> None:
+        self._factors = tuple(factors)
+        try:
+            with (results / "analysis" / "summary.csv").open(encoding="utf-8", newline="") as file:
+                self._rows = [row for row in csv.DictReader(file) if row.get("measure")]
+        except OSError:
+            self._rows = []
+
+    def of(self, trial: Trial, phase: str, step: int, measure: str) -> Amount:
+        """A rate of a phase: measured with the trial's own levels, else with others of its engine,
+        else the default."""
+        rows = [
+            row
+            for row in self._rows
+            if (row.get("engine"), row.get("phase"), row["measure"])
+            == (trial.engine, phase, measure)
+            and _number(row.get("mean")) > 0
+        ]
+        rows = [row for row in rows if row.get("step") == str(step)] or rows
+        own = [row for row in rows if self._same(row, trial)]
+        found, source = (own, "measured") if own else (rows, "measured with other levels")
+        if not found:
+            return DEFAULT_RATES[measure]
+        means = [_number(row["mean"]) for row in found]
+        lows = [x for row in found if (x := _number(row.get("low"))) > 0]
+        highs = [x for row in found if (x := _number(row.get("high"))) > 0]
+        middle = math.exp(math.fsum(map(math.log, means)) / len(means))
+        return Amount(middle, min(*lows, *means, middle), max(*highs, *means, middle), source)
+
+    def _same(self, row: Mapping[str, str], trial: Trial) -> bool:
+        return all(
+            str(trial.factors.get(name, "")) == row[name] for name in self._factors if name in row
+        )
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The seconds of a trial's phases, and the rates they rest on by what they are of."""
+
+    mean: float
+    low: float
+    high: float
+    rates: Mapping[str, Amount]
+
+
+def work_of(trial: Trial, documents: Amount | None, rates: Rates) -> Work:
+    """The time of all phases of a trial; `documents` are those of the study's inputs."""
+    used: dict[str, Amount] = {}
+    means, lows, highs = [], [], []
+    for phase in trial.phases:
+        for step, override in enumerate(phase.step_overrides()):
+            mean, low, high = _seconds(trial, phase, step, override, documents, rates, used)
+            means.append(mean)
+            lows.append(low)
+            highs.append(high)
+    return Work(math.fsum(means), math.fsum(lows), math.fsum(highs), used)
+
+
+def _seconds(
+    trial: Trial,
+    phase: Phase,
+    step: int,
+    override: Mapping[str, Any],
+    documents: Amount | None,
+    rates: Rates,
+    used: dict[str, Amount],
+) -> tuple[float, float, float]:
+    """Mean, lowest and highest time of one step, in s."""
+    known = workload(trial.workload)
+    spec = known.phases[phase.name]
+    given = {**phase.params, **override}
+    params = spec.params.model_validate(
+        {key: value for key, value in given.items() if key in spec.params.model_fields}
+    )
+    if params.search is not None:
+        seconds = params.search.steps * params.search.seconds
+        return seconds, seconds / 2, seconds  # it ends when it has found the rate
+    rows = getattr(params, "rows", None)
+    if spec.loads or (rows is not None and params.operations is None):
+        made = known.documents_made(phase.params) if spec.loads else rows
+        amount = Amount.exact(made) if made is not None else documents
+        assert amount is not None, "a workload has inputs or makes its documents"
+        share = 1.0 if made is not None else trial.volume * (1 - getattr(params, "leave", 0.0))
+        rate = used[phase.name] = rates.of(trial, phase.name, step, "documents_per_s")
+        amount = amount.times(share)
+        return amount.mean / rate.mean, amount.low / rate.high, amount.high / rate.low
+    most = params.seconds if params.seconds is not None else math.inf
+    if params.operations is None:
+        assert params.seconds is not None, "a phase has an end"
+        return most, most, most
+    number = params.operations * len(getattr(params, "selectivity_pct", (1,)))
+    if params.rate is not None:  # an open loop
+        seconds = min(most, number / params.rate)
+        return seconds, seconds, seconds
+    rate = used[phase.name] = rates.of(trial, phase.name, step, "operations_per_s")
+    mean, low, high = (min(most, number / r) for r in (rate.mean, rate.high, rate.low))
+    return mean, low, high

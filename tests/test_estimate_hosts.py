@@ -1,0 +1,44 @@
+"""Hours of hosts that start when needed and end when idle, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from storewise.estimate_hosts import Stay, Use, occupied
+
+H = 3600.0
+
+
+def test_on_a_cluster_of_ones_own_hosts_count_while_they_are_used() -> None:
+    stays = [Stay(H, {"data": 3, "work": 1}), Stay(2 * H, {"data": 1, "work": 1})]
+    uses, seconds = occupied(stays)
+    assert seconds == 3 * H
+    assert uses["data"] == Use(busy=5, starts=3, most=3)
+    assert uses["work"] == Use(busy=3, starts=1, most=1)
+
+
+def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end() -> None:
+    # Three hosts start (0.1 h), two of them are not needed then and end after 0.2 h.
+    stays = [Stay(H, {"data": 3}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 2})]
+    uses, seconds = occupied(stays, start_up=0.1 * H, idle=0.2 * H)
+    found = uses["data"]
+    assert seconds == pytest.approx(4.2 * H)
+    assert found.busy == pytest.approx(3 + 2 + 2)
+    assert (found.starts, found.most) == (4, 3)
+    assert found.starting == pytest.approx(0.4)
+    # Two that end, the first one while the second start waits, two at the end.
+    assert found.idle == pytest.approx(2 * 0.2 + 0.1 + 2 * 0.2)
+    assert found.hours == pytest.approx(found.busy + found.starting + found.idle)
+
+
+def test_trials_at_a_time_have_hosts_of_their_own() -> None:
+    stays = [Stay(H, {"data": 1}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 1})]
+    uses, seconds = occupied(stays, lanes=2, start_up=0.5 * H, idle=H)
+    assert seconds == pytest.approx(2.5 * H)
+    assert (uses["data"].starts, uses["data"].most) == (2, 2)
+    assert uses["data"].busy == pytest.approx(4)
+    assert uses["data"].starting == pytest.approx(1)
+
+
+def test_nothing_costs_nothing() -> None:
+    assert occupied([], start_up=1, idle=1) == ({}, 0.0)
