@@ -183,8 +183,12 @@ def amount_text(amount: Amount, shown: Callable[[float], str] = "{:,.0f}".format
     return f"{shown(amount.mean)} ({shown(amount.low)} to {shown(amount.high)})"
 
 
+def _has_servers(trial: Trial) -> bool:
+    return bool(node_jobs(trial))
+
+
 def _length(trial: Trial, work: Work, which: str) -> float:
-    beside = WITH_SERVERS if node_jobs(trial) else EMBEDDED
+    beside = WITH_SERVERS if _has_servers(trial) else EMBEDDED
     return float(getattr(work, which) + getattr(beside, which))
 
 
@@ -254,11 +258,12 @@ def _assumptions(
         for source in dict.fromkeys(rate.source for rate in rates):
             same = [rate for rate in rates if rate.source == source]
             found.append((f"rate of {phase}", _rate_text(same, len(rates))))
-    servers = any(node_jobs(trial) for trial in trials)
-    beside = [f"{amount_text(EMBEDDED)} s without servers"]
-    if servers:
-        beside.insert(0, f"{amount_text(WITH_SERVERS)} s of each trial with servers")
-    found.append(("beside the phases", ", ".join(beside) + " to start, verify and end"))
+    kinds = {
+        True: f"{amount_text(WITH_SERVERS)} s of each trial with servers",
+        False: f"{amount_text(EMBEDDED)} s of each trial without servers",
+    }
+    beside = [text for servers, text in kinds.items() if servers in map(_has_servers, trials)]
+    found.append(("beside the phases", ", ".join(beside) + ", to start, verify and end"))
     found.append(("hosts", "one for each server and each worker, as long as the trial lives"))
     if cloud:
         found.append(("start-up of hosts", f"{amount_text(start_up)} s, paid"))
@@ -266,8 +271,8 @@ def _assumptions(
     found.append(
         (
             "failed attempts",
-            "none (a spot interruption or a lost host costs its trial again, at most "
-            f"{study.retries} times)",
+            "none (a spot interruption or a lost host costs its trial once more, as often as "
+            f"`retries` allows: {study.retries})",
         )
     )
     for line in lines:

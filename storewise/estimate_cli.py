@@ -117,18 +117,16 @@ def _hosts(told: Estimate) -> Any:
 
     from storewise.estimate import money_text
 
-    table = Table("hosts", box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("hosts", no_wrap=True)
     table.add_column("instance", no_wrap=True)
     for head in ("most", "starts", "hours", "idle", *filter(None, [told.currency])):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     table.add_column("range", no_wrap=True)
     for line in told.lines:
         place, use = line.place, line.use
-        instance = (
-            f"{place.instance} {place.market.replace('_', ' ')}"
-            if place and place.instance
-            else "your own"
-        )
+        spot = " spot" if place and place.market == "spot" else ""
+        instance = f"{place.instance}{spot}" if place and place.instance else "your own"
         shown = line.money or line.hours
         table.add_row(
             line.name,
