@@ -117,7 +117,7 @@ def _hosts(told: Estimate) -> Any:
 
     from storewise.estimate import money_text
 
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("hosts", no_wrap=True)
     table.add_column("instance", no_wrap=True)
     for head in ("most", "starts", "hours", "idle", *filter(None, [told.currency])):
@@ -136,6 +136,10 @@ def _hosts(told: Estimate) -> Any:
             f"{use.hours:,.1f}",
             f"{use.starting + use.idle:,.1f}",
             *([money_text(line.money.mean)] if line.money is not None else []),
-            f"{shown.low:,.1f} to {shown.high:,.1f}",
+            f"{_brief(shown.low)} to {_brief(shown.high)}",
         )
     return table
+
+
+def _brief(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"

@@ -91,6 +91,7 @@ def test_report_of_failures_only(tmp_path: Path) -> None:
     text = make_report(tmp_path / "s").path.read_text()
     assert "no store can be judged" in text
     assert "no room left" in text
+    assert 'href="#attempts"' not in text, "no trial was measured in the end"
 
 
 def test_no_results_and_unwritable_places_are_clear_errors(tmp_path: Path) -> None:

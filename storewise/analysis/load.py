@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from storewise.analysis.attempts import read_attempts
 from storewise.analysis.engines import BASELINE
 from storewise.analysis.inputs import (
     FailedTrial,
@@ -132,6 +133,8 @@ def _load(directory: Path, processes: int | None, progress: Progress | None) -> 
         excused = {f.trial for f in failed} | trials_of(missing, expected)
         warnings += stale_warnings(expected, stored, excused)
     warnings += own_warnings(parts)
+    attempts, told = read_attempts(directory, {part.trial for part in parts})
+    warnings += told
     references = _read_references(directory / REFERENCES, study, warnings)
     return Results(
         directory=directory,
@@ -146,6 +149,7 @@ def _load(directory: Path, processes: int | None, progress: Progress | None) -> 
         quarantined=quarantined,
         warnings=sorted(set(warnings)),
         references=references,
+        attempts=attempts,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from storewise.analysis.attempts import FailedAttempt
 from storewise.analysis.inputs import FailedTrial, InputTotals, Quarantined
 from storewise.analysis.parts import HdrLog, Part
 from storewise.analysis.warning import StudyWarning
@@ -40,3 +41,5 @@ class Results:
     quarantined: Sequence[Quarantined]
     warnings: Sequence[StudyWarning]
     references: Sequence[Reference] = ()
+    attempts: Sequence[FailedAttempt] = ()
+    """Those that failed of trials that were measured in the end."""

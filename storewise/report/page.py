@@ -190,6 +190,7 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
         warnings=tables.warnings,
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
+        attempts=tables.results.attempts,
         files=content.files(tables),
         trials=len(tables.trials),
         data=script_json(data),
