@@ -5,6 +5,7 @@ Run as a program (``s3_server.py HOST``) it is that server: it prints its port a
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -21,6 +22,9 @@ from storewise.processes import dies_with_parent
 
 __all__ = ["Bucket", "Cut", "Delay", "Faults", "Flip", "Reset", "S3Server", "Status"]
 
+#: Keys of a page of a listing: so few that tests meet second pages (S3: 1,000).
+PAGE = 25
+
 
 class S3Server:
     """moto's S3 on a free port of `host`; it ends with its parent, however that ends."""
@@ -36,6 +40,7 @@ class S3Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # a line for each request
+            env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(PAGE)},
             text=True,
             preexec_fn=dies_with_parent(),
         )

@@ -9,11 +9,7 @@ parse, when the documents are written, checks these counts again.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import io
-import os
-import random
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -22,10 +18,9 @@ from typing import TYPE_CHECKING, Literal
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
-from storewise.objects.uri import is_remote
-from storewise.ssearch import remote
 from storewise.ssearch.grammar import END_OF_QUERY, END_OF_SEARCH, FIRST_CLOSED_VERSION
 from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.sampled import SAMPLE_BLOCK_BYTES, sample_of
 from storewise.ssearch.stream import GZIP_MAGIC, ZSTD_MAGIC, Source, damage, open_input
 
 if TYPE_CHECKING:
@@ -42,13 +37,6 @@ LONGEST_LINE_BYTES = 8 << 20
 _LOOK_BACK = 4096
 #: Of a line in a message.
 _SHOWN_BYTES = 61
-
-#: Read at once from the start of an object, to decompress its head: more than a zstd block
-#: (RFC 8878, 3.1.1.2: 128 KiB).
-_REMOTE_HEAD_BYTES = 256 << 10
-#: Sampled mode reads the first and last block and this many between them.
-SAMPLE_BLOCKS = 14
-SAMPLE_BLOCK_BYTES = 4096
 
 _VERSION = re.compile(rb"\n version +(\d+)")
 _HIT = re.compile(rb"\n>>(?!>)")
@@ -359,41 +347,11 @@ def scan_file(
 
 def _sample(path: Path | str, seed: int, listed: Wanted | None) -> bytes | None:
     """Digest of size and sampled blocks; None for a file that the sample would hold whole."""
-
-    def places(size: int) -> list[tuple[int, int]]:
-        last = size - SAMPLE_BLOCK_BYTES
-        if size <= (SAMPLE_BLOCKS + 2) * SAMPLE_BLOCK_BYTES:
-            return []
-        starts = [0, *(int(share * last) for share in _sample_places(seed)), last]
-        return [(start, SAMPLE_BLOCK_BYTES) for start in starts]
-
-    start: Source = path
-    if is_remote(path):
-        size, blocks = remote.blocks(str(path), places, listed, _REMOTE_HEAD_BYTES)
-        start = io.BytesIO(blocks[0]) if blocks else path
-        blocks[:1] = [block[:SAMPLE_BLOCK_BYTES] for block in blocks[:1]]
-    else:
-        try:
-            with Path(path).open("rb", buffering=0) as stream:
-                size = os.fstat(stream.fileno()).st_size
-                blocks = [os.pread(stream.fileno(), n, start) for start, n in places(size)]
-        except OSError as error:
-            raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
-    if not blocks:
+    sample = sample_of(path, seed, listed)
+    if sample is None:
         return None
-    _check_head(path, blocks[0], start)
-    found = hashlib.blake2b(
-        size.to_bytes(8, "big"), digest_size=FULL_DIGEST_BYTES, person=b"sampled"
-    )
-    found.update(b"".join(blocks))
-    return found.digest()
-
-
-@functools.cache
-def _sample_places(seed: int) -> tuple[float, ...]:
-    """Where the sampled blocks start, as ascending shares of the file."""
-    draw = random.Random(seed)
-    return tuple(sorted(draw.random() for _ in range(SAMPLE_BLOCKS)))
+    _check_head(path, sample.blocks[0], sample.start)
+    return sample.digest()
 
 
 def read_head(source: Source, size: int) -> bytes:
