@@ -27,7 +27,17 @@ $(VENV)/.test-env: $(BIN)/storewise
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev]'
 	@touch $@
 
-test-env: $(VENV)/.test-env
+# AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
+CLUSTER_SCHEMA := $(VENV)/parallelcluster
+CLUSTER_NEEDS := tests/parallelcluster/requirements.txt
+
+# Its directory is in the other one, which is made first.
+$(CLUSTER_SCHEMA)/.made: $(CLUSTER_NEEDS) | $(VENV)/.test-env
+	$(PYTHON) -m venv $(CLUSTER_SCHEMA)
+	$(CLUSTER_SCHEMA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(CLUSTER_NEEDS)
+	@touch $@
+
+test-env: $(VENV)/.test-env $(CLUSTER_SCHEMA)/.made
 
 # As root on Debian it installs what the tests use; else it says what is missing.
 system-packages:

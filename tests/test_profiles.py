@@ -31,7 +31,7 @@ def plain(value):
     return value if isinstance(value, (int, type(None))) else str(value)
 print(json.dumps(plain(vars(args))))
 """
-SHIPPED = ["local", "pbs", "slurm"]
+SHIPPED = ["aws", "local", "pbs", "slurm"]
 
 
 def settings(profile: str, directory: Path = ROOT, **environment: str) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def test_nothing_of_the_user_is_replaced_unasked(folder: Path, tmp_path: Path) -
 
 
 def test_a_wrong_name_and_a_moved_checkout(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(StorewiseError, match=r"slrm: no such profile.*local, pbs, slurm"):
+    with pytest.raises(StorewiseError, match=r"slrm: no such profile.*aws, local, pbs, slurm"):
         install(["slrm"], home=ROOT)
     elsewhere = tmp_path / "moved"
     shutil.copytree(ROOT / "profiles", elsewhere / "profiles")
