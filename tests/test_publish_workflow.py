@@ -1,0 +1,98 @@
+"""Publishing as a user meets it: the last rule of a run, the target `publish`, the commands."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from harness import Workspace
+from s3_server import Bucket
+from test_workflow import MEASURING, edited_workflow, planned
+
+from storewise.objects.manifest import MANIFEST
+
+pytestmark = pytest.mark.e2e
+
+STUDY = """\
+extends: base.yaml
+inputs: {{paths: data}}
+publish: {{to: "s3://{bucket}/studies", name: first, tags: {{owner: me}}}}
+"""
+BASE = """\
+engines: [null, sqlite]
+phases:
+  - write: {batch_size: 500}
+  - read: {operations: 300}
+verify: 50
+"""
+
+
+def test_a_study_goes_to_s3_and_is_analysed_elsewhere(s3: Bucket, tmp_path: Path) -> None:
+    place = Workspace(tmp_path / "here")
+    place.directory.mkdir()
+    place.copy_inputs()
+    (place.directory / "base.yaml").write_text(BASE)
+
+    # A place that cannot be written is told before anything is measured.
+    place.write_study(STUDY.format(bucket="no-such-bucket-here"))
+    done = place.snakemake()
+    assert done.returncode != 0
+    assert "cannot be published when they are there: s3://no-such-bucket-here/" in done.stderr
+    assert not (place.results / "trials").exists()
+
+    place.write_study(STUDY.format(bucket=s3.name))
+    done = place.storewise("run", "s.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = done.stdout.split("Published: ")[1].strip()
+    keys = [key.partition("-s-first/")[2] for key in s3.keys("studies")]
+    assert {MANIFEST, "report.html", "config/s.yaml", "config/written/s.yaml"} <= {*keys}
+    assert "config/written/base.yaml" in keys and "logs/analyse.log" in keys
+    assert not [key for key in keys if key.startswith(("live", "leases", ".", "inputs/cache"))]
+    for secret in ("AWS_SECRET", "Authorization", "X-Amz-Signature"):
+        for path in [*place.results.rglob("*.log"), *place.results.glob("*.json")]:
+            assert secret not in path.read_text()
+    assert place.left_behind() == []
+
+    # Nothing is left to do; a new report is a new publication, for which nothing is measured.
+    done = place.snakemake("-n")
+    assert planned(done.stdout + done.stderr) == {}, done.stdout + done.stderr
+    for path in [place.directory / "s.yaml", *(place.directory / "data").iterdir()]:
+        path.touch()
+    page = (place.results / "report.html").rename(place.directory / "page")
+    done = place.run(place.command("-n", "publish", snakefile=edited_workflow(place)))
+    jobs = planned(done.stdout + done.stderr)
+    assert jobs["publish"] == 1 and not MEASURING & set(jobs), jobs
+    page.rename(place.results / "report.html")
+    s3.faults.clear()
+    done = place.snakemake("publish")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert planned(done.stdout + done.stderr) == {"publish": 1}
+    assert not [r for r in s3.faults.seen("PUT") if "/trials/" in r.target]
+
+    # In an empty directory: pulled, analysed, the same figures.
+    other = Workspace(tmp_path / "there")
+    other.directory.mkdir()
+    done = other.storewise("pull", folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "results/s"
+    shutil.copytree(other.results, tmp_path / "pulled")
+    other.study = "results/s/config/s"
+    done = other.snakemake("analysis")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = other.directory / "results" / "s"
+    for name in ("summary.csv", "analysis/verdict.json"):
+        assert (results / name).read_text() == (tmp_path / "pulled" / name).read_text()
+
+
+def test_a_study_that_does_not_say_where_to(tmp_path: Path) -> None:
+    place = Workspace(tmp_path)
+    place.write_study(f"inputs: {{paths: data}}\n{BASE}")
+    done = place.snakemake("-n", "publish")
+    assert done.returncode != 0
+    assert "does not say where its results go" in done.stdout + done.stderr
+    done = place.storewise("publish")
+    assert done.returncode == 2 and "those with results below results are none" in done.stderr
+    (place.results / "trials").mkdir(parents=True)
+    done = place.storewise("publish", "s.yaml")
+    assert done.returncode == 2 and "where to? name s3://BUCKET/PREFIX" in done.stderr
