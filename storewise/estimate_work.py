@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from storewise.config import Study
+from storewise.config import Inputs, Study
 from storewise.errors import InputError
 from storewise.objects.uri import is_remote
 from storewise.ssearch.inputs import list_inputs
@@ -100,13 +100,18 @@ def _by_manifest(study: Study, manifest: Path) -> Amount | None:
         return None
     kept = manifest.parents[1] / "study.json"
     try:
-        told = json.loads(kept.read_text(encoding="utf-8"))["inputs"] if kept.is_file() else None
-        if told is not None and told != study.inputs.model_dump(mode="json"):
-            return None
-        table = pq.read_table(manifest, columns=["documents", "duplicate_of"])
+        if kept.is_file():
+            told = json.loads(kept.read_text(encoding="utf-8"))["inputs"]
+            if Inputs.model_validate(told) != study.inputs:
+                return None
+        table = pq.read_table(manifest)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None  # what is wrong with them is the analysis's to say
-    once = table.filter(pc.is_null(table["duplicate_of"]))["documents"]
+    if "duplicate_of" in table.column_names:
+        table = table.filter(pc.is_null(table["duplicate_of"]))  # equal files are stored once
+    if "documents" not in table.column_names:
+        return None
+    once = table["documents"]
     if once.null_count or not len(once):
         return None  # `digest: sampled` counts nothing
     number = float(pc.sum(once).as_py())
