@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
-from harness import Workspace
+from harness import ROOT, Workspace
 from s3_server import Bucket
 from test_workflow import MEASURING, edited_workflow, planned
 
+from storewise.config import load_study
 from storewise.objects.manifest import MANIFEST
 
 pytestmark = pytest.mark.e2e
@@ -28,19 +30,61 @@ verify: 50
 """
 
 
+@pytest.fixture
+def measured(s3: Bucket, tmp_path: Path) -> Workspace:
+    """A study with results that look measured and analysed."""
+    place = Workspace(tmp_path / "here")
+    place.directory.mkdir()
+    place.copy_inputs()
+    (place.directory / "base.yaml").write_text(BASE)
+    place.write_study(STUDY.format(bucket=s3.name))
+    study = load_study(place.directory / "s.yaml", root=ROOT)
+    for name in ("report.html", "summary.csv", "analysis/verdict.json", "figures/a.svg"):
+        (place.results / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.results / name).write_text(name)
+    for trial in study.trials():
+        for name in ("write.0.parquet", "read.0.parquet", "verify.parquet"):
+            path = place.results / "trials" / trial.id / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("PAR1")
+    text = json.dumps(study.model_dump(mode="json"))
+    (place.results / "study.json").write_text(text)
+    return place
+
+
+def test_publishing_measures_nothing(measured: Workspace, s3: Bucket) -> None:
+    for path in [measured.directory / "s.yaml", *(measured.directory / "data").iterdir()]:
+        path.touch()
+    done = measured.run(measured.command("publish", snakefile=edited_workflow(measured)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert planned(done.stdout + done.stderr) == {"publish": 1}
+    keys = [key.partition("-s-first/")[2] for key in s3.keys("studies")]
+    assert {MANIFEST, "report.html", "config/s.yaml", "config/written/base.yaml"} <= {*keys}
+    assert len([key for key in keys if key.startswith("trials/")]) == 6
+    # Without a report it is made first, of what is there.
+    (measured.results / "report.html").unlink()
+    done = measured.snakemake("-n", "publish")
+    jobs = planned(done.stdout + done.stderr)
+    assert {"publish", "report"} <= set(jobs) and not MEASURING & set(jobs), jobs
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_starts(
+    measured: Workspace, s3: Bucket
+) -> None:
+    measured.write_study(STUDY.format(bucket="no-such-bucket-here"))
+    shutil.rmtree(measured.results)
+    done = measured.snakemake()
+    assert done.returncode != 0
+    assert "cannot be published when they are there: s3://no-such-bucket-here/" in done.stderr
+    assert not (measured.results / "trials").exists()
+
+
+@pytest.mark.all_cells  # in every run a study on Slurm does so, with the profile `aws`
 def test_a_study_goes_to_s3_and_is_analysed_elsewhere(s3: Bucket, tmp_path: Path) -> None:
     place = Workspace(tmp_path / "here")
     place.directory.mkdir()
     place.copy_inputs()
     (place.directory / "base.yaml").write_text(BASE)
-
-    # A place that cannot be written is told before anything is measured.
-    place.write_study(STUDY.format(bucket="no-such-bucket-here"))
-    done = place.snakemake()
-    assert done.returncode != 0
-    assert "cannot be published when they are there: s3://no-such-bucket-here/" in done.stderr
-    assert not (place.results / "trials").exists()
-
     place.write_study(STUDY.format(bucket=s3.name))
     done = place.storewise("run", "s.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
