@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from storewise.documents import KINDS, Document
@@ -94,7 +93,7 @@ def _batches(task: Task) -> Iterator[list[Document]]:
     kind, left = KINDS[task.kind], task.documents
     if not left:
         return
-    for batch in DocumentReader(Path(task.path), task.digest, study_fields=task.study_fields):
+    for batch in DocumentReader(task.path, task.digest, study_fields=task.study_fields):
         found: list[Document] = getattr(batch, kind.table)[:left]
         yield found
         left -= len(found)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from botocore.exceptions import BotoCoreError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
-from storewise.objects.client import TRIES, Changed, error_of, explained, s3
+from storewise.objects.client import TRIES, Changed, ObjectError, error_of, explained, s3
 from storewise.objects.listing import stat, version, version_of
 from storewise.objects.uri import Place, parse
 
@@ -71,7 +71,11 @@ def window(
         except (BotoCoreError, HTTPError, OSError) as error:
             broken = error
         if tries >= TRIES:
-            raise error_of(place, broken) from broken
+            if isinstance(broken, FlexibleChecksumError):
+                raise error_of(place, broken) from broken
+            raise ObjectError(
+                f"{place}: the answer ended too early, {tries} times ({broken}); check the network"
+            ) from broken
         # Not all clients that lost one server come back to it at the same moment.
         (stop or threading.Event()).wait(_WAIT * 2 ** (tries - 1) * random.uniform(0.5, 1.5))
         if stop is not None and stop.is_set():

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -105,7 +104,7 @@ def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> Learnt:
     idents: list[float] = []
     for path, digest, stored in files:
         left = min(stored, _ALIGNMENTS)
-        for batch in DocumentReader(Path(path), digest):
+        for batch in DocumentReader(path, digest):
             for hit in batch.align[:left]:
                 rna.add(hit["q"])
                 if hit["gene"] is not None:
