@@ -22,6 +22,7 @@ class ImdsServer:
     """Answers as an instance would; a test sets what it is, and when it is taken back.
 
     `requests` has method and path of each request. Tokens other than the latest are refused.
+    `told_once`: an interruption is announced to the first who asks only.
     `failing` is a status that is answered to each GET instead.
     """
 
@@ -30,6 +31,7 @@ class ImdsServer:
         self.document = document
         self.spot_action: str | None = None
         self.failing: int | None = None
+        self.told_once = False
         self.token = 0
         self.requests: list[tuple[str, str]] = []
 
@@ -55,6 +57,8 @@ class ImdsServer:
                 elif (text := outer.texts().get(self.path)) is None:
                     self._answer(404, "")
                 else:
+                    if outer.told_once and self.path.endswith("/instance-action"):
+                        outer.spot_action = None
                     self._answer(200, text)
 
             def _answer(self, status: int, text: str) -> None:
