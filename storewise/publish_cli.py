@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,8 +65,9 @@ def publish(
     from storewise.publishing import plan_of, remember, told, write_config
 
     _refuse_live(directory, "publish it when it has ended")
-    write_config(directory, written)
-    with _shown("reading") as tell:
+    with _told_of_files():
+        write_config(directory, written)
+    with _told_of_files(), _shown("reading") as tell:
         todo = plan_of(directory, settings, tell)
     if dry_run:
         prefix = len(todo.folder.key)
@@ -75,7 +77,8 @@ def publish(
         return
     with _shown("uploading", size=True) as tell:
         carry_out(todo, tell)
-    remember(directory, todo)
+    with _told_of_files():
+        remember(directory, todo)
     _say(told(todo))
     typer.echo(str(todo.folder))
 
@@ -110,7 +113,7 @@ def pull(
     found = publication(place)
     target = directory / "results" / found.study
     _refuse_live(target, "pull into another directory")
-    with _shown("checking") as tell:
+    with _told_of_files(), _shown("checking") as tell:
         wanted, differing = missing(found, target, tell)
     foreign = foreign_trials(target, [entry.path for entry in found.files])
     if differing and not force:
@@ -123,7 +126,7 @@ def pull(
             f"{target} has trials that are not of {place}: {named(foreign)}; both would be "
             "analysed as one study: pull into another directory, or mix them with --force"
         )
-    with _shown("fetching", size=True) as tell:
+    with _told_of_files(), _shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
     size = decimal(sum(entry.bytes for entry in wanted))
     _say(
@@ -197,6 +200,17 @@ def _refuse_live(directory: Path, advice: str) -> None:
     record = read_record(directory)
     if record is not None and record.ended is None and record.process.alive():
         raise ResultError(f"{directory}: run {record.run} is measuring it; {advice}")
+
+
+@contextmanager
+def _told_of_files() -> Iterator[None]:
+    """What cannot be read or written is one message; a full disk is told by `storewise.cli`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ResultError(f"{error.filename}: {error.strerror}") from error
 
 
 def _say(text: str) -> None:

@@ -9,16 +9,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from s3_server import Bucket, Cut, Flip, Status
+from s3_server import Bucket, Cut, Delay, Flip, Reset, Status
 from typer.testing import CliRunner
 
 from storewise.cli import app
 from storewise.errors import StorewiseError
-from storewise.objects import digests
+from storewise.objects import client, digests
 from storewise.objects.client import ObjectError
 from storewise.objects.manifest import MANIFEST, parse_manifest
 from storewise.objects.publish import carry_out
 from storewise.objects.pull import fetch, missing, publication
+from storewise.objects.upload import check_writable
 from storewise.objects.uri import Place, parse
 from storewise.publication import Publish, folder_of, tags_of
 from storewise.publishing import foreign_trials, plan_of, select, write_config
@@ -202,6 +203,14 @@ def test_parts_of_a_large_file_are_kept(
     publish(results, s3)
     assert puts(s3) == []
 
+    # The answer to the last request is lost: S3 has done it all the same.
+    large.write_bytes(os.urandom(11 * MIB))
+    s3.faults.add(Cut(0), method="POST", target="uploadId=")
+    publish(results, s3)
+    assert s3.faults.seen("HEAD", "large.parquet")
+    assert s3.get(f"{folder.key}trials/t/large.parquet") == large.read_bytes()
+    s3.faults.clear()
+
     # A part that changed is sent again, an upload that is of no use any more is ended.
     s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="partNumber=2", times=None)
     data = bytearray(os.urandom(12 * MIB + 1))
@@ -379,6 +388,35 @@ def test_places_that_are_no_publication(s3: Bucket, results: Path) -> None:
     s3.put(f"{folder.key}{MANIFEST}", b"{")
     with pytest.raises(ObjectError, match="not a manifest of a publication"):
         publication(folder)
+
+
+def test_a_server_that_hesitates_or_is_gone(
+    results: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.faults.add(Status(503, "SlowDown"), method="PUT", target="report.html")
+    s3.faults.add(Reset(), method="PUT", target="summary.csv")
+    s3.faults.add(Delay(0.2), method="PUT", times=3)
+    assert publication(publish(results, s3)).complete
+    monkeypatch.setattr(client, "TRIES", 2)
+    client._client.cache_clear()
+    with s3.faults.down(), pytest.raises(ObjectError, match="does not answer after 2 tries"):
+        publish(results, s3)
+
+
+def test_a_place_is_tried_without_a_trace(s3: Bucket) -> None:
+    check_writable(parse(f"{s3.uri}/p/"), {"study": "s"})
+    assert s3.keys() == []
+    assert not s3.client.list_multipart_uploads(Bucket=s3.name).get("Uploads")
+    s3.faults.add(Status(403, "AccessDenied"), method="POST", times=None)
+    with pytest.raises(ObjectError, match="access denied for CreateMultipartUpload"):
+        check_writable(parse(f"{s3.uri}/p/"), {"study": "s"})
+
+
+def test_a_directory_that_cannot_be_written(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    (tmp_path / "file").write_text("")
+    status, _, told = command("pull", folder, tmp_path / "file")
+    assert status == 2 and f"{tmp_path / 'file'}" in told and "ot a directory" in told
 
 
 def test_results_without_anything_to_publish(tmp_path: Path) -> None:
