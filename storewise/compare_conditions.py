@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from storewise.analysis.inputs import InputTotals
+from storewise.analysis.parts import instance_of
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import binary
 
@@ -90,6 +91,9 @@ def conditions(tables: Tables) -> dict[str, str]:
             if name in host:
                 value = binary(host[name]) if name == "memory_bytes" else str(host[name])
                 found.setdefault(f"host: {name.removesuffix('_bytes')}", set()).add(value)
+        if instance := instance_of(told):
+            value = f"{instance.get('type', '?')} {instance.get('life_cycle', '?')}"
+            found.setdefault("host: instance", set()).add(value)
         if told.get("store_file_system"):
             found.setdefault("file system of stores", set()).add(str(told["store_file_system"]))
     nodes = tables.nodes

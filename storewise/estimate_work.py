@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storewise.config import Inputs, Study
-from storewise.errors import InputError
+from storewise.errors import StorewiseError
 from storewise.objects.uri import is_remote
 from storewise.ssearch.inputs import list_inputs
+from storewise.ssearch.remote import stats
 from storewise.trial import Phase, Trial
 from storewise.workloads.registry import workload
 
@@ -31,7 +32,7 @@ TEXT_PER_DOCUMENT = 163.0
 COMPRESSION = 6.6
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 #: Files whose sizes stand for all.
-_LOOKED_AT = 1000
+_LOOKED_AT = 200
 #: How far off a default may be, either way.
 DEFAULT_FACTOR = 4.0
 #: ... and a number of documents that follows from sizes.
@@ -75,19 +76,21 @@ def documents_of(study: Study, results: Path) -> Amount:
     if counted is not None:
         return counted
     paths: Sequence[str] = ()
-    if study.inputs.paths and not any(map(is_remote, study.inputs.paths)):
+    why = "they are searched first"
+    if study.inputs.paths:
         try:
             paths = list_inputs(study.inputs.paths)
-        except InputError:
-            paths = ()
+            files, each = len(paths), _text_of(paths)
+        except StorewiseError as error:
+            # Who asks what it will cost need not have the data yet.
+            paths, why = (), str(error).partition(";")[0]
     if paths:
-        files, each = len(paths), _text_of(paths)
         source = f"{TEXT_PER_DOCUMENT:g} bytes of text each, from the sizes of the files"
     else:
         files, each = study.corpus.files, study.corpus.bytes / study.corpus.files
         source = (
             f"{TEXT_PER_DOCUMENT:g} bytes of text each, from files of {each / 1e6:.3g} MB as in "
-            "`corpus`: the inputs cannot be looked at from here"
+            f"`corpus`, as the inputs cannot be looked at: {why}"
         )
     taken = _sampled(study, files, each)
     documents = taken * each / TEXT_PER_DOCUMENT
@@ -119,14 +122,20 @@ def _by_manifest(study: Study, manifest: Path) -> Amount | None:
 
 
 def _text_of(paths: Sequence[str]) -> float:
-    """Mean bytes of text of a file, from at most a thousand of them, evenly taken."""
-    step = max(1, len(paths) // _LOOKED_AT)
+    """Mean bytes of text of a file, from at most `_LOOKED_AT` of them, evenly taken."""
+    chosen = paths[:: max(1, -(-len(paths) // _LOOKED_AT))]
+    objects = stats(chosen)
     sizes = []
-    for path in paths[::step]:
-        try:
-            size = os.stat(path).st_size  # noqa: PTH116 - as the listing: strings
-        except OSError:
-            continue  # it has gone since
+    for path in chosen:
+        if is_remote(path):
+            if path not in objects:
+                continue  # it has gone since
+            size = objects[path].size
+        else:
+            try:
+                size = os.stat(path).st_size  # noqa: PTH116 - as the listing: strings
+            except OSError:
+                continue
         sizes.append(size * (COMPRESSION if path.endswith(_COMPRESSED) else 1.0))
     return math.fsum(sizes) / len(sizes) if sizes else 0.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import synthetic
@@ -23,6 +23,9 @@ from storewise.estimate import (
 from storewise.estimate_work import Amount, Rates, documents_of, work_of
 from storewise.nodeclasses import parse_classes
 from storewise.profiles import node_classes
+
+if TYPE_CHECKING:
+    from s3_server import Bucket
 
 ROOT = Path(__file__).parent.parent
 CLASSES = parse_classes("data=data/big, large=large/huge, work=work/small/spot")
@@ -146,7 +149,16 @@ def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
     )
     found = documents_of(study, tmp_path)
     assert found.mean == pytest.approx(20)
-    assert "cannot be looked at from here" in found.source
+    assert "inputs cannot be looked at: /not/here: no input file" in found.source
+
+
+def test_documents_on_s3_come_from_the_sizes_of_objects(tmp_path: Path, s3: Bucket) -> None:
+    for i in range(3):
+        s3.put(f"in/{i}.m10", b"x" * 1630)
+    study = load(tmp_path, f"inputs: {{paths: 's3://{s3.name}/in/'}}\n{INPUTS}")
+    assert documents_of(study, tmp_path).mean == 30
+    study = load(tmp_path, f"inputs: {{paths: 's3://{s3.name}/none/'}}\n{INPUTS}")
+    assert f"looked at: s3://{s3.name}/none/: no input file" in documents_of(study, tmp_path).source
 
 
 def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
