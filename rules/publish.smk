@@ -14,6 +14,8 @@ rule publish:
         place=f"{R}/published.json",
     log:
         f"{R}/logs/publish.log",
+    conda:
+        "../envs/storewise.yaml"
     threads: 1
     resources:
         mem_mb=1000,
