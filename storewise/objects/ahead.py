@@ -12,7 +12,7 @@ from storewise.objects.reading import WINDOW, ObjectStream, Wanted, window
 from storewise.objects.uri import is_remote, parse
 
 #: Of all contexts of a process: bytes that are fetched or being fetched and not yet read.
-HELD_BYTES = 128 << 20
+HELD_BYTES = 32 << 20
 #: Windows of one context that are fetched or being fetched and not yet read.
 HELD_WINDOWS = 64
 #: Threads of one context, and about how many of all contexts of a process.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -155,17 +156,16 @@ def stats(uris: Sequence[str]) -> dict[str, Stat]:
             except NotThere:
                 continue
         return found
-    buckets: dict[str, list[str]] = {}
-    for uri in uris:
-        place = parse(uri)
-        buckets.setdefault(place.bucket, []).append(place.key)
-    for bucket, keys in buckets.items():
-        for key, one in _wanted(bucket, sorted(keys)):
-            found[str(Place(bucket, key))] = one
+    # Sorted URIs are sorted by bucket, and those of a bucket by key.
+    for bucket, of_bucket in itertools.groupby(uris, lambda uri: parse(uri).bucket):
+        there = list(of_bucket)
+        for at, one in _wanted(bucket, [parse(uri).key for uri in there]):
+            found[there[at]] = one
     return found
 
 
-def _wanted(bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, Stat]]:
+def _wanted(bucket: str, keys: Sequence[str]) -> Iterator[tuple[int, Stat]]:
+    """Index and Stat of those of the sorted `keys` that are there."""
     at = 0
     while at < len(keys):
         # StartAfter is exclusive; what is shorter by its last character comes before the key.
@@ -179,7 +179,7 @@ def _wanted(bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, Stat]]:
                 while at < len(keys) and keys[at] < key:
                     at += 1
                 if at < len(keys) and keys[at] == key:
-                    yield key, _stat(listed["Size"], listed["LastModified"], listed["ETag"])
+                    yield at, _stat(listed["Size"], listed["LastModified"], listed["ETag"])
                     at += 1
             if not page.get("IsTruncated"):
                 return

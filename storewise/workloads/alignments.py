@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Client, Placement, SourceFile
 from storewise.errors import ConfigError, EngineError, InputError
-from storewise.ssearch.remote import fetched_ahead
+from storewise.ssearch.remote import fetched_ahead, prepare
 from storewise.ssearch.shards import load_shard
 from storewise.ssearch.table import InputFile
 from storewise.workloads.asking import QueryParams, questions
@@ -131,6 +131,7 @@ def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
     skip = {file.digest for file in left}
     rest = [file for file in all_files if file.digest not in skip]
     files = deal(rest, context.thread, context.threads)
+    prepare(files)
     return _store_files(client, context, files)
 
 

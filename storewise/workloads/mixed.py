@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from storewise.documents import KINDS, Document, Kind, make_id
 from storewise.engines.base import Client
 from storewise.errors import ConfigError, EngineError, InputError
-from storewise.ssearch.remote import fetched_ahead
+from storewise.ssearch.remote import fetched_ahead, prepare
 from storewise.ssearch.shards import load_shard
 from storewise.ssearch.table import InputFile
 from storewise.workloads.base import ClientContext, Operation, PhaseParams
@@ -68,6 +68,7 @@ class _Inserts:
 
     def __init__(self, client: Client, context: ClientContext, files: Sequence[InputFile]) -> None:
         self._client, self._context = client, context
+        prepare(files)
         self._parts = self._remaining(files)
         self._next: tuple[Part, dict[str, Any]] | None = None
         #: Acknowledged parts: the number of documents up to each one's end, and where it begins.
