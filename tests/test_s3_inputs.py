@@ -21,7 +21,7 @@ from s3_server import PAGE, Cut, Delay, Flip, Reset, Status
 from storewise.config import load_study
 from storewise.errors import ConfigError, InputError
 from storewise.objects import ahead, client, reading
-from storewise.objects.client import TRIES, ObjectError
+from storewise.objects.client import TRIES, Changed, ObjectError
 from storewise.objects.listing import stats
 from storewise.objects.uri import parse
 from storewise.runner import renew_inputs
@@ -236,6 +236,10 @@ def test_an_object_that_is_replaced_is_never_read_as_one(s3, small_windows):
         s3.put("swap.bin", other)
         with pytest.raises(ObjectError, match="replaced"):
             stream.read()
+    s3.put("swap.bin", one[:5])
+    with pytest.raises(Changed, match="replaced since it was listed"):
+        reading.window(parse(uri), 10_000, 10_000, of=30_000, listed=1)
+    s3.put("swap.bin", other)
     # The same size, and perhaps the same second, but another object than was listed.
     assert before.mtime_ns != listed([uri])[0].mtime_ns
     with pytest.raises(InputError, match="replaced since it was listed"):

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from botocore.exceptions import BotoCoreError, FlexibleChecksumError
+from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
-from storewise.objects.client import TRIES, Changed, ObjectError, error_of, explained, s3
+from storewise.objects.client import TRIES, Changed, ObjectError, code_of, error_of, explained, s3
 from storewise.objects.listing import stat, version, version_of
 from storewise.objects.uri import Place, parse
 
@@ -24,6 +24,7 @@ WINDOW = 8 << 20
 _PIECE = 256 << 10
 #: Seconds before the second try of a window whose body broke; doubled for each further one.
 _WAIT = 0.1
+_REPLACED = "the object was replaced since it was listed"
 
 
 class Wanted(Protocol):
@@ -99,13 +100,18 @@ def _add(
     if got or size < of:
         request["Range"] = f"bytes={start + len(got)}-{start + size - 1}"
     with explained(place):
-        answer = s3().get_object(**request)
+        try:
+            answer = s3().get_object(**request)
+        except ClientError as error:
+            if code_of(error) in ("InvalidRange", "416"):
+                raise Changed(f"{place}: {_REPLACED}") from error
+            raise
     body = answer["Body"]
     try:
         if _total(answer) != of or not (
             answer["ETag"] == etag if etag else listed in (None, version(answer["ETag"]))
         ):
-            raise Changed(f"{place}: the object was replaced since it was listed")
+            raise Changed(f"{place}: {_REPLACED}")
         while data := body.read(min(_PIECE, size - len(got) + 1)):
             got += data
             if stop is not None and stop.is_set():
