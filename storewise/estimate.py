@@ -105,7 +105,9 @@ def estimate(
     works = {trial.id: work_of(trial, documents, rates) for trial in trials}
     hosts = {trial.id: hosts_of(trial, one_host=study.embedded == "one_host") for trial in trials}
     used = sorted({name for needed in hosts.values() for name in needed}, key=_servers_first)
-    places = {name: class_named(name, classes) if classes else None for name in used}
+    # A profile may know classes of servers' hosts only; workers are then where its default is.
+    known = {name for name in used if classes and (name != WORK or WORK in classes)}
+    places = {name: class_named(name, classes) if name in known else None for name in used}
     cloud = any(place is not None and place.instance for place in places.values())
 
     def simulated(which: str) -> tuple[dict[str, Use], float]:
@@ -265,6 +267,8 @@ def _assumptions(
     beside = [text for servers, text in kinds.items() if servers in map(_has_servers, trials)]
     found.append(("beside the phases", ", ".join(beside) + ", to start, verify and end"))
     found.append(("hosts", "one for each server and each worker, as long as the trial lives"))
+    if outside := sorted({t.engine for t in trials if engine(t.engine).flags.external}):
+        found.append(("databases", f"the own hosts of {', '.join(outside)} are not counted"))
     if cloud:
         found.append(("start-up of hosts", f"{amount_text(start_up)} s, paid"))
         found.append(("idle hosts", f"end after {idle:g} s; paid until then"))

@@ -40,6 +40,7 @@ def cost(
     from storewise.config import load_study
     from storewise.estimate import IDLE, START_UP, estimate, still_to_measure
     from storewise.estimate_work import Amount
+    from storewise.prices import HostPrice
     from storewise.profiles import node_classes
     from storewise.runner import workflow_home
 
@@ -60,7 +61,7 @@ def cost(
 
         import orjson
 
-        typer.echo(orjson.dumps(asdict(told)).decode())
+        typer.echo(orjson.dumps(asdict(told), default=HostPrice._asdict).decode())
         return
     show(told, found.max_cost)
 
@@ -73,7 +74,8 @@ def show(told: Estimate, limit: float | None) -> None:
 
     console = Console(highlight=False)
     measured = f", {told.measured} of its trials are measured already" if told.measured else ""
-    console.print(f"Study {told.study}: {told.trials} trials to measure{measured}.")
+    number = "1 trial" if told.trials == 1 else f"{told.trials} trials"
+    console.print(f"Study {told.study}: {number} to measure{measured}.")
     if not told.trials:
         return
     console.print(_engines(told))

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import synthetic
+from typer.testing import CliRunner
 
 from storewise.analysis.output import analyse
+from storewise.cli import app
 from storewise.config import Study, load_study
 from storewise.errors import ConfigError
 from storewise.estimate import (
@@ -247,3 +249,51 @@ def test_the_published_nodes_at_paper_scale_are_estimated() -> None:
     assert found.lines[0].use.busy == pytest.approx((7.5 + 28 / 42) * hours, rel=0.01)
     assert found.money is not None
     assert found.money.low < found.money.mean < found.money.high
+
+
+def test_a_profile_may_know_only_the_servers_classes(tmp_path: Path) -> None:
+    study = load(tmp_path, f"{YCSB}]\n{PRICES}")
+    found = estimate(study, study.trials(), parse_classes("data=queue/big"), tmp_path)
+    assert [line.price.basis for line in found.lines if line.price is not None] == [
+        "big on demand",
+        "client_hour",
+    ]
+
+
+def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path: Path) -> None:
+    text = "workload: ycsb\nphases: [load]\nengines: {sql: {%s}}\n"
+    study = load(tmp_path, text % "url: 'postgresql://u@h/d'")
+    found = estimate(study, study.trials(), {}, tmp_path)
+    assert dict(found.assumptions)["databases"] == ("the own hosts of sql are not counted")
+    assert [line.name for line in found.lines] == ["work"]
+    assert found.money is None
+    refuse_above(found, 1.0)
+
+
+def test_the_command_says_what_it_will_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "90")
+    (tmp_path / "p.yaml").write_text(
+        "set-resources: {node: {node_classes: \"'data=d/big, work=w/small/spot'\"}}\n"
+    )
+    (tmp_path / "s.yaml").write_text(f"{YCSB}]\nmax_cost: 0.01\n{PRICES}")
+    done = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "p.yaml", "--idle", "0"])
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    for words in (
+        "Study s: 1 trial to measure.",
+        "data big",
+        "work small spot",
+        "50% of the hours of hosts are spot",
+        "above the study's max_cost of 0.01 USD",
+        "idle hosts: end after 0 s",
+        "not counted: head node",
+    ):
+        assert words in text
+    told = json.loads(CliRunner().invoke(app, ["cost", "s.yaml", "--all", "--json"]).stdout)
+    assert told["money"]["low"] < told["money"]["mean"] < told["money"]["high"]
+    assert told["engines"][0]["engine"] == "postgres"
+    missing = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "slrm"])
+    assert "did you mean 'slurm'" in str(missing.exception)
