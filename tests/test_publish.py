@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from harness import wait_until
 from s3_server import Bucket, Cut, Delay, Flip, Reset, Status
 from typer.testing import CliRunner
 
@@ -182,6 +185,27 @@ def test_an_interrupted_publication_is_seen_and_goes_on(results: Path, s3: Bucke
         publish(results, s3)
     with pytest.raises(ObjectError, match="interrupted while it was renewed"):
         publication(folder)
+
+
+def test_a_publication_that_is_killed_goes_on(results: Path, s3: Bucket) -> None:
+    for i in range(60):
+        (results / "trials" / "t" / f"read.{i}.parquet").write_text(f"PAR1{i}")
+    s3.faults.add(Delay(0.1), method="PUT", times=None)
+    program = Path(sys.executable).parent / "storewise"
+    process = subprocess.Popen([program, "publish", results, f"{s3.uri}/p", "--name", "first"])
+    try:
+        wait_until(lambda: len(s3.faults.seen("PUT")) > 20, 60, "some files to go up")
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: s3.faults._at_once == 0, 10, "the end of its requests")
+    there = s3.keys("p")
+    assert there and f"{FOLDER}/{MANIFEST}" not in there
+    s3.faults.clear()
+    publish(results, s3)
+    sent = [r.target for r in s3.faults.seen("PUT") if "tagging" not in r.target]
+    assert sent and not any(target.endswith(tuple(there)) for target in sent)
+    assert len(publication(parse(f"{s3.uri}/{FOLDER}")).files) == 69
 
 
 def test_parts_of_a_large_file_are_kept(

@@ -125,6 +125,8 @@ def test_a_study_goes_to_s3_and_is_analysed_elsewhere(s3: Bucket, tmp_path: Path
     done = other.snakemake("analysis")
     assert done.returncode == 0, done.stdout + done.stderr
     results = other.directory / "results" / "s"
+    done = other.snakemake("-n")
+    assert set(planned(done.stdout + done.stderr)) == {"publish", "all"}, done.stdout
     for name in ("summary.csv", "analysis/verdict.json"):
         assert (results / name).read_text() == (tmp_path / "pulled" / name).read_text()
 

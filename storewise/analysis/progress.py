@@ -12,15 +12,19 @@ from storewise.analysis.readers import Progress
 QUIET = 10.0
 
 
-def tenths(say: Callable[[str], object], quiet: float = QUIET) -> Progress:
-    """A line of text for each tenth of the trials, from `quiet` seconds on after this call."""
+def tenths(
+    say: Callable[[str], object],
+    quiet: float = QUIET,
+    words: str = "read {done} of {total} trials",
+) -> Progress:
+    """A line of text for each tenth of the work, from `quiet` seconds on after this call."""
     begin, told = time.monotonic(), 0
 
     def tell(done: int, total: int) -> None:
         nonlocal told
         now = done * 10 // max(1, total)
         if now > told and time.monotonic() - begin >= quiet:
-            say(f"read {done} of {total} trials ({10 * now} %)")
+            say(f"{words.format(done=done, total=total)} ({10 * now} %)")
         told = max(now, told)
 
     return tell
