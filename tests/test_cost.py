@@ -304,13 +304,13 @@ def test_a_study_of_nothing_costs_nothing(tables: Tables) -> None:
 
 
 def test_a_host_that_was_an_instance_costs_what_its_type_costs(tmp_path: Path) -> None:
-    make_study(tmp_path, engines=("sqlite",), workers=(2,))
+    make_study(tmp_path, engines=("sqlite",), workers=(2,), repeats=1)
     instances = {"i4i.large": {"on_demand": 0.172, "spot": 0.07}}
     told = json.loads((tmp_path / "study.json").read_text())
     told["prices"] = {**PRICES, "date": "2026-03-31", "instances": instances}
     (tmp_path / "study.json").write_text(json.dumps(told))
-    found = load_results(tmp_path)
-    measured = one(costs(build_tables(found)).table, phase="write", measure="money_per_million")
+    tables = build_tables(load_results(tmp_path))
+    measured = one(costs(tables).table, phase="write", measure="money_per_million")
     assert measured["note"] == "of May; prices of 2026-03-31", "hosts of no cloud"
 
     def on(kind: str, life_cycle: str) -> tuple[dict[str, Any], list[str]]:
@@ -322,9 +322,9 @@ def test_a_host_that_was_an_instance_costs_what_its_type_costs(tmp_path: Path) -
                     "host": {**part.conditions["host"], "instance": instance},
                 }
             )
-            for part in found.parts
+            for part in tables.results.parts
         ]
-        judged = costs(build_tables(replace(found, parts=parts)))
+        judged = costs(replace(tables, results=replace(tables.results, parts=parts)))
         row = one(judged.table, phase="write", measure="money_per_million")
         return row, [w.message for w in judged.warnings if w.code == "no_instance_price"]
 
