@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import unavailable
+from harness import SMALL, unavailable
 
 if TYPE_CHECKING:
     from s3_server import Bucket, S3Server
@@ -88,3 +88,9 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]
         client._client.cache_clear()
         yield Bucket(s3_server, s3_server.bucket(), faults)
         client._client.cache_clear()
+
+
+@pytest.fixture
+def s3_corpus(s3: Bucket) -> list[str]:
+    """The smallest files of the sample below in/; their URIs in order."""
+    return sorted(s3.put(f"in/{path.name}", path.read_bytes()) for path in SMALL)

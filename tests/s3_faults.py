@@ -137,6 +137,12 @@ class Faults:
     def environment(self) -> dict[str, str]:
         return environment(self.endpoint)
 
+    @property
+    def connections(self) -> int:
+        """Connections that were made since it listens."""
+        assert self._server is not None
+        return self._server.connections
+
     @contextmanager
     def down(self) -> Iterator[None]:
         """Within, connections are refused: nothing listens."""
@@ -240,9 +246,11 @@ class _Listener(ThreadingTCPServer):
 
     def __init__(self, *arguments: Any) -> None:
         self._open: set[socket.socket] = set()
+        self.connections = 0
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections += 1
         self._open.add(request)
         super().process_request(request, client_address)
 
