@@ -20,7 +20,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.session.cluster_jobs import cancel_all, register, remove_registry, runs
 from storewise.session import record
-from storewise.session.live import Abort, abort
+from storewise.session.live import Abort, abort, lose_host
 from storewise.session.run import (
     LIVE_VARIABLE,
     RUN_VARIABLE,
@@ -29,7 +29,7 @@ from storewise.session.run import (
     sweep_dead,
 )
 from storewise.session.slurm_run import KIND as SLURM_RUN
-from storewise.session.slurm_run import Waiting, refusal, run_name
+from storewise.session.slurm_run import Waiting, host_of, lost_job, refusal, run_name
 
 #: Seconds between two looks at jobs that wait.
 LOOK_AT_QUEUE = 10
@@ -52,8 +52,18 @@ class Controller(logging.Handler):
             rule_name = getattr(record, "rule_name", "a job")
             for trial in set(re.findall(rf"{R}/(?:trials|live)/([^/\s]+)/", outputs)):
                 log = logs[0].split(" (")[0] if logs else ""
-                refused = refusal(str(getattr(record, "rule_msg", "") or ""))
-                if refused is not None:
+                message = str(getattr(record, "rule_msg", "") or "")
+                refused, lost = refusal(message), lost_job(message)
+                if lost is not None:
+                    host = host_of(lost)
+                    lose_host(Path(R) / "live" / trial, host)
+                    why = Abort(
+                        f"{rule_name} lost its host{f' {host}' if host else ''}: Slurm says that "
+                        "it is gone (NODE_FAIL), as an instance that was taken back",
+                        True,
+                        log,
+                    )
+                elif refused is not None:
                     # It never ran: a log that is there is of an earlier run.
                     why = Abort(f"{rule_name} was refused: {refused}", True)
                 else:
@@ -255,7 +265,9 @@ def check_publishable(plan):
     try:
         check_place(place, tags_of(STUDY.publish, STUDY.name, time.time()))
     except StorewiseError as error:
-        raise WorkflowError(f"the results cannot be published when they are there: {error}")
+        raise WorkflowError(
+            f"the results cannot be published when they are there: {error}"
+        )
 
 
 def cancel_jobs(run):

@@ -40,7 +40,7 @@ from storewise.processes import dies_with_parent
 
 PROGRAMS = (
     *("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo"),
-    *("ip", "nsenter", "unshare", "ss"),
+    *("scontrol", "ip", "nsenter", "unshare", "ss"),
 )
 SLOTS = 32
 START_TIMEOUT = 60.0
@@ -81,6 +81,7 @@ SlurmdTimeout=30
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=ALL MaxTime=10 State=UP
+{partitions}
 """
 
 #: The first process of a host. bash, because it also waits for processes that it adopts.
@@ -210,7 +211,13 @@ def _host(
         yield first
 
 
-def _write_files(cluster: SlurmCluster, names: Sequence[str], cpus: int, kill_wait: int) -> None:
+def _write_files(
+    cluster: SlurmCluster,
+    names: Sequence[str],
+    cpus: int,
+    kill_wait: int,
+    partitions: Mapping[str, Sequence[str]],
+) -> None:
     directory = cluster.directory
     for name in ("munge", "state", "scratch", *(f"spool.{name}" for name in names)):
         (directory / name).mkdir(mode=0o700)
@@ -231,6 +238,10 @@ def _write_files(cluster: SlurmCluster, names: Sequence[str], cpus: int, kill_wa
             directory=directory,
             nodes=nodes,
             kill_wait=kill_wait,
+            partitions="\n".join(
+                f"PartitionName={name} Nodes={','.join(own)} MaxTime=INFINITE State=UP"
+                for name, own in partitions.items()
+            ),
         )
     )
     (directory / "cgroup.conf").write_text("CgroupAutomount=no\n")
@@ -266,11 +277,13 @@ def slurm_cluster(
     cpus: int = 64,
     scratch_size: str = "2g",
     kill_wait: int = 30,
+    partitions: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[SlurmCluster]:
     """A Slurm with so many hosts, whose state is in `directory` (default: a temporary one).
 
-    `kill_wait` is Slurm's time between SIGTERM and SIGKILL, in seconds. A given directory is made
-    if need be, must be empty and stays; a temporary one is removed.
+    `kill_wait` is Slurm's time between SIGTERM and SIGKILL, in seconds; `partitions` are further
+    ones and their hosts (``sw1``, ...), beside `main` and `short`, which have all. A given directory
+    is made if need be, must be empty and stays; a temporary one is removed.
     """
     names = [f"sw{number}" for number in range(1, hosts + 1)]
     with ExitStack() as stack:
@@ -286,7 +299,7 @@ def slurm_cluster(
             directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
         cluster = SlurmCluster(directory, slot)
-        _write_files(cluster, names, cpus, kill_wait)
+        _write_files(cluster, names, cpus, kill_wait, partitions or {})
         stack.callback(_remove_network, slot)
         _run("ip", "link", "add", _bridge(slot), "type", "bridge")
         _run("ip", "address", "add", f"{cluster.login_address}/24", "dev", _bridge(slot))

@@ -35,6 +35,8 @@ class SlurmCluster:
     slot: int
     #: Host name -> its first process.
     hosts: dict[str, psutil.Process] = field(default_factory=dict)
+    #: Hosts that have ended (`end_host`).
+    ended: set[str] = field(default_factory=set)
 
     @property
     def scratch(self) -> Path:
@@ -104,7 +106,7 @@ class SlurmCluster:
         spaces = {
             Path(f"/proc/{first.pid}/ns/pid").readlink()
             for known, first in self.hosts.items()
-            if host in ("", known)
+            if host in ("", known) and known not in self.ended
         }
         own = {first.pid for first in self.hosts.values()}
         found = []
@@ -131,6 +133,13 @@ class SlurmCluster:
                 raise AssertionError(f"still running after {seconds} s: {shown}")
             time.sleep(0.2)
         return time.monotonic() - started
+
+    def end_host(self, host: str, reason: str) -> None:
+        """A host that is gone from one moment to the next, and marked so: as an instance that
+        EC2 ends, which the daemon of ParallelCluster finds and sets down."""
+        self.ended.add(host)
+        self.hosts[host].kill()
+        self.command("scontrol", "update", f"NodeName={host}", "State=DOWN", f"Reason={reason}")
 
     def execute(self, host: str, *arguments: str) -> str:
         """The output of a command that runs on a host (it sees the host's disk and network)."""

@@ -13,7 +13,7 @@ from slurm_cluster import slurm, slurm_cluster, why_not
 from slurm_view import SlurmCluster
 from slurm_workspace import LEASE, SOON, SlurmWorkspace, place
 
-from storewise.session.slurm_run import refusal, run_name
+from storewise.session.slurm_run import lost_job, refusal, run_name
 
 __all__ = ["place", "slurm"]  # fixtures
 
@@ -134,6 +134,8 @@ def test_messages_of_the_plugin() -> None:
     )
     assert refusal(text) == "sbatch: error: a sbatch: b"
     assert refusal("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
+    assert lost_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") == "11"
+    assert lost_job("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
 
 
 @pytest.mark.skipif(bool(why_not()), reason="needs Slurm's programs and root")

@@ -234,6 +234,16 @@ def membership(directory: Path, name: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
+def lose_host(directory: Path, host: str) -> None:
+    """Note that a host of a trial is gone: nobody waits for what ran there."""
+    for path in (directory / MEMBERS).glob("*.json"):
+        try:
+            if read_as(Process, path).host == host:
+                path.unlink()
+        except FileNotFoundError:  # it ended while we looked
+            continue
+
+
 def members(directory: Path) -> dict[str, Process]:
     """Jobs that are registered in a live directory, by name."""
     found = {}

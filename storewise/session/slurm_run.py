@@ -14,6 +14,8 @@ KIND = "slurm-run"
 _RUN_ID = re.compile(r"SLURM run ID: (?P<name>[\w-]+)")
 #: ... and when sbatch refuses a job (``Executor.run_job``).
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(?P<why>.*?)'\.\n", re.DOTALL)
+#: ... and when a job's host is gone (``Executor.check_active_jobs``).
+_LOST = re.compile(r"SLURM-job '(?P<job>\w+)' failed due to a node failure")
 
 #: Reasons of squeue(1), "JOB REASON CODES", for which a job waits until somebody changes it or the
 #: cluster, and what to look at.
@@ -31,6 +33,8 @@ NEVER = {
 #: Looks in a row that must agree: a controller that has just started may not know all its hosts.
 LOOKS = 3
 TIMEOUT = 30.0
+#: The run waits for this answer before it ends a trial.
+HOST_TIMEOUT = 5.0
 
 
 def run_name(message: str) -> str | None:
@@ -43,6 +47,28 @@ def refusal(message: str) -> str | None:
     """Why sbatch refused a job, if this message of the plugin tells it."""
     found = _REFUSED.search(message)
     return " ".join(found["why"].split()) if found else None
+
+
+def lost_job(message: str) -> str | None:
+    """The id of a job whose host Slurm has lost, if this message of the plugin tells of one."""
+    found = _LOST.search(message)
+    return found["job"] if found else None
+
+
+def host_of(job_id: str) -> str:
+    """The host on which a job ran; empty where squeue does not know (any more)."""
+    command = ["squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%N"]
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=HOST_TIMEOUT,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 @dataclass
