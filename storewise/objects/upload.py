@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from botocore.exceptions import ClientError
 from s3transfer.utils import ReadFileChunk
@@ -49,6 +49,11 @@ class Sending:
     digest: Digest
 
 
+def _query(tags: Tags) -> str:
+    # A space as %20: a plus sign is one of the characters that tags may have.
+    return urlencode(tags, quote_via=quote)
+
+
 def content_type(name: str) -> str:
     return _TYPES.get(os.path.splitext(name)[1], "application/octet-stream")  # noqa: PTH122
 
@@ -81,7 +86,7 @@ def _put(place: Place, body: BinaryIO | bytes, sha256: bytes, tags: Tags) -> str
         ContentType=content_type(place.key),
         ChecksumAlgorithm="SHA256",
         ChecksumSHA256=as_base64(sha256),
-        Tagging=urlencode(tags),
+        Tagging=_query(tags),
     )["ETag"]
 
 
@@ -144,7 +149,7 @@ def check_writable(folder: Place, tags: Tags) -> None:
     place = folder.below(".writable")
     with explained(place):
         upload = s3().create_multipart_upload(
-            Bucket=place.bucket, Key=place.key, Tagging=urlencode(tags)
+            Bucket=place.bucket, Key=place.key, Tagging=_query(tags)
         )["UploadId"]
     abort_upload(place, upload)
 
@@ -157,7 +162,7 @@ def _begin(file: Sending, tags: Tags) -> str:
             ContentType=content_type(file.place.key),
             ChecksumAlgorithm="SHA256",
             ChecksumType="COMPOSITE",
-            Tagging=urlencode(tags),
+            Tagging=_query(tags),
         )["UploadId"]
 
 
