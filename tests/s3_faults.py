@@ -53,6 +53,13 @@ class Cut(NamedTuple):
     after: int
 
 
+class Stall(NamedTuple):
+    """After `after` bytes of the answer's body nothing comes for `seconds`; then the rest."""
+
+    after: int
+    seconds: float
+
+
 class Flip(NamedTuple):
     """Byte `at` of the answer's body (of the request's, with `sent`) is another."""
 
@@ -68,7 +75,7 @@ class Status(NamedTuple):
     message: str = "as the test asked"
 
 
-Fault = Reset | Delay | Cut | Flip | Status
+Fault = Reset | Delay | Cut | Stall | Flip | Status
 
 
 class Request(NamedTuple):
@@ -292,6 +299,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
         def _answer(self, found: list[Fault], headers: dict[str, str], body: bytes) -> None:
             cut: int | None = None
             flip: int | None = None
+            stall: Stall | None = None
             for fault in found:
                 match fault:
                     case Delay(seconds):
@@ -304,6 +312,8 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                         return
                     case Cut(after):
                         cut = after
+                    case Stall():
+                        stall = fault
                     case Flip(at, sent) if sent:
                         body = _flipped(body, at)
                     case Flip(at):
@@ -323,6 +333,11 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
             if "content-length" not in known and self.command != "HEAD" and status != 204:
                 self.send_header("Content-Length", str(len(data)))
             self.end_headers()
+            if stall is not None:
+                self.wfile.write(data[: stall.after])
+                self.wfile.flush()
+                time.sleep(stall.seconds)
+                data = data[stall.after :]
             self.wfile.write(data if cut is None else data[:cut])
             if cut is not None:
                 self.wfile.flush()

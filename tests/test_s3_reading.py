@@ -13,7 +13,7 @@ import traceback
 
 import pytest
 from harness import ROOT, SAMPLE, SMALL
-from s3_server import Cut, Delay, Flip, Reset, Status
+from s3_server import Cut, Delay, Flip, Reset, Stall, Status
 
 from storewise.errors import InputError
 from storewise.objects import ahead, client, reading
@@ -88,6 +88,21 @@ def test_a_body_that_is_cut_is_resumed_where_it_was_cut(s3, small_windows):
     ):
         stream.read()
     assert len(s3.faults.seen("GET", "cut.bin")) == TRIES
+
+
+def test_a_server_that_stalls_is_not_waited_for(s3, small_windows, monkeypatch):
+    monkeypatch.setattr(client, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(reading, "_PIECE", 100)  # what may be lost of a body
+    client._client.cache_clear()
+    data = random.Random(8).randbytes(9_000)
+    uri = s3.put("slow.bin", data)
+    # No answer: boto3 asks again. No more of a body: the rest is asked for.
+    s3.faults.add(Delay(1.0), target="slow.bin", method="GET")
+    s3.faults.add(Stall(500, 1.0), target="slow.bin", method="GET", skip=1)
+    with reading.open_object(uri) as stream:
+        assert stream.read() == data
+    ranges = [r.headers.get("Range") for r in s3.faults.seen("GET", "slow.bin")]
+    assert ranges == [None, None, "bytes=500-8999"]
 
 
 def test_faults_that_pass_are_not_seen(s3, s3_corpus, small_windows):
