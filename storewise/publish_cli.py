@@ -62,11 +62,16 @@ def publish(
     directory, settings, written = _source(what, scale, results)
     settings = _settings(settings, to, name, tag or ())
     from storewise.objects.publish import carry_out
-    from storewise.publishing import plan_of, remember, told, write_config
+    from storewise.publishing import plan_of, remember, report_is_old, told, write_config
 
     _refuse_live(directory, "publish it when it has ended")
     with _told_of_files():
         write_config(directory, written)
+        if report_is_old(directory):
+            _say(
+                f"{directory}: the report is missing or older than a trial; `snakemake analysis "
+                "--config study=STUDY` makes it, and publishing again adds it"
+            )
     with _told_of_files(), _shown("reading") as tell:
         todo = plan_of(directory, settings, tell)
     if dry_run:

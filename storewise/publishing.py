@@ -107,6 +107,15 @@ def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tup
             raise ResultError(f"{path}: a link to nothing; remove it, or make what it leads to")
 
 
+def report_is_old(results: Path) -> bool:
+    """Whether trials were measured that the report does not know, or there is no report."""
+    try:
+        made = (results / "report.html").stat().st_mtime
+    except FileNotFoundError:
+        return True
+    return any(path.stat().st_mtime > made for path in results.glob("trials/*/verify.parquet"))
+
+
 def stored_study(results: Path) -> dict[str, Any]:
     """The study as it was last analysed; ResultError where it never was."""
     path = results / "study.json"
@@ -157,6 +166,9 @@ def write_config(results: Path, written: Sequence[Path] = ()) -> None:
             texts[place] = path.read_text(encoding="utf-8")
     run = run_of(results)
     texts[directory / RUN] = json.dumps({"run": run.id, "started": run.started}) + "\n"
+    kept = [directory / REFERENCES, *([directory / WRITTEN] if written and not pulled else [])]
+    for path in [path for top in kept for path in top.glob("*") if path not in texts]:
+        path.unlink()  # of an earlier version of the study
     for path, text in texts.items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -90,10 +91,17 @@ def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
     status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first", "--tag", "a")
     assert status == 2 and "'a': expected KEY=VALUE" in told
     status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first")
-    assert status == 0 and "9 files" in told
+    assert status == 0 and "9 files" in told and "older than a trial" not in told
     folder = out.strip()
     assert folder == f"{s3.uri}/{FOLDER}/"
 
+    verified = results / "trials" / "t" / "verify.parquet"
+    verified.write_text("PAR1")
+    os.utime(verified, (2e9, 2e9))
+    (results / "config" / "references").mkdir()
+    (results / "config" / "references" / "old.yaml").write_text("of an earlier version")
+    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first")
+    assert status == 0 and "older than a trial" in told and "1 new or changed" in told
     assert command("pull", folder, there)[0] == 0
     page = there / "results" / "mine" / "report.html"
     page.write_text("mine")
