@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -32,6 +31,7 @@ from storewise.publication import Publish, as_publish
 from storewise.references import find_reference, load_reference
 from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import OF_SERVERS, SERVER_FACTORS, check_study
+from storewise.studyerror import explain
 from storewise.studyfile import StudyText, nearest, read_yaml
 from storewise.sweeps import expand_sweep
 from storewise.trial import Phase, Trial, trial_id, trial_seed
@@ -286,14 +286,6 @@ _SECTIONS: tuple[type[BaseModel], ...] = (
 )
 #: Keys that the file may have and that are used up in reading it.
 _FILE_KEYS = ("extends", "scales")
-#: pydantic's words for Python types, and the words that a YAML file's author knows.
-_WORDS = (
-    (r"^(List|Dictionary) should have at least 1 item after validation, not 0", "is empty"),
-    (r"a valid dictionary", "a mapping of keys to values"),
-    (r"a valid integer.*", "a whole number"),
-    (r"a valid boolean", "true or false"),
-    (r"a valid string", "text"),
-)
 
 
 def find_study(name: str | Path, root: Path = Path()) -> Path:
@@ -355,7 +347,7 @@ def load_study(
     try:
         study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
-        _explain(error, text)
+        explain(error, text, Study, _SECTIONS, phase=Phase, more=_FILE_KEYS)
     if study.max_cost is not None and study.prices is None:
         text.fail(("max_cost",), f"needs prices: give the study `prices`, or write {root / PRICES}")
     reads = study.workload in WORKLOADS and workload(study.workload).reads_inputs
@@ -466,38 +458,3 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(old, dict) and isinstance(value, dict)
         result[key] = _merged(old or {}, value) if both else value
     return result
-
-
-def _explain(error: ValidationError, text: StudyText) -> NoReturn:
-    """Turn pydantic's first complaint into one message that names file, line and key."""
-    # A misspelt key also makes the right one missing: name the misspelt one.
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    place = tuple(first["loc"])
-    if first["type"] == "extra_forbidden":
-        model: type[BaseModel] = Study
-        for part in place[:-1]:
-            info = model.model_fields.get(str(part))
-            model = next(
-                (
-                    t
-                    for t in _SECTIONS
-                    if info is not None and re.search(rf"\b{t.__name__}\b", str(info.annotation))
-                ),
-                # The name of an entry is no field: what follows is the entry's own.
-                Phase if "phases" in place else model if info is None else Study,
-            )
-        known = sorted({*model.model_fields} - {"name"})
-        if model is Study:
-            known += _FILE_KEYS
-        text.fail(
-            place,
-            f"is not a known key{nearest(str(place[-1]), known)}; known here: {', '.join(known)}",
-        )
-    if first["type"] == "missing":
-        text.fail(place, "is missing; config/README.md explains it")
-    message = first["msg"].removeprefix("Value error, ")
-    found = first.get("input")
-    shown = f"; found {found!r}" if not isinstance(found, dict | list) else ""
-    for pattern, words in _WORDS:
-        message = re.sub(pattern, words, message)
-    text.fail(place, message[0].lower() + message[1:] + shown)

@@ -74,6 +74,7 @@ def test_a_spot_instance_is_taken_back_and_the_report_says_so(
     assert "Failed attempts (1)" in page
     assert reason in page
     assert "i4i.2xlarge, spot, zone eu-central-1b, image ami-0abcdef1234567890" in page
+    assert "node_hour 1, client_hour 1 EUR; ours; prices of 2026-03-31" in page
     warnings = pd.read_csv(place.results / "analysis" / "warnings.csv")
     assert list(warnings["code"]).count("failed_attempt") == 1
     everything = "".join(

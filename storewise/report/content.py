@@ -12,6 +12,7 @@ from storewise.analysis.parts import Part, host_of, instance_of, part_versions
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, level
 from storewise.errors import ConfigError
+from storewise.prices import Prices
 from storewise.workloads.registry import workload
 
 
@@ -42,6 +43,7 @@ def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
         ("consistency", _levels(tables)),
         ("versions", _versions(measured)),
         ("inputs", _inputs(tables)),
+        ("prices", _prices(study)),
     ]
     return [(term, values) for term, values in found if values]
 
@@ -122,6 +124,16 @@ def _versions(parts: list[Part]) -> list[str]:
             # A server's version names its product already.
             found.setdefault("server" if name.startswith("server of") else name, set()).add(version)
     return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(found.items())]
+
+
+def _prices(study: Mapping[str, Any]) -> list[str]:
+    """The prices that costs are told by; none where the study has none, or none that are valid."""
+    try:
+        prices = Prices.model_validate(study.get("prices"))
+    except ValueError:
+        return []
+    hours = f"node_hour {prices.node_hour:g}, client_hour {prices.client_hour:g} {prices.currency}"
+    return [f"{hours}{f'; {prices.source}' if prices.source else ''}"]
 
 
 def _inputs(tables: Tables) -> list[str]:
