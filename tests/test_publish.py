@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from harness import wait_until
+from harness import ROOT, wait_until
 from published import FOLDER, MIB, SECRET, content, publish, pull, puts, quiet, write_results
 from s3_server import Bucket, Cut, Delay, Flip, Reset, Status
 
+from storewise.config import load_study
 from storewise.errors import StorewiseError
 from storewise.objects import client, digests
 from storewise.objects.client import ObjectError
@@ -21,7 +23,8 @@ from storewise.objects.pull import publication
 from storewise.objects.upload import check_writable
 from storewise.objects.uri import parse
 from storewise.publication import Publish, folder_of, tags_of
-from storewise.publishing import plan_of, select, write_config
+from storewise.publishing import plan_of, select, study_files, write_config
+from storewise.references import find_reference, reference_texts
 
 
 @pytest.fixture
@@ -270,3 +273,30 @@ def test_parts_fit_any_size() -> None:
     terabytes = 5 << 40
     part = digests.part_bytes(terabytes)
     assert part % MIB == 0 and -(-terabytes // part) <= 10_000
+
+
+@pytest.mark.parametrize(
+    "name, scale", [("demo", None), ("niec2014-nodes", "paper"), ("ycsb", None), ("biology", None)]
+)
+def test_a_study_is_the_same_from_its_one_file(
+    name: str, scale: str | None, tmp_path: Path
+) -> None:
+    """Without the checkout that it was read in: its prices, references and what it extends."""
+    study = load_study(name, scale=scale, root=ROOT)
+    references = reference_texts(find_reference(one, ROOT) for one in study.references)
+    results = tmp_path / "results" / name
+    (results / "trials" / "t").mkdir(parents=True)
+    (results / "trials" / "t" / "verify.parquet").write_text("")
+    (results / "study.json").write_text(json.dumps(study.model_dump(mode="json")))
+    (results / "references.json").write_text(json.dumps(references))
+    own = ROOT / "config" / "studies" / f"{name}.yaml"
+    write_config(results, study_files(own, ROOT))
+    again = load_study(results / "config" / f"{name}.yaml", root=tmp_path)
+    assert again.model_copy(update={"references": study.references}) == study
+    assert [Path(one).stem for one in again.references] == study.references
+    assert {trial.id for trial in again.trials()} == {trial.id for trial in study.trials()}
+    assert (results / "config" / "written" / f"{name}.yaml").read_text() == own.read_text()
+    # Analysed with that very file, which is the user's by now, it is not written anew.
+    (results / "config" / f"{name}.yaml").write_text(own.read_text())
+    write_config(results, [results / "config" / f"{name}.yaml"])
+    assert (results / "config" / f"{name}.yaml").read_text() == own.read_text()
