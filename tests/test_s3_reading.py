@@ -275,6 +275,22 @@ def test_no_thread_outlives_its_context(s3, objects, small_windows):
     assert fetching() == []
 
 
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_host_without_threads_to_spare_reads_all_the_same(
+    s3, objects, small_windows, monkeypatch, allowed
+):
+    start = threading.Thread.start
+
+    def limited(thread):
+        if thread.name.startswith("fetch-ahead") and len(fetching()) >= allowed:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with fetched_ahead(listed(list(objects))):
+        assert {uri: content(uri) for uri in objects} == objects
+
+
 def _child(uris, wanted):
     ok = [content(uri) for uri in uris] == wanted and not fetching()
     with fetched_ahead(listed(uris)):

@@ -60,12 +60,14 @@ class Ahead:
     def __enter__(self) -> Ahead:
         s3()  # made once, and where it cannot be made, said here
         _open.append(self)
-        self._threads = [
-            threading.Thread(target=self._bring, name=f"fetch-ahead-{i}", daemon=True)
-            for i in range(max(1, min(THREADS, _ALL_THREADS // len(_open))))
-        ]
-        for thread in self._threads:
-            thread.start()
+        for number in range(max(1, min(THREADS, _ALL_THREADS // len(_open)))):
+            name = f"fetch-ahead-{number}"
+            thread = threading.Thread(target=self._bring, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                break  # a limit of this host's: fewer fetch ahead, or none does
+            self._threads.append(thread)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,7 +89,7 @@ class Ahead:
             places = range(self._position, len(self._wanted))
             # Nearly always the first one.
             index = next((i for i in places if self._wanted[i].path == path), None)
-            if index is None or self._stop.is_set():
+            if index is None or self._stop.is_set() or not self._threads:
                 return None
             self._pass_over(index)
         place, one = parse(path), self._wanted[index]
