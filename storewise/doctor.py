@@ -17,7 +17,7 @@ from storewise.errors import EngineError
 #: Programs and packages beside the engines: name, what it is for, what to install.
 PROGRAMS = (
     ("ssearch36", "searching FASTA files (inputs: search)", "Debian fasta3, bioconda fasta3"),
-    ("sbatch", "profiles/slurm", "run on a host of a Slurm cluster that submits jobs"),
+    ("sbatch", "profiles/slurm, aws", "run on a host of a Slurm cluster that submits jobs"),
     ("qsub", "profiles/pbs", "run on a host of a PBS cluster that submits jobs"),
 )
 PACKAGES = (

@@ -105,6 +105,15 @@ def test_slurm_is_asked_by_squeue() -> None:
     assert found["set_threads"] == {}
 
 
+def test_aws_is_slurm_with_queues_of_instances() -> None:
+    slurm, aws = shipped("slurm"), shipped("aws")
+    assert aws["executor"] == "slurm"
+    for key in slurm:
+        if key not in ("profile", "set_resources", "default_resources", "workflow_profile"):
+            assert aws[key] == slurm[key], key
+    assert aws["set_resources"].keys() == {"node", "load", "phase", "form", "close"}
+
+
 def test_pbs_hands_its_values_to_the_commands() -> None:
     found = shipped("pbs")
     assert found["executor"] == "cluster-generic"
