@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -190,6 +191,7 @@ def test_prices_know_every_type() -> None:
 
 # ------------------------------------------------------------------ bootstrap.sh
 
+SERVERS = ("postgresql", "mysql-server", "mongodb")
 FAKES = {
     "curl": """\
 file=${!#}; name=${file##*/}
@@ -205,6 +207,7 @@ mkdir -p "$3/bin"; cp "$FAKES/conda" "$3/bin/conda"
     "conda": """\
 while [ $# -gt 0 ]; do
     [ "$1" != --prefix ] || { mkdir -p "$2/bin"; cp "$FAKES/aws" "$FAKES/make" "$2/bin/"; }
+    [ "$1" != "${FAKE_MISSING:-none}" ] || { echo "no such package" >&2; exit 1; }
     shift
 done
 """,
@@ -258,9 +261,10 @@ def test_bootstrap_of_the_head_node_once_and_again(host: dict[str, str], tmp_pat
         assert ("aws s3 cp" in log.read_text()) is not again
     home = tmp_path / "shared" / "storewise"
     assert (home / "checkout" / "Makefile").is_file()
-    told = (tmp_path / "etc" / "profile.d" / "storewise.sh").read_text()
-    assert f'PATH="{home}/checkout/.venv/bin:{home}/engines/bin:$PATH"' in told
-    subprocess.run(["bash", "-n"], input=told, text=True, check=True)
+    script = f'. {tmp_path}/etc/profile.d/storewise.sh; echo "$PATH"'
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    places = ("checkout/.venv/bin", *(f"envs/{n}/bin" for n in ("base", *SERVERS)))
+    assert shown.stdout.startswith(":".join(f"{home}/{place}" for place in places))
     assert "ubuntu:ubuntu" in log.read_text()
     assert (tmp_path / "shared" / "studies").is_dir()
 
@@ -282,5 +286,14 @@ def test_bootstrap_ends_with_a_reason(host: dict[str, str], tmp_path: Path) -> N
     broken = bootstrap({**host, "FAKE_BROKEN": "1"}, "head", "s3://bucket/x")
     assert broken.returncode == 1 and "not what its checksum says" in broken.stderr
     assert not (tmp_path / "shared" / "storewise" / "conda").exists()
+    # A server that cannot be had is no reason to have none; the base is.
+    some = bootstrap({**host, "FAKE_MISSING": "mongodb"}, "head", "s3://bucket/x")
+    assert some.returncode == 0 and "no mongodb: what conda said" in some.stdout
+    envs = tmp_path / "shared" / "storewise" / "envs"
+    assert {path.parent.name for path in envs.glob("*/.made")} == {"base", *SERVERS[:2]}
+    (envs / "base" / ".made").unlink()
+    none = bootstrap({**host, "FAKE_MISSING": "maven"}, "head", "s3://bucket/x")
+    assert none.returncode == 1 and "an environment could not be made" in none.stderr
+    shutil.rmtree(tmp_path / "shared")
     gone = bootstrap({**host, "SOURCE": "/nowhere"}, "head", "s3://bucket/x")
     assert gone.returncode == 1 and "s3://bucket/x could not be read" in gone.stderr

@@ -14,6 +14,8 @@ etc=${STOREWISE_ETC:-/etc}
 user=${STOREWISE_USER:-ubuntu}
 home=$shared/storewise
 conda=$home/conda
+envs=$home/envs
+servers=(postgresql mysql-server mongodb)
 
 # The last release is well enough: it only brings the solver. Its checksum comes from the same
 # place, so it protects against a broken transfer.
@@ -61,14 +63,24 @@ install_conda() {
     rm -rf "$aside"
 }
 
-# Servers for all instances in one place. They are read once, when a server starts.
-install_engines() {
-    if [ -e "$home/.engines" ]; then return; fi
-    say "installing engines"
+# An environment on the shared file system, for all instances: its programs are read once, when they
+# start. make_environment NAME PACKAGE...
+make_environment() {
+    local prefix=$envs/$1
+    if [ -e "$prefix/.made" ]; then return; fi
+    say "installing $*"
+    rm -rf "$prefix"
     "$conda/bin/conda" create --yes --quiet --override-channels --channel conda-forge \
-        --channel bioconda --prefix "$home/engines" 'python=3.12' 'postgresql>=14' \
-        'mysql-server>=8.0' 'mongodb>=6' 'openjdk=17' maven make git awscli fasta3 >/dev/null
-    touch "$home/.engines"
+        --channel bioconda --prefix "$prefix" "${@:2}" >/dev/null && touch "$prefix/.made"
+}
+
+# Each server apart: they ask for different versions of the same libraries, and one that cannot be
+# had is no reason to have none.
+install_servers() {
+    local server
+    for server in "${servers[@]}"; do
+        make_environment "$server" "$server" || say "no $server: what conda said is above"
+    done
 }
 
 install_storewise() {
@@ -76,24 +88,26 @@ install_storewise() {
     if [ -e "$home/checkout/.venv/bin/storewise" ]; then return; fi
     archive=$(mktemp)
     case $source in
-        s3://*) "$home/engines/bin/aws" s3 cp --only-show-errors "$source" "$archive" ;;
+        s3://*) "$envs/base/bin/aws" s3 cp --only-show-errors "$source" "$archive" ;;
         *) cp "$source" "$archive" ;;
     esac || fail "$source could not be read; see README.md, \"Files for the cluster\""
     mkdir -p "$home/checkout"
     tar --extract --gzip --file "$archive" --directory "$home/checkout"
     rm -f "$archive"
     say "installing Storewise"
-    make --directory "$home/checkout" PYTHON="$home/engines/bin/python" env
+    make --directory "$home/checkout" PYTHON="$envs/base/bin/python" env
     # Optional: Maven may not reach its repository, and the other engines work without.
-    JAVA_HOME=$home/engines make --directory "$home/checkout" STORES="$home/stores" cassandra hbase ||
+    JAVA_HOME=$envs/base make --directory "$home/checkout" STORES="$home/stores" cassandra hbase ||
         say "no Cassandra and no HBase: make -C $home/checkout STORES=$home/stores cassandra hbase"
 }
 
 # What a session on the head node has, and by Slurm each of its jobs.
 write_environment() {
+    local server path=$home/checkout/.venv/bin:$envs/base/bin
+    for server in "${servers[@]}"; do path=$path:$envs/$server/bin; done
     cat >"$etc/profile.d/storewise.sh" <<ENVIRONMENT
-export PATH="$home/checkout/.venv/bin:$home/engines/bin:\$PATH"
-export JAVA_HOME="$home/engines"
+export PATH="$path:\$PATH"
+export JAVA_HOME="$envs/base"
 export STOREWISE_CASSANDRA_HOME="$home/stores/cassandra"
 export STOREWISE_HBASE_HOME="$home/stores/hbase"
 ENVIRONMENT
@@ -102,12 +116,14 @@ ENVIRONMENT
 case $role in
     head)
         [ $# -eq 2 ] || fail "usage: bootstrap.sh head SOURCE"
-        export PATH="$home/engines/bin:$PATH"
+        export PATH="$envs/base/bin:$PATH"
         mkdir -p "$home"
         raise_limits
         install_conda
-        install_engines
+        make_environment base 'python=3.12' 'openjdk=17' maven make git awscli fasta3 ||
+            fail "an environment could not be made; what conda said is above; run again"
         install_storewise "$2"
+        install_servers
         write_environment
         mkdir -p "$shared/studies"
         chown -R "$user:$user" "$home" "$shared/studies"
