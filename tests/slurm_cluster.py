@@ -282,8 +282,8 @@ def slurm_cluster(
     """A Slurm with so many hosts, whose state is in `directory` (default: a temporary one).
 
     `kill_wait` is Slurm's time between SIGTERM and SIGKILL, in seconds; `partitions` are further
-    ones and their hosts (``sw1``, ...), beside `main` and `short`, which have all. A given directory
-    is made if need be, must be empty and stays; a temporary one is removed.
+    ones and their hosts (``sw1``, ...), beside `main` and `short`, which have all. A given
+    directory is made if need be, must be empty and stays; a temporary one is removed.
     """
     names = [f"sw{number}" for number in range(1, hosts + 1)]
     with ExitStack() as stack:

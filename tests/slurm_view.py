@@ -137,6 +137,9 @@ class SlurmCluster:
     def end_host(self, host: str, reason: str) -> None:
         """A host that is gone from one moment to the next, and marked so: as an instance that
         EC2 ends, which the daemon of ParallelCluster finds and sets down."""
+        # The network first: the ends of connections would tell the others.
+        end = f"sw{self.slot}x{list(self.hosts).index(host)}"
+        subprocess.run(["ip", "link", "set", end, "down"], check=True)
         self.ended.add(host)
         self.hosts[host].kill()
         self.command("scontrol", "update", f"NodeName={host}", "State=DOWN", f"Reason={reason}")
@@ -163,6 +166,8 @@ class SlurmCluster:
 
     def scratch_files(self, host: str) -> list[str]:
         """What lies on a host's node-local disk."""
+        if host in self.ended:
+            return []
         return sorted(self.execute(host, "find", str(self.scratch), "-mindepth", "1").splitlines())
 
 

@@ -71,16 +71,16 @@ class SlurmWorkspace(Workspace):
 
         wait_until(found, seconds, f"{phase} at work")
 
-    def trial_at_work(self, phase: str) -> str | None:
-        """The live trial whose two workers are in a phase, with clients."""
+    def trial_at_work(self, phase: str, workers: int = 2) -> str | None:
+        """The live trial whose workers are all in a phase, with clients."""
         for live in self._live():
             if not (live / "barriers" / f"{phase}-0").exists():
                 continue
             jobs = self.job_members()
-            workers = [jobs.get(f"{phase}.{number}") for number in (0, 1)]
-            found = [self.process(worker) for worker in workers if worker is not None]
+            known = [jobs.get(f"{phase}.{number}") for number in range(workers)]
+            found = [self.process(worker) for worker in known if worker is not None]
             with contextlib.suppress(psutil.NoSuchProcess):
-                if len([p for p in found if p is not None and p.children()]) == 2:
+                if len([p for p in found if p is not None and p.children()]) == workers:
                     return live.name
         return None
 
