@@ -193,6 +193,29 @@ def test_parts_of_a_large_file_are_kept(
     assert not list(target.rglob("*.partial"))
 
 
+def test_an_upload_that_has_gone_is_begun_anew(
+    results: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "PART", 5 * MIB)
+    large = results / "trials" / "t" / "large.parquet"
+    large.write_bytes(os.urandom(6 * MIB))
+    s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="partNumber=2", times=None)
+    with pytest.raises(ObjectError, match="access denied for UploadPart"):
+        publish(results, s3)
+    s3.faults.clear()
+    s3.faults.add(Status(404, "NoSuchUpload"), method="GET", target="uploadId=")
+    folder = publish(results, s3)
+    assert len(s3.faults.seen("PUT", "partNumber=")) == 2
+    assert s3.get(f"{folder.key}trials/t/large.parquet") == large.read_bytes()
+    # A large file that cannot be read is one message.
+    large.write_bytes(os.urandom(6 * MIB))
+    write_config(results)
+    todo = plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
+    large.unlink()
+    with pytest.raises(ObjectError, match=r"large\.parquet: No such file"):
+        carry_out(todo, quiet)
+
+
 def test_what_is_spoilt_on_its_way_is_sent_again(results: Path, s3: Bucket) -> None:
     s3.faults.add(Flip(3, sent=True), method="PUT", target="report.html")
     folder = publish(results, s3)

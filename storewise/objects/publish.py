@@ -4,12 +4,12 @@ manifest comes last."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from storewise.objects.client import ObjectError, explained, s3
 from storewise.objects.digests import Digest, digest_file
-from storewise.objects.listing import below
 from storewise.objects.manifest import MANIFEST, Entry, Manifest, manifest_or_none
 from storewise.objects.threads import in_threads
 from storewise.objects.upload import (
@@ -35,6 +35,14 @@ class Local:
     name: str
     path: Path
     modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as a listing tells it."""
+
+    size: int
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +78,35 @@ class Plan:
         )
 
 
+def stored(folder: Place) -> dict[str, Stored]:
+    """The objects below a folder by their names in it."""
+    found: dict[str, Stored] = {}
+    prefix = folder.folder().key
+    with explained(folder):
+        pages = s3().get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=prefix)
+        for page in pages:
+            for item in page.get("Contents", ()):
+                found[item["Key"].removeprefix(prefix)] = Stored(item["Size"], item["ETag"])
+    return found
+
+
 def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progress) -> Plan:
     """What is to be done so that `folder` holds `files`; reads each of them, writes nothing.
 
     `head` is the manifest to be, without files.
     """
-    prefix = len(folder.folder().key)
-    there = {key[prefix:]: stat for key, stat in below(folder.folder())}
+    there = stored(folder)
     old = manifest_or_none(folder) if MANIFEST in there else None
     known = {entry.path: entry for entry in old.files} if old is not None else {}
 
     def look(file: Local) -> tuple[Digest, str | None]:
         digest = _digest(file)
-        stored = there.get(file.name)
-        if stored is None or stored.size != digest.size:
+        object_ = there.get(file.name)
+        if object_ is None or object_.size != digest.size:
             return digest, None
         entry = known.get(file.name)
-        if entry is not None and (entry.etag, entry.sha256) == (stored.etag, digest.sha256):
-            return digest, stored.etag
+        if entry is not None and (entry.etag, entry.sha256) == (object_.etag, digest.sha256):
+            return digest, object_.etag
         checksum, etag = stored_checksum(folder.below(file.name))
         return digest, etag if digest.is_told_by(checksum) else None
 
@@ -149,12 +168,13 @@ def carry_out(todo: Plan, progress: Progress) -> None:
     begun = _begun(folder)
     small = [file for file in todo.sending if not file.digest.parts]
     large = [file for file in todo.sending if file.digest.parts]
-    for file, etag in in_threads(lambda file: _readable(file, tags), small):
+    for file, etag in in_threads(lambda file: _put(file, tags), small):
         etags[file.place.key[prefix:]] = etag
         advance(file.digest.size)
     for file in large:
         uploads = begun.pop(file.place.key, [])
-        etags[file.place.key[prefix:]] = put_in_parts(file, tags, uploads, advance)
+        with _readable(file.path):
+            etags[file.place.key[prefix:]] = put_in_parts(file, tags, uploads, advance)
         if uploads:
             tag(file.place, tags)  # it was begun with those of then
     if todo.retagged:
@@ -174,17 +194,21 @@ def _with_etags(manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
 
 
 def _digest(file: Local) -> Digest:
-    try:
+    with _readable(file.path):
         return digest_file(file.path)
-    except OSError as error:
-        raise ObjectError(f"{file.path}: {error.strerror}; it cannot be published") from error
 
 
-def _readable(file: Sending, tags: Tags) -> str:
-    try:
+def _put(file: Sending, tags: Tags) -> str:
+    with _readable(file.path):
         return put(file, tags)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise ObjectError(f"{file.path}: {error.strerror}; it cannot be published") from error
+        raise ObjectError(f"{path}: {error.strerror}; it cannot be published") from error
 
 
 def _begun(folder: Place) -> dict[str, list[str]]:

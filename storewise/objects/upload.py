@@ -100,7 +100,9 @@ def put_in_parts(file: Sending, tags: Tags, begun: Sequence[str], advance: Advan
     length = part_bytes(file.digest.size)
     for other in begun[1:]:
         abort_upload(file.place, other)
-    upload, kept = (begun[0], _kept(file, begun[0])) if begun else (_begin(file, tags), {})
+    kept = _kept(file, begun[0]) if begun else None
+    upload = begun[0] if kept is not None else _begin(file, tags)
+    kept = kept or {}
     for number in kept:
         advance(_size(file, number, length))
 
@@ -170,8 +172,9 @@ def _size(file: Sending, number: int, length: int) -> int:
     return min(length, file.digest.size - (number - 1) * length)
 
 
-def _kept(file: Sending, upload: str) -> dict[int, str]:
-    """ETags by number of the parts of an interrupted upload that are parts of this file."""
+def _kept(file: Sending, upload: str) -> dict[int, str] | None:
+    """ETags by number of the parts of an interrupted upload that are parts of this file; None where
+    it has gone since it was listed (a life-cycle rule, another process)."""
     length = part_bytes(file.digest.size)
     found: dict[int, str] = {}
     with explained(file.place):
@@ -180,11 +183,16 @@ def _kept(file: Sending, upload: str) -> dict[int, str]:
             .get_paginator("list_parts")
             .paginate(Bucket=file.place.bucket, Key=file.place.key, UploadId=upload)
         )
-        for page in pages:
-            for part in page.get("Parts", ()):
-                number = part["PartNumber"]
-                if number <= len(file.digest.parts) and _is_part(file, part, length):
-                    found[number] = part["ETag"]
+        try:
+            for page in pages:
+                for part in page.get("Parts", ()):
+                    number = part["PartNumber"]
+                    if number <= len(file.digest.parts) and _is_part(file, part, length):
+                        found[number] = part["ETag"]
+        except ClientError as error:
+            if code_of(error) != "NoSuchUpload":
+                raise
+            return None
     return found
 
 
