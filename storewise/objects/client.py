@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore.session
 from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import (
@@ -28,6 +30,7 @@ from botocore.exceptions import (
     ProfileNotFound,
     ResponseStreamingError,
 )
+from botocore.utils import parse_timestamp
 
 from storewise.errors import StorewiseError
 from storewise.objects.uri import Place
@@ -63,8 +66,11 @@ def s3() -> S3Client:
 
 @cache
 def _client(process: int) -> S3Client:
+    core = botocore.session.get_session()
+    parsers = core.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=_time)
     with explained("S3"):
-        return boto3.session.Session().client(
+        return boto3.session.Session(botocore_session=core).client(
             "s3",
             config=Config(
                 connect_timeout=CONNECT_SECONDS,
@@ -73,6 +79,14 @@ def _client(process: int) -> S3Client:
                 max_pool_connections=CONNECTIONS,
             ),
         )
+
+
+def _time(value: Any) -> datetime:
+    """A time of an answer. botocore's own way takes three quarters of the time of a listing."""
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return parse_timestamp(value)  # a header's, or no text
 
 
 @contextmanager

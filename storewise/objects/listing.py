@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storewise.objects.client import NotThere, ObjectError, explained, s3
 from storewise.objects.uri import Place, parse
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
 
 _SECOND = 1_000_000_000
 #: A glob begins at the first of these, as in Python's `glob`.
@@ -57,16 +60,22 @@ def stat(place: Place) -> Stat:
     return _stat(found["ContentLength"], found["LastModified"], found["ETag"])
 
 
-def below(place: Place, after: str = "") -> Iterator[tuple[str, Stat]]:
-    """Keys that begin with `place.key` and come after `after`, in S3's order (UTF-8 bytes)."""
+def below(place: Place) -> Iterator[tuple[str, Stat]]:
+    """Keys that begin with `place.key`, in S3's order (of their UTF-8 bytes)."""
+    for found in _pages(place):
+        yield found["Key"], _stat(found["Size"], found["LastModified"], found["ETag"])
+
+
+def _keys(place: Place) -> Iterator[str]:
+    return (found["Key"] for found in _pages(place))
+
+
+def _pages(place: Place) -> Iterator[ObjectTypeDef]:
     request: dict[str, Any] = {"Bucket": place.bucket, "Prefix": place.key}
-    if after:
-        request["StartAfter"] = after
     while True:
         with explained(place):
             page = s3().list_objects_v2(**request)
-        for found in page.get("Contents", ()):
-            yield found["Key"], _stat(found["Size"], found["LastModified"], found["ETag"])
+        yield from page.get("Contents", ())
         if not page.get("IsTruncated"):
             return
         request["ContinuationToken"] = page["NextContinuationToken"]
@@ -84,20 +93,20 @@ def expand(spec: str) -> Iterator[str]:
     if (magic := _MAGIC.search(place.key)) is not None:
         pattern = place.key.split("/")
         fits = _Glob(pattern)
-        for key, _ in below(Place(place.bucket, place.key[: magic.start()])):
+        for key in _keys(Place(place.bucket, place.key[: magic.start()])):
             if not key.endswith("/") and (key == place.key or fits(key.split("/"))):
                 yield str(Place(place.bucket, key))
         return
     if place.key and not place.key.endswith("/"):
         # The object itself comes before all that begin with its name.
-        first = next(below(place), None)
+        first = next(_keys(place), None)
         if first is None:
             return
-        if first[0] == place.key:
+        if first == place.key:
             yield str(place)
             return
     top = place.folder()
-    for key, _ in below(top):
+    for key in _keys(top):
         if not key.endswith("/") and not _hidden(key[len(top.key) :]):
             yield str(Place(top.bucket, key))
 
@@ -158,34 +167,33 @@ def stats(uris: Sequence[str]) -> dict[str, Stat]:
         return found
     # Sorted URIs are sorted by bucket, and those of a bucket by key.
     for bucket, of_bucket in itertools.groupby(uris, lambda uri: parse(uri).bucket):
-        there = list(of_bucket)
-        for at, one in _wanted(bucket, [parse(uri).key for uri in there]):
-            found[there[at]] = one
+        found.update(_wanted(bucket, list(of_bucket)))
     return found
 
 
-def _wanted(bucket: str, keys: Sequence[str]) -> Iterator[tuple[int, Stat]]:
-    """Index and Stat of those of the sorted `keys` that are there."""
+def _wanted(bucket: str, uris: Sequence[str]) -> Iterator[tuple[str, Stat]]:
+    """`stats` of one bucket."""
+    begin = len(str(Place(bucket)))
     at = 0
-    while at < len(keys):
+    while at < len(uris):
         # StartAfter is exclusive; what is shorter by its last character comes before the key.
-        after = keys[at][:-1]
+        after = uris[at][begin:-1]
         while True:
             request: dict[str, Any] = {"StartAfter": after} if after else {}
-            with explained(Place(bucket, keys[at])):
+            with explained(uris[at]):
                 page = s3().list_objects_v2(Bucket=bucket, **request)
             for listed in page.get("Contents", ()):
-                key = listed["Key"]
-                while at < len(keys) and keys[at] < key:
+                uri = str(Place(bucket, listed["Key"]))
+                while at < len(uris) and uris[at] < uri:
                     at += 1
-                if at < len(keys) and keys[at] == key:
-                    yield at, _stat(listed["Size"], listed["LastModified"], listed["ETag"])
+                if at < len(uris) and uris[at] == uri:
+                    yield uris[at], _stat(listed["Size"], listed["LastModified"], listed["ETag"])
                     at += 1
             if not page.get("IsTruncated"):
                 return
             after = page["Contents"][-1]["Key"]
             # Far ahead the next key is found faster than by the pages between.
-            if at >= len(keys) or keys[at][:-1] > after:
+            if at >= len(uris) or uris[at][begin:-1] > after:
                 break
 
 
