@@ -17,6 +17,7 @@ import yaml
 from harness import ROOT, unavailable
 from test_profiles import node_resources, settings
 
+from storewise.config import load_study
 from storewise.nodeclasses import parse_classes
 
 AWS = ROOT / "profiles" / "aws"
@@ -187,6 +188,17 @@ def test_prices_know_every_type() -> None:
     for queue in found["queues"]:
         for kind in queue["resources"][0]["types"]:
             assert {"on_demand", "spot"} <= prices[kind].keys(), kind
+
+
+def test_the_study_of_the_readme_is_one(tmp_path: Path) -> None:
+    text = (AWS / "README.md").read_text()
+    (written,) = re.findall(r"cat > mine.yaml <<'END'\n(.*?)\nEND\n", text, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(written)
+    study = load_study(tmp_path / "mine.yaml", root=ROOT)
+    assert study.publish is not None and study.max_cost is not None
+    # A node's memory, and what Storewise takes beside it, fit what Slurm gives of 64 GiB (95 %).
+    assert {t.node_memory_mb for t in study.trials()} == {61440}
+    assert 61440 + 256 <= 0.95 * 64 * 1024
 
 
 # ------------------------------------------------------------------ bootstrap.sh
