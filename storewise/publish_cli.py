@@ -25,13 +25,13 @@ def publish(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STUDY|RESULTS]",
+            metavar="STUDY|RESULTS",
             help="A study, or a directory of results; default: the only one below results/.",
         ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Argument(metavar="[s3://BUCKET/PREFIX]", help="Where to; default: the study says."),
+        typer.Argument(metavar="s3://BUCKET/PREFIX", help="Where to; default: the study says."),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Your own, at the end of the folder's name.")
@@ -57,8 +57,8 @@ def publish(
 
     Example: `storewise publish demo s3://my-bucket/studies --name first`
     """
-    if is_remote(what) and to is None:
-        what, to = None, what
+    if is_remote(what):
+        what, to = to, what
     directory, settings, written = _source(what, scale, results)
     settings = _settings(settings, to, name, tag or ())
     from storewise.objects.publish import carry_out
@@ -95,7 +95,7 @@ def pull(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="[DIR]", help="A checkout of Storewise; results go to DIR/results/STUDY."
+            metavar="DIR", help="A checkout of Storewise; results go to DIR/results/STUDY."
         ),
     ] = Path(),
     force: Annotated[

@@ -261,6 +261,21 @@ def test_a_place_is_tried_without_a_trace(s3: Bucket) -> None:
         check_writable(parse(f"{s3.uri}/p/"), {"study": "s"})
 
 
+def test_links_are_followed_but_not_in_circles(results: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "scratch" / "t"
+    elsewhere.parent.mkdir()
+    (results / "trials" / "t").rename(elsewhere)
+    (results / "trials" / "t").symlink_to(elsewhere)
+    assert "trials/t/write.0.parquet" in {file.name for file in select(results)}
+    (results / "logs" / "circle").symlink_to(results / "logs")
+    with pytest.raises(StorewiseError, match="circle: a link to a directory that it is in"):
+        select(results)
+    (results / "logs" / "circle").unlink()
+    (results / "logs" / "nothing").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StorewiseError, match="nothing: a link to nothing"):
+        select(results)
+
+
 def test_results_without_anything_to_publish(tmp_path: Path) -> None:
     with pytest.raises(StorewiseError, match="there is no analysis to publish"):
         write_config(tmp_path)
