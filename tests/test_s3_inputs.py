@@ -18,9 +18,12 @@ from storewise.objects.client import ObjectError
 from storewise.objects.listing import stats
 from storewise.objects.uri import parse
 from storewise.runner import renew_inputs
+from storewise.ssearch.convert import convert_file
 from storewise.ssearch.inputs import list_inputs, read_list, sample_paths
+from storewise.ssearch.inspect import inspect_file
 from storewise.ssearch.manifest import build_manifest, load_manifest
 from storewise.ssearch.shards import load_shards, write_shards
+from storewise.template import write_study
 
 
 def names(bucket, spec):
@@ -231,6 +234,22 @@ def test_a_prefix_that_has_nothing_is_refused_with_file_line_and_key(s3, s3_corp
     )
     with pytest.raises(ConfigError, match=r"line 3: inputs\.search\.queries.*is on S3"):
         load_study(str(path))
+
+
+def test_tools_take_objects_as_they_take_files(s3, s3_corpus, tmp_path):
+    path = next(path for path in SMALL if s3_corpus[0].endswith(path.name))
+    made = [
+        convert_file(source, "jsonl", tmp_path / name)
+        for source, name in ((s3_corpus[0], "remote"), (path, "local"))
+    ]
+    assert len(made[0]) == len(made[1]) > 0
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*made, strict=True))
+    assert {**inspect_file(s3_corpus[0]), "file": str(path)} == inspect_file(str(path))
+    study = write_study(f"{s3.uri}/in/", tmp_path / "mine.yaml")
+    assert load_study(str(study), inputs_exist=True).inputs.paths == [f"{s3.uri}/in/"]
+    s3.put("other/x", b"no output of a search")
+    with pytest.raises(InputError, match=r"other/: none of the first 1 files is an SSEARCH"):
+        write_study(f"{s3.uri}/other/", tmp_path / "other.yaml")
 
 
 def test_new_objects_are_found_when_asked_for(s3, s3_corpus, tmp_path, monkeypatch):
