@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from harness import ROOT, Workspace
 
+from storewise.analysis.parts import Part, mixed
 from storewise.analysis.text import setting
 from storewise.config import Study, load_study
 from storewise.errors import ConfigError
@@ -67,6 +68,21 @@ def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_p
 def test_bad_levels(tmp_path: Path, engines: str, levels: str, words: str) -> None:
     with pytest.raises(ConfigError, match=rf"s.yaml.*node_class.*{words}"):
         study(tmp_path, engines, levels)
+
+
+def test_only_hosts_of_one_class_should_be_alike() -> None:
+    def node(processor: str, **factors: str) -> Part:
+        told = {"host": {"name": "n", "processor": processor}, "factors": factors}
+        return Part(Path(), "node.data0.parquet", "t", "session", None, told, "data0")
+
+    def hosts(*parts: Part) -> list[str]:
+        return [w.message for w in mixed(parts) if w.code == "mixed_hosts"]
+
+    small, big = node("small", node_class="data"), node("big", node_class="large")
+    assert hosts(small, big) == []
+    (said,) = hosts(small, big, node("other", node_class="large"))
+    assert said.startswith("nodes of class large ran on different kinds of hosts: big")
+    assert hosts(node("small"), node("big")), "without the factor all nodes are compared"
 
 
 def test_a_level_in_words() -> None:

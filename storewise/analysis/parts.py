@@ -195,7 +195,7 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
     """Conditions that should be the same in all trials and are not.
 
     Hosts of nodes are compared among themselves: a cluster may well have others for its stores
-    than for its clients.
+    than for its clients, and a study with the factor `node_class` others for each of its levels.
     """
     found: list[StudyWarning] = []
     versions: dict[str, set[str]] = {}
@@ -205,7 +205,7 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
             versions.setdefault(name, set()).add(version)
         if part.phase == SESSION and part.node is None:
             continue
-        who = "trials" if part.node is None else "nodes"
+        who = "trials" if part.node is None else _nodes_alike(part)
         systems.setdefault(who, set()).add(host_of(part.conditions)[1])
     for name, different in sorted(versions.items()):
         if len(different) > 1:
@@ -228,6 +228,12 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
                 )
             )
     return found
+
+
+def _nodes_alike(part: Part) -> str:
+    """What nodes whose hosts should be of one kind are called."""
+    level = (part.conditions.get("factors") or {}).get("node_class")
+    return f"nodes of class {level}" if level else "nodes"
 
 
 def part_versions(part: Part) -> list[tuple[str, str]]:
