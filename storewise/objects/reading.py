@@ -71,6 +71,8 @@ def window(
             broken: Exception = error
         except (BotoCoreError, HTTPError, OSError) as error:
             broken = error
+            if len(got) >= size:
+                got.clear()  # all of it, and still not well: nothing is left to resume
         if tries >= TRIES:
             if isinstance(broken, FlexibleChecksumError):
                 raise error_of(place, broken) from broken
