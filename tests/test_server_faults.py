@@ -174,6 +174,10 @@ def test_nothing_is_left_and_the_next_run_finishes(
         assert run.wait() != 0
     ended = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
     assert not any(log.rstrip().endswith("INFO done") for log in ended), "the phase had ended"
+    if cause is stop_node_again:
+        # On a host of its own nobody else would remove what it leaves.
+        (log,) = place.results.glob("logs/*/data0.log")
+        assert "the server has ended after" in log.read_text()
     if reason is None:
         assert list(place.results.glob("failures/*.jsonl")) == []
     else:
