@@ -1,4 +1,4 @@
-"""Processes of ours that must not outlive us."""
+"""Processes of ours that must not outlive us, and signals that must not come between."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
+#: Signals that ask a job to end.
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: From Linux's ``sys/prctl.h``; the call is described in prctl(2).
 _PR_SET_PDEATHSIG = 1
 
@@ -31,3 +36,28 @@ def dies_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None]
             os.kill(os.getpid(), how)
 
     return ask
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals of ENDING that come within take effect afterwards, the first of them, once.
+
+    For the end of what a job has started: Slurm sends SIGTERM with each scancel, and the second
+    would leave half of it to nobody. Handlers are the main thread's; in others nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if came:
+            signal.raise_signal(came[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,8 @@ def make_trial(
     """
     engine, workers = str(factors["engine"]), int(factors.get("workers", 1))
     name = trial_id(factors, repeat)
-    rng = np.random.default_rng(abs(hash((json.dumps(dict(factors)), repeat))) % 2**32)
+    # Not by hash(): that of a text is another in each process, and a test could fail by chance.
+    rng = np.random.default_rng([repeat, zlib.crc32(json.dumps(dict(factors)).encode())])
     directory = study / "trials" / name
     directory.mkdir(parents=True, exist_ok=True)
     write, read, size = SPEEDS[engine]

@@ -124,7 +124,8 @@ def test_factors_that_embedded_trials_lack_lose_and_split_nothing(tables: Tables
     rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
     pooled = rates[rates["resampled"] == "pooled"]
     assert set(pooled["engine"]) == set(ENGINES)
-    assert set(rates[rates["engine"] == "sqlite"]["resampled"]) == {"pooled"}
+    own = set(rates[rates["engine"] == "sqlite"]["resampled"])
+    assert "pooled" in own and own <= {"pooled", "repeats"}
     null = pooled["engine"] == "null"
     assert set(pooled[null]["freedom"]) == {2}
     assert (pooled[~null]["freedom"] > 4).all()

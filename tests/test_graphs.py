@@ -28,7 +28,7 @@ from storewise.report.graphs.base import Drawing, Graph, level_axis, value_axis
 from storewise.report.headlines import headline_id, headlines, with_ids
 from storewise.report.judged import judged_table, tables_of_judged
 from storewise.report.marks import Finder, Mark
-from storewise.report.timelines import MOST_HOSTS, _curve, _hosts, span, timelines
+from storewise.report.timelines import METRICS, MOST_HOSTS, _curve, _hosts, span, timelines
 from storewise.report.views import source_id, source_label, view
 
 
@@ -283,10 +283,24 @@ def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps() -> None:
     assert found[0] == 2
     assert math.isnan(found[1])
     assert found[2] == 5
-    hosts = {f"h{i}": {"cpu": [float(i), 1.0]} for i in range(MOST_HOSTS + 1)}
-    both = _hosts(hosts)
-    assert both["mean of 13 hosts"]["cpu"] == [6, 1]
-    assert both["highest of 13 hosts"]["cpu"] == [12, 1]
+    rows = [
+        {"host": f"h{i:02d}", "second": second, "cpu": value, "iowait": math.nan}
+        for i in range(MOST_HOSTS + 1)
+        for second, value in ((0, i - 0.5), (1, i + 0.5), (2, 1.0), (6, 3.0))
+    ]
+    group = pd.DataFrame(rows).reindex(columns=["host", "second", *METRICS])
+    both = _hosts(group, 2)
+    assert set(both) == {"mean of 13 hosts", "highest of 13 hosts"}
+    assert set(both["mean of 13 hosts"]) == {"cpu"}
+    mean, highest = (both[f"{which} of 13 hosts"]["cpu"] for which in ("mean", "highest"))
+    assert (mean[0], mean[1], mean[3]) == (6, 1, 3)
+    assert (highest[0], highest[1], highest[3]) == (12, 1, 3)
+    assert math.isnan(mean[2])
+    few = _hosts(group[group["host"] < "h02"], 2)
+    assert {name: curves["cpu"][:2] for name, curves in few.items()} == {
+        "h00": [0, 1],
+        "h01": [1, 1],
+    }
 
 
 def test_a_study_of_one_trial_has_figures_or_none_but_no_error(tmp_path: Path) -> None:

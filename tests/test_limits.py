@@ -211,7 +211,7 @@ def test_own_processor_time_is_counted_at_its_most(tables: Tables) -> None:
 
 def test_links_speeds_are_known_or_not(tables: Tables) -> None:
     def part(**host: Any) -> Part:
-        return replace(tables.results.parts[0], conditions={"host": {"name": "a", **host}})
+        return tables.results.parts[0]._replace(conditions={"host": {"name": "a", **host}})
 
     assert host_facts([part(cpus=4, memory_bytes=8, link_mbit=10_000)]) == {
         "a": HostFacts(4.0, 8.0, 1.25e9)

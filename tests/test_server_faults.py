@@ -3,6 +3,7 @@ the message names the first cause, and the next plain run finishes with verified
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -92,6 +93,16 @@ def stop_node(place: Workspace, run: Run) -> float:
     return SOON
 
 
+def stop_node_again(place: Workspace, run: Run) -> float:
+    """As Slurm does with each scancel: further signals come while the first is obeyed."""
+    job = psutil.Process(place.members()["data0"])
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while job.is_running() and job.status() != psutil.STATUS_ZOMBIE:
+            job.terminate()
+            time.sleep(0.005)
+    return SOON
+
+
 def kill_worker(place: Workspace, run: Run) -> float:
     kill(next(pid for name, pid in place.members().items() if name.endswith(".1")))
     return SOON
@@ -124,7 +135,7 @@ CELLS: list[tuple[Cause, str, str | None]] = [
     (kill_server, "write", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_guard, "read", r"data1: the server of PostgreSQL"),
     (kill_node, "read", r"data0: its job on host \S+ has ended without ending its server"),
-    (stop_node, "write", r"data0 was ended by signal SIGTERM"),
+    (stop_node_again, "write", r"data0 was ended by signal SIGTERM"),
     (kill_worker, "write", r"load failed"),
     (kill_worker, "read", r"phase failed"),
     (kill_form, "form", r"form failed"),
@@ -136,6 +147,7 @@ FURTHER: list[tuple[Cause, str, str | None]] = [
     (kill_guard, "write", r"data1: the server of PostgreSQL"),
     (kill_node, "write", r"data0: its job on host \S+ has ended without ending its server"),
     (stop_node, "read", r"data0 was ended by signal SIGTERM"),
+    (stop_node, "write", r"data0 was ended by signal SIGTERM"),
     (kill_snakemake, "read", None),
     (kill_snakemake, "form", None),
     (interrupt, "write", None),
@@ -162,6 +174,10 @@ def test_nothing_is_left_and_the_next_run_finishes(
         assert run.wait() != 0
     ended = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
     assert not any(log.rstrip().endswith("INFO done") for log in ended), "the phase had ended"
+    if cause is stop_node_again:
+        # On a host of its own nobody else would remove what it leaves.
+        (log,) = place.results.glob("logs/*/data0.log")
+        assert "the server has ended after" in log.read_text()
     if reason is None:
         assert list(place.results.glob("failures/*.jsonl")) == []
     else:

@@ -111,9 +111,11 @@ def kill_server(place: SlurmWorkspace, run: Run) -> float:
 
 
 def cancel_node(place: SlurmWorkspace, run: Run) -> float:
+    """More than once, as Snakemake and its plugin do: each sends the job another SIGTERM."""
     jobs = [job for job in place.slurm.jobs("node") if job.comment.endswith("_data1")]
     assert len(jobs) == 1, place.slurm.jobs("node")
-    place.slurm.cancel(jobs[0])
+    for _ in range(10):
+        place.slurm.cancel(jobs[0])
     return SOON
 
 

@@ -200,7 +200,15 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
     found: list[StudyWarning] = []
     versions: dict[str, set[str]] = {}
     systems: dict[str, set[str]] = {}
+    seen: set[tuple[object, ...]] = set()
     for part in parts:
+        # Parts share what their conditions have in common: a hundred thousand have few versions.
+        told = part.conditions
+        shared = (id(told.get("versions")), id(told.get("host")), id(told.get("factors")))
+        key = (*shared, part.node is None, part.phase == SESSION)
+        if key in seen:
+            continue
+        seen.add(key)
         for name, version in part_versions(part):
             versions.setdefault(name, set()).add(version)
         if part.phase == SESSION and part.node is None:

@@ -71,8 +71,7 @@ def start_beside(
     try:
         yield server
     finally:
-        server.stop()
-        server.remove()
+        server.end()
 
 
 @dataclass(frozen=True, slots=True)

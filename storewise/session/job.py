@@ -16,6 +16,7 @@ from types import FrameType
 
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.instance import Interruption
+from storewise.processes import ENDING
 from storewise.session.live import ABORT, LIVE, Abort, Session, Watch, abort, membership
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
@@ -150,8 +151,7 @@ def trial_job(
             _await_reason(live, defer)
         abort(live, _reason(name, error, str(log_path)))
 
-    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, ended) for number in handled}
+    before = {number: signal.signal(number, ended) for number in ENDING}
     try:
         with membership(live, name):
             yield Job(check, log, live, session, tell)

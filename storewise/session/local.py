@@ -214,8 +214,7 @@ class _Nodes:
             )
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             self._error = self._error or error
-            server.stop()
-            server.remove()
+            server.end()
             return
         self.servers[spec.name] = server
         self._ended.wait()

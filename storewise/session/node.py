@@ -23,6 +23,7 @@ from storewise.metrics.canary import run_canary
 from storewise.metrics.host import host_name, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
+from storewise.processes import undisturbed
 from storewise.session.address import address_of
 from storewise.session.cluster import (
     ADDRESSES,
@@ -168,7 +169,8 @@ class _Node:
         try:
             server = self._started(directory, address, installation, peers)
         except BaseException:
-            remove_tree(directory)
+            with undisturbed():
+                remove_tree(directory)
             raise
         self._serve(server, installation)
 
@@ -242,8 +244,7 @@ class _Node:
                 self.log,
             )
         except BaseException:
-            server.stop()
-            server.remove()
+            server.end()
             raise
 
     def _pause(self) -> None:
@@ -304,7 +305,8 @@ class _Node:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
             finally:
-                gone = self._end(server, keep=self.trial.keep_data and closed)
+                with undisturbed():
+                    gone = self._end(server, keep=self.trial.keep_data and closed)
         self._write(server, installation, sampling_from, ready_at, gone)
 
     def _obedience(self, server: Server, record: ReadyNode, sampler: Sampler) -> Obedience:

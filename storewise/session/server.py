@@ -17,7 +17,7 @@ from storewise.engines.base import Endpoint
 from storewise.engines.server import Credentials, Launch, Node, ServerEngine, Settling
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
-from storewise.processes import dies_with_parent
+from storewise.processes import dies_with_parent, undisturbed
 from storewise.session.address import free_port
 from storewise.session.guard import Order, clean
 from storewise.session.guarded import POLL, Guarded
@@ -278,6 +278,12 @@ class Server:
         if self._process is not None:
             self._process.stop(self.launch.stop_signal, self.launch.stop_seconds)
 
+    def end(self) -> str:
+        """`stop` and `remove`, whatever signals come meanwhile."""
+        with undisturbed():
+            self.stop()
+            return self.remove()
+
     def remove(self) -> str:
         """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
         not be removed, in words, or nothing."""
@@ -332,8 +338,7 @@ def start_server(
             server.start(check)
             server.wait_ready(check)
         except BaseException as error:
-            server.stop()
-            server.remove()
+            server.end()
             words = log_tail(log).lower()
             if (
                 isinstance(error, EngineError)
