@@ -8,6 +8,7 @@ import gzip
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,15 @@ from storewise.report.graphs.base import Drawing, Graph, level_axis, value_axis
 from storewise.report.headlines import headline_id, headlines, with_ids
 from storewise.report.judged import judged_table, tables_of_judged
 from storewise.report.marks import Finder, Mark
-from storewise.report.timelines import METRICS, MOST_HOSTS, _curve, _hosts, span, timelines
+from storewise.report.timelines import (
+    METRICS,
+    MOST_HOSTS,
+    MOST_VALUES,
+    _curve,
+    _hosts,
+    span,
+    timelines,
+)
 from storewise.report.views import source_id, source_label, view
 
 
@@ -301,6 +310,20 @@ def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps() -> None:
         "h00": [0, 1],
         "h01": [1, 1],
     }
+
+
+def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables: Tables) -> None:
+    def hosts(number: int) -> pd.DataFrame:
+        seconds = np.arange(1000.0)
+        place = {"trial": "t", "phase": "read", "step": 0, "user": 1.0}
+        return pd.concat(
+            [pd.DataFrame({**place, "second": seconds, "host": f"h{i}"}) for i in range(number)]
+        )
+
+    few = MOST_VALUES // (1000 * len(METRICS))
+    assert span(replace(tables, cpu=hosts(few))) == 1
+    one_each = [hosts(1).assign(trial=f"t{i}") for i in range(few + 1)]
+    assert span(replace(tables, cpu=pd.concat(one_each))) == 2
 
 
 def test_a_study_of_one_trial_has_figures_or_none_but_no_error(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ are joined to longer spans, each shown by its mean, and the page says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,8 +41,17 @@ Floats = NDArray[np.float64]
 def span(tables: Tables) -> int:
     """Seconds that are joined, 1 where all can be shown."""
     longest = max((_last(t) for t in (tables.series, tables.cpu)), default=0)
-    values = len(tables.series) + len(METRICS) * len(tables.cpu)
-    return max(1, -(-longest // MOST_POINTS), -(-values // MOST_VALUES))
+    values = len(tables.series) + len(METRICS) * _kept(tables.cpu)
+    return max(1, -(-longest // MOST_POINTS), math.ceil(values / MOST_VALUES))
+
+
+def _kept(cpu: pd.DataFrame) -> float:
+    """Rows that are shown: of too many hosts only two curves are (`_few`)."""
+    if cpu.empty:
+        return 0
+    groups = cpu.groupby(_STEP, observed=True)["host"].agg(["size", "nunique"])
+    rows, hosts = groups["size"], groups["nunique"]
+    return float(rows.where(hosts <= MOST_HOSTS, 2 * rows / hosts).sum())
 
 
 def _last(table: pd.DataFrame) -> int:
