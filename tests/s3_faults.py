@@ -41,6 +41,10 @@ class Reset(NamedTuple):
     """The connection is reset before any answer."""
 
 
+class Lost(NamedTuple):
+    """The request is carried out, and the connection reset before any answer."""
+
+
 class Delay(NamedTuple):
     """The answer comes `seconds` late."""
 
@@ -75,7 +79,7 @@ class Status(NamedTuple):
     message: str = "as the test asked"
 
 
-Fault = Reset | Delay | Cut | Stall | Flip | Status
+Fault = Reset | Lost | Delay | Cut | Stall | Flip | Status
 
 
 class Request(NamedTuple):
@@ -323,6 +327,9 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                 self._error(400, "BadDigest", wrong)
                 return
             status, answered, data = faults.forward(self.command, self.path, headers, body)
+            if Lost() in found:
+                self._reset()
+                return
             if flip is not None:
                 data = _flipped(data, flip)
             self.send_response_only(status)

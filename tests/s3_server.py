@@ -16,11 +16,22 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from s3_faults import Cut, Delay, Faults, Flip, Reset, Stall, Status, environment
+from s3_faults import Cut, Delay, Faults, Flip, Lost, Reset, Stall, Status, environment
 
 from storewise.processes import dies_with_parent
 
-__all__ = ["Bucket", "Cut", "Delay", "Faults", "Flip", "Reset", "S3Server", "Stall", "Status"]
+__all__ = [
+    "Bucket",
+    "Cut",
+    "Delay",
+    "Faults",
+    "Flip",
+    "Lost",
+    "Reset",
+    "S3Server",
+    "Stall",
+    "Status",
+]
 
 #: Keys of a page of a listing: so few that tests meet second pages (S3: 1,000).
 PAGE = 25

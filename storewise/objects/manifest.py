@@ -1,6 +1,6 @@
-"""``MANIFEST.json``: what a publication holds, written when all of it is there.
+"""``MANIFEST.json``: what a publication holds, complete when all of it is there.
 
-A folder without one, or with one that is not complete, is half a publication.
+Until then it says that it is not complete: half a publication.
 """
 
 from __future__ import annotations
@@ -44,10 +44,16 @@ class Entry(_Section):
     path: Annotated[str, AfterValidator(_inside)]
     bytes: int = Field(ge=0)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    modified_ns: int
+    modified_ns: int = Field(ge=-(1 << 63), lt=1 << 63)
     """Its time of modification where it was made, ns since 1970."""
     etag: str
     """S3's name of the object's content: another one means another object."""
+
+
+def _once_each(files: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    if len({entry.path for entry in files}) < len(files):
+        raise ValueError("name a path twice")
+    return files
 
 
 class Manifest(_Section):
@@ -55,7 +61,9 @@ class Manifest(_Section):
 
     format: int = FORMAT
     complete: bool
-    """False while a publication that was whole is being changed."""
+    """False while it is being written or changed."""
+    writer: str = ""
+    """Whoever is at it, by a random name: two at a time find out."""
     study: Annotated[str, AfterValidator(_one_name)]
     name: str
     run: str
@@ -64,7 +72,7 @@ class Manifest(_Section):
     published: str
     """When this was written, UTC."""
     tags: Mapping[str, str]
-    files: tuple[Entry, ...] = Field(repr=False)
+    files: Annotated[tuple[Entry, ...], AfterValidator(_once_each)] = Field(repr=False)
 
     def text(self) -> str:
         """JSON with a line for each file."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
-from storewise.objects.client import ObjectError, explained, s3
+from storewise.objects.client import Changed, NotThere, ObjectError, explained, s3
 from storewise.objects.digests import Digest, digest_file
 from storewise.objects.manifest import MANIFEST, Entry, Manifest, manifest_or_none
 from storewise.objects.threads import in_threads
@@ -16,6 +17,7 @@ from storewise.objects.upload import (
     Sending,
     Tags,
     abort_upload,
+    changed,
     put,
     put_in_parts,
     put_text,
@@ -53,6 +55,9 @@ class Plan:
     manifest: Manifest
     """As it is to be; ETags of what goes up are still empty."""
     old: Manifest | None
+    old_etag: str
+    """Of the manifest that is there, empty where there is none."""
+    files: Sequence[Local]
     sending: Sequence[Sending]
     kept: Mapping[str, str]
     """ETags of objects that stay, by name."""
@@ -129,6 +134,8 @@ def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progre
         folder=folder,
         manifest=head.model_copy(update={"files": entries}),
         old=old,
+        old_etag=there[MANIFEST].etag if MANIFEST in there else "",
+        files=files,
         sending=[
             Sending(file.path, folder.below(file.name), found[file.name][0])
             for file in files
@@ -144,18 +151,16 @@ def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progre
 def carry_out(todo: Plan, progress: Progress) -> None:
     """Upload what a plan says, and the manifest last.
 
-    After any error or interruption the same call goes on where this one has ended, and until then
-    the folder has no complete manifest.
+    After any error or interruption a new plan goes on where this one has ended, and until then the
+    folder has no complete manifest. Of two that publish to one folder at a time, the one that
+    has begun first raises ObjectError at its end.
     """
     if todo.nothing_new:
         return
     folder, tags = todo.folder, todo.manifest.tags
-    if todo.old is not None and todo.old.complete:
-        put_text(
-            folder.below(MANIFEST),
-            todo.old.model_copy(update={"complete": False}).text(),
-            todo.old.tags,
-        )
+    before = todo.old or todo.manifest.model_copy(update={"files": ()})
+    begun = before.model_copy(update={"complete": False, "writer": uuid4().hex})
+    over = _put_manifest(folder, begun, before.tags, todo.old_etag)
     etags = dict(todo.kept)
     prefix = len(folder.folder().key)
     total, done = todo.bytes, 0
@@ -165,14 +170,14 @@ def carry_out(todo: Plan, progress: Progress) -> None:
         done += size
         progress(done, total)
 
-    begun = _begun(folder)
+    interrupted = _interrupted(folder)
     small = [file for file in todo.sending if not file.digest.parts]
     large = [file for file in todo.sending if file.digest.parts]
     for file, etag in in_threads(lambda file: _put(file, tags), small):
         etags[file.place.key[prefix:]] = etag
         advance(file.digest.size)
     for file in large:
-        uploads = begun.pop(file.place.key, [])
+        uploads = interrupted.pop(file.place.key, [])
         with _readable(file.path):
             etags[file.place.key[prefix:]] = put_in_parts(file, tags, uploads, advance)
         if uploads:
@@ -180,10 +185,45 @@ def carry_out(todo: Plan, progress: Progress) -> None:
     if todo.retagged:
         for _ in in_threads(lambda name: tag(folder.below(name), tags), todo.kept):
             progress(done, total)
-    for key, uploads in begun.items():
+    for key, uploads in interrupted.items():
         for upload in uploads:
             abort_upload(Place(folder.bucket, key), upload)
-    put_text(folder.below(MANIFEST), _with_etags(todo.manifest, etags).text(), tags)
+    _check_unchanged(todo.files)
+    done_now = _with_etags(todo.manifest, etags)
+    _check_stored(folder, done_now)
+    _put_manifest(folder, done_now, tags, over)
+
+
+def _put_manifest(folder: Place, manifest: Manifest, tags: Tags, over: str) -> str:
+    """Write the manifest in place of the one that was there when the folder was listed."""
+    try:
+        return put_text(folder.below(MANIFEST), manifest.text(), tags, over)
+    except (Changed, NotThere) as error:
+        raise ObjectError(_two(f"{folder}: {MANIFEST} was")) from error
+
+
+def _check_unchanged(files: Sequence[Local]) -> None:
+    """Raises ObjectError where a file is another one than when the plan was made: what is
+    published is of one moment, such as one analysis."""
+    for file in files:
+        with _readable(file.path):
+            if file.path.stat().st_mtime_ns != file.modified_ns:
+                raise ObjectError(changed(file.path))
+
+
+def _check_stored(folder: Place, manifest: Manifest) -> None:
+    """Raises ObjectError where an object is not the one that the manifest is to name."""
+    there = stored(folder)
+    for entry in manifest.files:
+        if entry.path not in there or there[entry.path].etag != entry.etag:
+            raise ObjectError(_two(f"{folder.below(entry.path)} was"))
+
+
+def _two(what: str) -> str:
+    return (
+        f"{what} written or deleted by another process meanwhile; is one publishing to the same "
+        "folder? Publish again when it has ended"
+    )
 
 
 def _with_etags(manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
@@ -211,7 +251,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise ObjectError(f"{path}: {error.strerror}; it cannot be published") from error
 
 
-def _begun(folder: Place) -> dict[str, list[str]]:
+def _interrupted(folder: Place) -> dict[str, list[str]]:
     """Uploads in parts below a folder that were interrupted, by key, the latest first."""
     found: dict[str, list[tuple[str, str]]] = {}
     for key, initiated, upload in _uploads(folder):

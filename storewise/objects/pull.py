@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +26,10 @@ _BLOCK = 1 << 20
 #: Files that an error names.
 _NAMED = 5
 _FOLDERS = 10
+#: What a file is called until it is whole: by its own name and its content.
+_ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial", re.DOTALL)
+#: Of file systems without locks.
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 
 
 def publication(folder: Place) -> Manifest:
@@ -32,8 +40,9 @@ def publication(folder: Place) -> Manifest:
         raise ObjectError(_what_is_there(folder)) from error
     if not found.complete:
         raise ObjectError(
-            f"{folder}: a publication that was interrupted while it was renewed; run `storewise "
-            "publish` again where the results are, it goes on where it has ended"
+            f"{folder}: half a publication: it is being written, or was interrupted in that; where "
+            "no `storewise publish` is at work, run it again where the results are: it goes on "
+            "where it has ended"
         )
     return found
 
@@ -48,8 +57,8 @@ def _what_is_there(folder: Place) -> str:
     names = {name.removeprefix(folder.folder().key).rstrip("/") for name in folders}
     if "trials" in names:
         return (
-            f"{folder}: half a publication: it has no {MANIFEST}, which is written last; run "
-            "`storewise publish` again where the results are, it goes on where it has ended"
+            f"{folder}: objects of a publication without its {MANIFEST}; run `storewise publish` "
+            "again where the results are: it sends what is missing"
         )
     if folders:
         shown = ", ".join(str(Place(folder.bucket, name)) for name in sorted(folders)[-_FOLDERS:])
@@ -89,13 +98,20 @@ def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progre
     interruption leaves aside is gone on with by the next call.
     """
     total = sum(entry.bytes for entry in wanted)
-    _check_space(target, total)
-    for parent in sorted({(target / entry.path).parent for entry in wanted}):
+    _check_space(target, total - sum(_size(_aside(target, entry)) for entry in wanted))
+    parents = sorted({(target / entry.path).parent for entry in wanted})
+    for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)
     done = 0
     for entry, _ in in_threads(lambda entry: _fetch_one(folder, entry, target), wanted):
         done += entry.bytes
         progress(done, total)
+    whole = {target / entry.path for entry in wanted}
+    for parent in parents:
+        for path in parent.glob(".*.partial"):
+            # What an interruption left of other content.
+            if (name := _ASIDE.fullmatch(path.name)) and parent / name[1] in whole:
+                path.unlink(missing_ok=True)
 
 
 def named(paths: Sequence[Path]) -> str:
@@ -114,27 +130,67 @@ def _check_space(target: Path, needed: int) -> None:
         )
 
 
+def _aside(target: Path, entry: Entry) -> Path:
+    path = target / entry.path
+    # Named by its content: what another publication left is not gone on with.
+    return path.with_name(f".{path.name}.{entry.sha256[:16]}.partial")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[BinaryIO]:
+    """A file to append to, by one process at a time."""
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Who had it before may have renamed or removed it between the two calls.
+            free = os.path.samestat(os.fstat(file.fileno()), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            free = False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            free = True
+        if not free:
+            raise StorewiseError(
+                f"{path}: another process fetches this file; pull again when it has ended"
+            )
+        yield file
+
+
 def _fetch_one(folder: Place, entry: Entry, target: Path) -> None:
     path = target / entry.path
     place = folder.below(entry.path)
-    # Named by its content: what another publication left is not gone on with.
-    aside = path.with_name(f".{path.name}.{entry.sha256[:16]}.partial")
-    for last in (False, True):
-        try:
-            with aside.open("ab") as file:
-                whole = _resume(place, entry, file) == entry.sha256
-        except Changed:
-            whole = False
-        if whole:
-            break
-        aside.unlink()
-        if last:
+    aside = _aside(target, entry)
+    with _alone(aside) as file:
+        if not (_is_whole(place, entry, file) or _is_whole(place, entry, file)):
+            aside.unlink()
             raise ObjectError(
-                f"{place}: not what {MANIFEST} says (SHA-256 {entry.sha256}): it was damaged or "
-                "replaced since; publish the results again where they were measured"
+                f"{place}: not what {MANIFEST} says ({entry.bytes} bytes, SHA-256 {entry.sha256}): "
+                "it was damaged, replaced or deleted since; publish the results again where they "
+                "were measured"
             )
-    os.utime(aside, ns=(entry.modified_ns, entry.modified_ns))
-    aside.replace(path)
+        file.flush()
+        os.utime(aside, ns=(entry.modified_ns, entry.modified_ns))
+        aside.replace(path)
+
+
+def _is_whole(place: Place, entry: Entry, file: BinaryIO) -> bool:
+    """Whether `file` has the content of an entry after what is missing was fetched; is empty where
+    not."""
+    try:
+        whole = _resume(place, entry, file) == entry.sha256
+    except (Changed, NotThere):
+        whole = False
+    if not whole:
+        file.truncate(0)
+    return whole
 
 
 def _resume(place: Place, entry: Entry, file: BinaryIO) -> str:

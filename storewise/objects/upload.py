@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from botocore.exceptions import ClientError
 from s3transfer.utils import ReadFileChunk
 
-from storewise.objects.client import ObjectError, code_of, explained, s3
+from storewise.objects.client import Changed, ObjectError, code_of, explained, s3
 from storewise.objects.digests import Digest, as_base64, digest_file, part_bytes
 from storewise.objects.threads import in_threads
 from storewise.objects.uri import Place
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SENDS = 3
 #: S3's answers to content that has not the checksum that came with it.
 _SPOILT = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"}
+#: S3's answers to a condition that does not hold: another object, none, or one that comes now.
+_OTHER = {"PreconditionFailed", "NoSuchKey", "ConditionalRequestConflict"}
 #: What a browser is told of an object.
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -71,14 +73,34 @@ def put(file: Sending, tags: Tags) -> str:
     return _until_whole(send, file.place, file)
 
 
-def put_text(place: Place, text: str, tags: Tags) -> str:
-    """Write a text as an object; returns its ETag."""
+def put_text(place: Place, text: str, tags: Tags, over: str) -> str:
+    """Write a text as an object; returns its ETag.
+
+    `over` is the ETag of the object that it replaces, empty where there is none. Raises Changed
+    where there is another one.
+    """
     content = text.encode()
     digest = hashlib.sha256(content).digest()
-    return _until_whole(lambda: _put(place, content, digest, tags), place)
+    condition = {"IfMatch": over} if over else {"IfNoneMatch": "*"}
+
+    def send() -> str:
+        try:
+            return _put(place, content, digest, tags, **condition)
+        except ClientError as error:
+            if code_of(error) == "NotImplemented":  # by a server that is not Amazon's
+                return _put(place, content, digest, tags)
+            if code_of(error) not in _OTHER:
+                raise
+            # The answer to an earlier try may have been lost after S3 had done it.
+            told, etag = stored_checksum(place)
+            if told != as_base64(digest):
+                raise Changed(f"{place}: written by another process meanwhile") from error
+            return etag
+
+    return _until_whole(send, place)
 
 
-def _put(place: Place, body: BinaryIO | bytes, sha256: bytes, tags: Tags) -> str:
+def _put(place: Place, body: BinaryIO | bytes, sha256: bytes, tags: Tags, **condition: str) -> str:
     return s3().put_object(
         Bucket=place.bucket,
         Key=place.key,
@@ -87,6 +109,7 @@ def _put(place: Place, body: BinaryIO | bytes, sha256: bytes, tags: Tags) -> str
         ChecksumAlgorithm="SHA256",
         ChecksumSHA256=as_base64(sha256),
         Tagging=_query(tags),
+        **condition,  # type: ignore[arg-type]
     )["ETag"]
 
 
@@ -146,14 +169,18 @@ def abort_upload(place: Place, upload: str) -> None:
 
 
 def check_writable(folder: Place, tags: Tags) -> None:
-    """Raises ObjectError where nothing can be written below `folder`. Leaves nothing there: an
-    upload is begun and ended."""
+    """Raises ObjectError where nothing can be written below `folder`, or what is there cannot be
+    listed. Leaves nothing there: an upload is begun and ended."""
     place = folder.below(".writable")
     with explained(place):
         upload = s3().create_multipart_upload(
             Bucket=place.bucket, Key=place.key, Tagging=_query(tags)
         )["UploadId"]
     abort_upload(place, upload)
+    bucket, prefix = folder.bucket, folder.folder().key
+    with explained(folder):
+        s3().list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+        s3().list_multipart_uploads(Bucket=bucket, Prefix=prefix, MaxUploads=1)
 
 
 def _begin(file: Sending, tags: Tags) -> str:
@@ -237,13 +264,15 @@ def _until_whole(send: Callable[[], str], place: Place, file: Sending | None = N
                 if code_of(error) not in _SPOILT:
                     raise
         if file is not None and digest_file(file.path) != file.digest:
-            raise ObjectError(
-                f"{file.path}: changed while it was published; publish again when nothing writes it"
-            )
+            raise ObjectError(changed(file.path))
     raise ObjectError(
         f"{place}: what arrived had another checksum than what was sent, {SENDS} times; something "
         "on the way spoils it: check the network and proxies"
     )
+
+
+def changed(path: Path) -> str:
+    return f"{path}: changed while it was published; publish again when nothing writes it"
 
 
 def _complete(file: Sending, upload: str, etags: Mapping[int, str]) -> str:
