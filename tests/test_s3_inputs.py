@@ -67,6 +67,14 @@ def test_specs_name_what_they_name_on_disk(s3, tmp_path, monkeypatch):
     s3.put("odd//a.m10", b"x")
     s3.put("odd/a.m10", b"x")
     assert names(s3, f"{s3.uri}/odd/") == ["odd//a.m10", "odd/a.m10"]
+    assert names(s3, f"{s3.uri}/odd//") == ["odd//a.m10"]
+    s3.put("/a.m10", b"x")
+    assert names(s3, f"{s3.uri}//") == ["/a.m10"]
+    # A prefix may have the characters of globs in it.
+    for key in ("s[1]/?.m10", "s[1]/.b.m10", "s1/a.m10"):
+        s3.put(key, b"x")
+    assert names(s3, f"{s3.uri}/s[1]/") == ["s[1]/?.m10"]
+    assert names(s3, f"{s3.uri}/s[1]/?.m10") == ["s1/a.m10", "s[1]/?.m10"]
 
 
 def test_lists_name_objects_prefixes_and_globs(s3, tmp_path, s3_corpus):
@@ -109,6 +117,40 @@ def test_a_prefix_is_listed_by_pages_and_sizes_are_not_asked_one_by_one(s3):
     chosen = sample_paths(found, bytes=100, seed=3)
     assert 100 <= sum(len(uri) - len(s3.uri) - 1 for uri in chosen) < 113
     assert len(s3.faults.requests) <= 4
+
+
+def test_a_right_to_list_one_prefix_is_enough(s3, s3_corpus, tmp_path):
+    """A policy with the condition `s3:prefix` is `in/*`, as many accounts have it."""
+    other = [s3.put(f"in/sub/{path.name}", path.read_bytes()) for path in SMALL]
+    s3.faults.add(
+        Status(403, "AccessDenied"),
+        target="list-type",
+        times=None,
+        when=lambda request: "prefix=in/" not in request.target,
+    )
+    paths = list_inputs([f"{s3.uri}/in/"])
+    assert paths == sorted([*s3_corpus, *other])
+    assert build_manifest(paths, tmp_path / "manifest.parquet").files == len(SMALL)
+
+
+def test_a_page_that_fails_is_no_end(s3):
+    for i in range(3 * PAGE):
+        s3.put(f"many/{i:03}.m10", b"x")
+    s3.faults.add(Status(500, "InternalError"), target="list-type", skip=1)
+    assert len(list_inputs([f"{s3.uri}/many/"])) == 3 * PAGE
+    s3.faults.add(Status(403, "AccessDenied"), target="list-type", skip=1, times=None)
+    with pytest.raises(ObjectError, match=r"many/: access denied for ListObjectsV2"):
+        list_inputs([f"{s3.uri}/many/"])
+
+
+def test_a_bucket_that_is_missing_is_no_bad_input(s3, tmp_path):
+    gone = ["s3://no-such-bucket-here/a.m10", "s3://no-such-bucket-here/b.m10"]
+    with pytest.raises(ObjectError, match=r"a\.m10: there is no such bucket"):
+        build_manifest(gone, tmp_path / "manifest.parquet", on_bad_input="quarantine")
+    with pytest.raises(ObjectError, match=r"a\.m10: there is no such bucket"):
+        inspect_file(gone[0])
+    s3.faults.add(Status(403), method="HEAD", target=f"{s3.name}$", times=None)
+    assert stats([f"{s3.uri}/a.m10"]) == {}  # who may not ask for the bucket believes S3
 
 
 # --- The manifest

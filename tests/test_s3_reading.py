@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import ExitStack
 
 import pytest
 from harness import ROOT, SAMPLE, SMALL
@@ -19,6 +20,7 @@ from storewise.errors import InputError
 from storewise.objects import ahead, client, reading
 from storewise.objects.client import TRIES, Changed, ObjectError
 from storewise.objects.listing import stats
+from storewise.objects.threads import in_threads
 from storewise.objects.uri import parse
 from storewise.ssearch.inputs import list_inputs
 from storewise.ssearch.remote import Listed, fetched_ahead
@@ -132,11 +134,17 @@ def test_faults_that_last_are_named_with_what_to_do(s3, s3_corpus, small_windows
     for fault, words in (
         (Status(403, "AccessDenied"), "access denied.*s3:GetObject"),
         (Status(503, "SlowDown"), "SlowDown"),
+        (Status(400, "ExpiredToken"), r"not accepted \(ExpiredToken\): renew them"),
+        (Status(403, "RequestTimeTooSkewed"), "clock is wrong.*set it"),
+        (Status(403, "InvalidObjectState"), "archived.*restore it first"),
         (Flip(100), "another checksum"),
     ):
         s3.faults.add(fault, target="in/", method="GET", times=None)
         message(words)
         s3.faults.clear()
+    s3.faults.add(Status(400), target="in/", method="HEAD", times=None)
+    message("HEAD has no reason in its answer.*credentials have expired: renew them")
+    s3.faults.clear()
     with s3.faults.down():
         message("does not answer after 2 tries")
     with pytest.raises(ObjectError, match=r"s3://no-such-bucket-here/.*no such bucket"):
@@ -216,6 +224,50 @@ def test_no_more_is_held_than_is_allowed(s3, objects, small_windows, monkeypatch
     monkeypatch.setattr(ahead, "HELD_BYTES", 10)  # less than one window: still one at a time
     with fetched_ahead(listed(list(objects))):
         assert {uri: content(uri) for uri in objects} == objects
+
+
+def test_many_contexts_share_what_may_be_held(s3, small_windows, monkeypatch):
+    monkeypatch.setattr(ahead, "HELD_BYTES", 20_000)
+    monkeypatch.setattr(ahead, "_LEAST_WINDOW", 1_000)
+    data = random.Random(9).randbytes(100_000)
+    files = listed([s3.put("large.bin", data)])
+    most = 0
+    with ExitStack() as stack:
+        contexts = [stack.enter_context(ahead.Ahead(files)) for _ in range(8)]
+        streams = [context.opened(files[0].path) for context in contexts]
+        got = [bytearray() for _ in streams]
+        while any(len(part) < len(data) for part in got):
+            for part, stream in zip(got, streams, strict=True):
+                part += stream.read(500)
+            if len(got[0]) > 30_000:  # what was begun before all were there is read
+                most = max(most, sum(context._held for context in contexts))
+        for stream in streams:
+            stream.close()
+    assert all(part == data for part in got)
+    assert 0 < most <= 20_000
+
+
+def test_a_file_that_is_open_twice_is_read_twice(s3, objects, small_windows):
+    uri = list(objects)[25]
+    with fetched_ahead(listed(list(objects))), open_input(uri) as one:
+        begun = one.read(4)
+        assert content(uri) == objects[uri]
+        assert begun + b"".join(iter(lambda: one.read(999), b"")) == objects[uri]
+
+
+def test_connections_of_many_threads_are_kept(s3, caplog):
+    uri = s3.put("one", b"x")
+    s3.faults.add(Delay(0.2), method="GET", times=None)
+    begun = s3.faults.connections
+
+    def read(_):
+        return reading.window(parse(uri), 0, 1, of=1)[0]
+
+    for _ in range(2):
+        assert all(data == b"x" for _, data in in_threads(read, range(60), at_once=60))
+    assert s3.faults.most_at_once > 32
+    assert s3.faults.connections - begun <= s3.faults.most_at_once
+    assert not caplog.records
 
 
 def test_files_may_be_left_out_half_read_or_read_in_another_order(s3, objects, small_windows):

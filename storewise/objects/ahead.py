@@ -11,8 +11,11 @@ from storewise.objects.listing import version_of
 from storewise.objects.reading import WINDOW, ObjectStream, Wanted, window
 from storewise.objects.uri import is_remote, parse
 
-#: Of all contexts of a process: bytes that are fetched or being fetched and not yet read.
+#: Of all contexts of a process: bytes that are fetched or being fetched and not yet read. Each
+#: context may have one window in any case.
 HELD_BYTES = 32 << 20
+#: The smallest window where many contexts share that.
+_LEAST_WINDOW = 1 << 20
 #: Windows of one context that are fetched or being fetched and not yet read.
 HELD_WINDOWS = 64
 #: Threads of one context, and about how many of all contexts of a process.
@@ -42,20 +45,24 @@ class Ahead:
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._plan = self._windows()
-        self._next = next(self._plan, None)
+        self._next: tuple[_Unit, int] | None = None
         self._ready: dict[_Unit, bytes | BaseException] = {}
         #: Bytes of each window that is under way or held.
         self._sizes: dict[_Unit, int] = {}
         self._held = 0
         #: Objects before this one are passed over.
         self._position = 0
+        #: Objects before this one have been opened or were left out: none is served twice.
+        self._unopened = 0
         self._threads: list[threading.Thread] = []
 
     def _windows(self) -> Iterator[tuple[_Unit, int]]:
         for index, one in enumerate(self._wanted):
-            if is_remote(one.path):
-                for start in range(0, max(one.bytes, 1), WINDOW):
-                    yield (index, start), min(WINDOW, one.bytes - start)
+            start = 0
+            while is_remote(one.path) and start < one.bytes:
+                size = min(_window_bytes(), one.bytes - start)
+                yield (index, start), size
+                start += size
 
     def __enter__(self) -> Ahead:
         s3()  # made once, and where it cannot be made, said here
@@ -86,11 +93,12 @@ class Ahead:
     def opened(self, path: str) -> ObjectStream | None:
         """The stream of an object that is still to come; None for any other."""
         with self._changed:
-            places = range(self._position, len(self._wanted))
+            places = range(max(self._position, self._unopened), len(self._wanted))
             # Nearly always the first one.
             index = next((i for i in places if self._wanted[i].path == path), None)
             if index is None or self._stop.is_set() or not self._threads:
                 return None
+            self._unopened = index + 1
             self._pass_over(index)
         place, one = parse(path), self._wanted[index]
 
@@ -99,7 +107,7 @@ class Ahead:
                 found = self._take((index, start))
                 if found is not None:
                     return found
-            listed = version_of(one.mtime_ns)
+            size, listed = min(size, _window_bytes()), version_of(one.mtime_ns)
             return window(place, start, size, of=one.bytes, listed=listed)[0]
 
         def done() -> None:
@@ -134,13 +142,13 @@ class Ahead:
         """The next window that will be read, once there is room for it; None at the end."""
         with self._changed:
             while not self._stop.is_set():
-                while self._next is not None and self._next[0][0] < self._position:
+                while self._next is None or self._next[0][0] < self._position:
                     self._next = next(self._plan, None)
-                if self._next is None:
-                    return None
+                    if self._next is None:
+                        return None
                 unit, size = self._next
                 if self._room(size):
-                    self._next = next(self._plan, None)
+                    self._next = None
                     self._sizes[unit] = size
                     self._held += size
                     return unit, size
@@ -149,8 +157,12 @@ class Ahead:
 
     def _room(self, size: int) -> bool:
         # One window is always allowed: it may be the one that is waited for.
-        limit = HELD_BYTES // max(len(_open), 1)
-        few = len(self._sizes) < HELD_WINDOWS and self._held + size <= limit
+        contexts = tuple(_open)
+        few = (
+            len(self._sizes) < HELD_WINDOWS
+            and self._held + size <= HELD_BYTES // max(len(contexts), 1)
+            and sum(one._held for one in contexts) + size <= HELD_BYTES
+        )
         return few or not self._sizes
 
     def _bring(self) -> None:
@@ -175,6 +187,11 @@ class Ahead:
                 else:
                     self._ready[unit] = found
                 self._changed.notify_all()
+
+
+def _window_bytes() -> int:
+    """Bytes of a window: the fewer, the more contexts share what may be held."""
+    return min(WINDOW, max(_LEAST_WINDOW, HELD_BYTES // max(len(_open), 1)))
 
 
 def opened_ahead(path: str) -> ObjectStream | None:

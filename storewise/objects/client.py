@@ -7,6 +7,7 @@ errors of the server), so an error that arrives here has lasted.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -43,8 +44,8 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 #: Tries of one request in all; the waits between them grow to 20 s.
 TRIES = 5
-#: Requests at once over one client.
-CONNECTIONS = 32
+#: Connections that are kept for the next request: more than a process has threads that ask.
+CONNECTIONS = 256
 
 
 class ObjectError(StorewiseError):
@@ -59,9 +60,17 @@ class Changed(ObjectError):
     """The object is another than it was when it was listed or first read."""
 
 
+#: A client takes tenths of a second and megabytes to make; threads may ask for it at once.
+_making = threading.Lock()
+os.register_at_fork(
+    before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release
+)
+
+
 def s3() -> S3Client:
     """This process's client. A child that was forked makes its own: connections are not shared."""
-    return _client(os.getpid())
+    with _making:
+        return _client(os.getpid())
 
 
 @cache
@@ -126,11 +135,16 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
+def no_bucket(where: Place | str) -> ObjectError:
+    """That the bucket of `where` is missing."""
+    return ObjectError(f"{where}: there is no such bucket in this account and region")
+
+
 def _refused(where: Place | str, error: ClientError) -> ObjectError:
     code = code_of(error)
     told = str(error.response.get("Error", {}).get("Message", "")) or code
     if code == "NoSuchBucket":
-        return ObjectError(f"{where}: there is no such bucket in this account and region")
+        return no_bucket(where)
     if code in ("NoSuchKey", "404", "NotFound"):
         return NotThere(f"{where}: there is no such object")
     if code in ("PreconditionFailed", "412"):
@@ -143,6 +157,18 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
         )
     if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"):
         return ObjectError(f"{where}: the AWS credentials are not accepted ({code}): renew them")
+    if code == "400" and error.operation_name.startswith("Head"):
+        return ObjectError(
+            f"{where}: S3 refuses to tell of it, and HEAD has no reason in its answer; most often "
+            "the AWS credentials have expired: renew them"
+        )
+    if code == "RequestTimeTooSkewed":
+        return ObjectError(f"{where}: this host's clock is wrong ({told}); set it")
+    if code == "InvalidObjectState":
+        return ObjectError(
+            f"{where}: the object is archived and cannot be read; restore it first "
+            "(`aws s3api restore-object`), or leave it out of the inputs"
+        )
     if code in ("PermanentRedirect", "301", "AuthorizationHeaderMalformed"):
         return ObjectError(f"{where}: the bucket is in another region; set AWS_REGION to its own")
     return ObjectError(f"{where}: {error.operation_name} failed: {told} ({code})")

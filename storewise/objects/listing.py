@@ -6,13 +6,16 @@ import difflib
 import fnmatch
 import hashlib
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from storewise.objects.client import NotThere, ObjectError, explained, s3
+from botocore.exceptions import ClientError
+
+from storewise.objects.client import NotThere, ObjectError, code_of, explained, no_bucket, s3
 from storewise.objects.uri import Place, parse
 
 if TYPE_CHECKING:
@@ -55,9 +58,24 @@ def _stat(size: int, time: datetime, etag: str) -> Stat:
 
 def stat(place: Place) -> Stat:
     """Asks for one object; raises NotThere or another ObjectError."""
-    with explained(place):
-        found = s3().head_object(Bucket=place.bucket, Key=place.key)
+    try:
+        with explained(place):
+            found = s3().head_object(Bucket=place.bucket, Key=place.key)
+    except NotThere as error:
+        _check_bucket(place, error)
+        raise
     return _stat(found["ContentLength"], found["LastModified"], found["ETag"])
+
+
+def _check_bucket(place: Place, missing: NotThere) -> None:
+    """Raises ObjectError where not the object is missing but its bucket: HEAD's answer, which has
+    no body, is the same."""
+    with explained(place):
+        try:
+            s3().head_bucket(Bucket=place.bucket)
+        except ClientError as error:
+            if code_of(error) in ("404", "NoSuchBucket"):
+                raise no_bucket(place) from missing
 
 
 def below(place: Place) -> Iterator[tuple[str, Stat]]:
@@ -94,7 +112,15 @@ def expand(spec: str) -> Iterator[str]:
         pattern = place.key.split("/")
         fits = _Glob(pattern)
         for key in _keys(Place(place.bucket, place.key[: magic.start()])):
-            if not key.endswith("/") and (key == place.key or fits(key.split("/"))):
+            if key.endswith("/"):
+                continue
+            # No glob ends with a slash: a prefix is meant that has such characters.
+            literal = place.key.endswith("/") and key.startswith(place.key)
+            if (
+                key == place.key
+                or fits(key.split("/"))
+                or (literal and not _hidden(key[len(place.key) :]))
+            ):
                 yield str(Place(place.bucket, key))
         return
     if place.key and not place.key.endswith("/"):
@@ -105,7 +131,9 @@ def expand(spec: str) -> Iterator[str]:
         if first == place.key:
             yield str(place)
             return
-    top = place.folder()
+    # Not `folder()`: `a//` is another prefix than `a/`.
+    slash = "/" if place.key and not place.key.endswith("/") else ""
+    top = Place(place.bucket, place.key + slash)
     for key in _keys(top):
         if not key.endswith("/") and not _hidden(key[len(top.key) :]):
             yield str(Place(top.bucket, key))
@@ -155,7 +183,7 @@ def stats(uris: Sequence[str]) -> dict[str, Stat]:
     """By URI what S3 says of the objects that are there; `uris` must be sorted.
 
     Listed by pages, each of which begins at the next object that is wanted, so that there are never
-    more requests than objects, nor many more than pages.
+    more requests than pages of what lies between, and far fewer where little of it is wanted.
     """
     found: dict[str, Stat] = {}
     if len(uris) < _FEW:
@@ -174,14 +202,16 @@ def stats(uris: Sequence[str]) -> dict[str, Stat]:
 def _wanted(bucket: str, uris: Sequence[str]) -> Iterator[tuple[str, Stat]]:
     """`stats` of one bucket."""
     begin = len(str(Place(bucket)))
+    # Rights to list are often given for a prefix alone, such as `runs/*`.
+    common = os.path.commonprefix([uris[0][begin:], uris[-1][begin:]])  # noqa: RUF071 - of keys
+    prefix = common[: common.rfind("/") + 1]
     at = 0
     while at < len(uris):
         # StartAfter is exclusive; what is shorter by its last character comes before the key.
         after = uris[at][begin:-1]
         while True:
-            request: dict[str, Any] = {"StartAfter": after} if after else {}
-            with explained(uris[at]):
-                page = s3().list_objects_v2(Bucket=bucket, **request)
+            with explained(Place(bucket, prefix)):
+                page = s3().list_objects_v2(Bucket=bucket, Prefix=prefix, StartAfter=after)
             for listed in page.get("Contents", ()):
                 uri = str(Place(bucket, listed["Key"]))
                 while at < len(uris) and uris[at] < uri:

@@ -24,7 +24,7 @@ WINDOW = 8 << 20
 _PIECE = 256 << 10
 #: Seconds before the second try of a window whose body broke; doubled for each further one.
 _WAIT = 0.1
-_REPLACED = "the object was replaced since it was listed"
+_REPLACED = "the object was replaced since it was listed; make the manifest again"
 
 
 class Wanted(Protocol):
@@ -134,7 +134,8 @@ def _total(answer: Mapping[str, Any]) -> int:
 
 
 class ObjectStream(io.RawIOBase):
-    """The stored bytes of an object, read in windows that `take` gives for their offsets."""
+    """The stored bytes of an object, read in windows: `take(offset, most)` gives the next bytes, at
+    least one and at most so many."""
 
     def __init__(
         self, name: str, size: int, take: Callable[[int, int], bytes], done: Callable[[], None]
@@ -159,7 +160,7 @@ class ObjectStream(io.RawIOBase):
         if not self._data and self._next < self._size:
             length = min(WINDOW, self._size - self._next)
             self._data = memoryview(self._take(self._next, length))
-            self._next += length
+            self._next += len(self._data)
         data, self._data = self._data[:size], self._data[size:]
         return bytes(data)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
 #: Inside the class below `bytes` is a field.
 _Bytes = bytes
-
-
-#: Clients of a process begin at the same time, and need one connection.
-_preparing = threading.Lock()
 
 
 class Listed(NamedTuple):
@@ -84,8 +79,7 @@ def prepare(files: Iterable[Wanted]) -> None:
     if any(is_remote(file.path) for file in files):
         from storewise.objects.client import s3
 
-        with _preparing:
-            s3()
+        s3()
 
 
 @contextmanager
