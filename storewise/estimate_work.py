@@ -35,6 +35,8 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _LOOKED_AT = 200
 #: How far off a default may be, either way.
 DEFAULT_FACTOR = 4.0
+#: ... a rate that was measured with other levels, or once only,
+MEASURED_FACTOR = 2.0
 #: ... and a number of documents that follows from sizes.
 SIZE_FACTOR = 1.5
 
@@ -156,38 +158,66 @@ class Rates:
     """Rates of earlier results of a study (``analysis/summary.csv``)."""
 
     def __init__(self, results: Path, factors: Iterable[str]) -> None:
-        self._factors = tuple(factors)
+        self._found: dict[tuple[str, str, str], list[_Row]] = {}
+        #: What was looked up before: thousands of trials share engines, levels and phases.
+        self._known: dict[tuple[object, ...], Amount] = {}
         try:
             with (results / "analysis" / "summary.csv").open(encoding="utf-8", newline="") as file:
-                self._rows = [row for row in csv.DictReader(file) if row.get("measure")]
+                rows = csv.DictReader(file)
+                self._factors = tuple(f for f in factors if f in (rows.fieldnames or ()))
+                for row in rows:
+                    self._take(row)
         except OSError:
-            self._rows = []
+            self._factors = ()
+
+    def _take(self, row: Mapping[str, str]) -> None:
+        if row.get("measure") not in DEFAULT_RATES or not (mean := _number(row.get("mean"))) > 0:
+            return
+        levels = tuple(row[name] for name in self._factors)
+        low, high = _number(row.get("low")), _number(row.get("high"))
+        found = _Row(levels, row.get("step") or "", mean, low, high)
+        key = (row.get("engine") or "", row.get("phase") or "", row["measure"])
+        self._found.setdefault(key, []).append(found)
 
     def of(self, trial: Trial, phase: str, step: int, measure: str) -> Amount:
         """A rate of a phase: measured with the trial's own levels, else with others of its engine,
         else the default."""
-        rows = [
-            row
-            for row in self._rows
-            if (row.get("engine"), row.get("phase"), row["measure"])
-            == (trial.engine, phase, measure)
-            and _number(row.get("mean")) > 0
-        ]
-        rows = [row for row in rows if row.get("step") == str(step)] or rows
-        own = [row for row in rows if self._same(row, trial)]
-        found, source = (own, "measured") if own else (rows, "measured with other levels")
-        if not found:
-            return DEFAULT_RATES[measure]
-        means = [_number(row["mean"]) for row in found]
-        lows = [x for row in found if (x := _number(row.get("low"))) > 0]
-        highs = [x for row in found if (x := _number(row.get("high"))) > 0]
-        middle = math.exp(math.fsum(map(math.log, means)) / len(means))
-        return Amount(middle, min(*lows, *means, middle), max(*highs, *means, middle), source)
+        levels = tuple(str(trial.factors.get(name, "")) for name in self._factors)
+        key = (trial.engine, phase, measure)
+        asked = (*key, step, levels)
+        if asked not in self._known:
+            self._known[asked] = _rate(self._found.get(key, []), levels, str(step), measure)
+        return self._known[asked]
 
-    def _same(self, row: Mapping[str, str], trial: Trial) -> bool:
-        return all(
-            str(trial.factors.get(name, "")) == row[name] for name in self._factors if name in row
-        )
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One measured rate, the levels that it is of, and its interval (NaN where it has none)."""
+
+    levels: tuple[str, ...]
+    step: str
+    mean: float
+    low: float
+    high: float
+
+
+def _rate(rows: Sequence[_Row], levels: tuple[str, ...], step: str, measure: str) -> Amount:
+    rows = [row for row in rows if row.step == step] or rows
+    if not rows:
+        return DEFAULT_RATES[measure]
+    own = [row for row in rows if row.levels == levels]
+    found = own or rows
+    means = [row.mean for row in found]
+    middle = math.exp(math.fsum(map(math.log, means)) / len(means))
+    # An interval is of its own levels only, and a single repeat has none.
+    known = bool(own) and all(row.low > 0 and row.high > 0 for row in found)
+    factor = 1.0 if known else MEASURED_FACTOR
+    low = min(row.low if row.low > 0 else row.mean for row in found) / factor
+    high = max(row.high if row.high > 0 else row.mean for row in found) * factor
+    source = "measured" if own else "measured with other levels"
+    if not known:
+        source += f", {factor:g} times more or less"
+    return Amount(middle, min(low, middle), max(high, middle), source)
 
 
 def _number(text: str | None) -> float:

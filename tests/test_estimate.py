@@ -178,9 +178,8 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
     assert rate.low < rate.mean < rate.high
     assert rate.mean == pytest.approx(synthetic.SPEEDS["sqlite"][0], rel=0.5)
     wider = trial.model_copy(update={"factors": {**trial.factors, "workers": 8}})
-    assert Rates(results, wider.factors).of(wider, "write", 0, "documents_per_s").source == (
-        "measured with other levels"
-    )
+    guessed = Rates(results, wider.factors).of(wider, "write", 0, "documents_per_s")
+    assert guessed.source == "measured with other levels, 2 times more or less"
     other = trial.model_copy(update={"engine": "duckdb"})
     assert Rates(results, other.factors).of(other, "write", 0, "documents_per_s").source == (
         "default"
@@ -192,6 +191,39 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
     found = estimate(study, [trial], {}, results)
     assert found.measured == len(study.trials()) - 1
     assert "measured" in dict(found.assumptions)["rate of write"]
+
+
+HEADS = "engine,workers,phase,step,measure,mean,low,high"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("sqlite,4,load,0,documents_per_s,100,90,120", (100, 90, 120, "measured")),
+        # One repeat has no interval, and other levels have another.
+        (
+            "sqlite,4,load,0,documents_per_s,100,,",
+            (100, 50, 200, "measured, 2 times more or less"),
+        ),
+        (
+            "sqlite,1,load,0,documents_per_s,100,90,120",
+            (100, 45, 240, "measured with other levels, 2 times more or less"),
+        ),
+        ("sqlite,4,load,0,documents_per_s,0,0,0", (4000, 1000, 16000, "default")),
+        ("duckdb,4,load,0,documents_per_s,100,90,120", (4000, 1000, 16000, "default")),
+        ("sqlite,4,load,0,operations_per_s,100,90,120", (4000, 1000, 16000, "default")),
+    ],
+)
+def test_how_far_a_rate_may_be_off(
+    tmp_path: Path, row: str, expected: tuple[float, float, float, str]
+) -> None:
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "summary.csv").write_text(f"{HEADS}\n{row}\n")
+    text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nfactors: {workers: [4]}\n"
+    (trial,) = load(tmp_path, text).trials()
+    found = Rates(tmp_path, trial.factors).of(trial, "load", 0, "documents_per_s")
+    assert (found.mean, found.low, found.high) == pytest.approx(expected[:3])
+    assert found.source == expected[3]
 
 
 def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path: Path) -> None:
