@@ -23,7 +23,7 @@ class ImdsServer:
 
     `requests` has method and path of each request. Tokens other than the latest are refused.
     `told_once`: an interruption is announced to the first who asks only.
-    `failing` is a status that is answered to each GET instead.
+    `failing` is a status that is answered to each GET instead; `page` is one to each PUT.
     """
 
     def __init__(self, life_cycle: str = "on-demand", document: object = DOCUMENT) -> None:
@@ -31,6 +31,7 @@ class ImdsServer:
         self.document = document
         self.spot_action: str | None = None
         self.failing: int | None = None
+        self.page: str | None = None
         self.told_once = False
         self.token = 0
         self.requests: list[tuple[str, str]] = []
@@ -46,7 +47,7 @@ class ImdsServer:
                     self._answer(400, "")
                     return
                 outer.token += 1
-                self._answer(200, f"token-{outer.token}")
+                self._answer(200, f"token-{outer.token}" if outer.page is None else outer.page)
 
             def do_GET(self) -> None:
                 outer.requests.append(("GET", self.path))

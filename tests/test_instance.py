@@ -98,6 +98,59 @@ def test_a_service_that_does_not_answer_leaves_the_instance_unknown(
         Metadata().instance()
 
 
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, ("169.254.169.254", 80)),
+        ({"AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE": "IPv6"}, ("fd00:ec2::254", 80)),
+        ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://[::1]:1338/"}, ("::1", 1338)),
+    ],
+)
+def test_where_the_service_is_asked_whatever_proxy_there_is(
+    bare: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    expected: tuple[str, int],
+) -> None:
+    asked: list[object] = []
+
+    def refused(address: object, *_: object, **__: object) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError(111, "refused")
+
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("socket.create_connection", refused)
+    (bare / "sys_vendor").write_text("Amazon EC2\n")
+    assert instance() is None
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["127.0.0.1:1338", "http://", "http://[::1", "http://h:port", "https://127.0.0.1"]
+)
+def test_an_endpoint_that_is_none_is_a_sentence_and_no_end_of_a_trial(
+    bare: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    endpoint: str,
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint)
+    assert instance() is None
+    assert f"{endpoint}/latest/api/token" in caplog.text
+
+
+def test_what_answers_with_a_page_is_no_metadata_service(imds: ImdsServer) -> None:
+    page = "<html>\n" + "sign in " * 100_000
+    imds.page = page
+    with pytest.raises(MetadataError) as error:
+        Metadata().instance()
+    assert str(error.value).endswith("version 2 (status 200)")
+    assert all(method == "PUT" for method, _ in imds.requests), "what came is sent nowhere"
+
+
 def test_no_service_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with ImdsServer() as server:
         endpoint = server.endpoint

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,8 @@ DMI = Path("/sys/class/dmi/id")
 HYPERVISOR = Path("/sys/hypervisor/uuid")
 #: Seconds for an answer, which takes a millisecond from the host itself.
 TIMEOUT = 1.0
+#: No answer that is asked for is longer; whatever else listens there may never end.
+MOST_BYTES = 65_536
 #: How long a token is asked to hold, in s: the longest time there is.
 TOKEN_SECONDS = 21_600
 #: Seconds between two looks for an interruption. EC2 says so two minutes before, and recommends 5.
@@ -134,9 +137,12 @@ class Metadata:
             if not self._token:
                 header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
                 status, self._token = self._ask("PUT", _TOKEN, header)
-                if status != 200:
+                if status != 200 or not self._token.isprintable():
                     self._token = ""
-                    raise MetadataError(f"{self.endpoint}{_TOKEN}: status {status}")
+                    raise MetadataError(
+                        f"{self.endpoint}{_TOKEN}: no token of instance metadata, version 2 "
+                        f"(status {status})"
+                    )
             status, text = self._ask("GET", path, {"X-aws-ec2-metadata-token": self._token})
             if status != 401:
                 break
@@ -152,18 +158,21 @@ class Metadata:
         # never see a question to this address.
         from http.client import HTTPConnection, HTTPException
 
-        parts = urlsplit(self.endpoint)
-        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)
         try:
-            connection.request(method, parts.path.rstrip("/") + path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode("utf-8", errors="replace").strip()
+            parts = urlsplit(self.endpoint)
+            if parts.scheme != "http" or not parts.hostname:
+                raise ValueError("is no address such as http://127.0.0.1:1338")
+            # Without a port, HTTPConnection takes the end of an IPv6 address for one.
+            connection = HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT)
+            with closing(connection):
+                connection.request(method, parts.path.rstrip("/") + path, headers=headers)
+                answer = connection.getresponse()
+                text = answer.read(MOST_BYTES).decode("utf-8", errors="replace")
+                return answer.status, text.strip()
         except (OSError, HTTPException, ValueError) as error:
             raise MetadataError(
                 f"{self.endpoint}{path}: {error or type(error).__name__}"
             ) from error
-        finally:
-            connection.close()
 
 
 @cache
