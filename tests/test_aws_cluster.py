@@ -5,27 +5,36 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
 from harness import ROOT, unavailable
+from s3_server import S3Server
 from test_profiles import node_resources, settings
 
 from storewise.config import load_study
+from storewise.estimate import IDLE
 from storewise.nodeclasses import parse_classes
+from storewise.session.cluster import node_jobs
 
 AWS = ROOT / "profiles" / "aws"
 CLUSTER = (AWS / "cluster.yaml").read_text()
+README = (AWS / "README.md").read_text()
 LOADER = ROOT / "tests" / "parallelcluster" / "load.py"
 #: First line of an option: what it is called. Its lines, commented out, follow.
 OPTION = re.compile(r"^ *#\| (\w+):", re.MULTILINE)
 OPTIONS = OPTION.findall(CLUSTER)
+#: What its user takes out for an option, as its first line says.
+INSTEAD_OF = {
+    "efs": r"  - Name: shared\n(?: {4}.*\n){3}",
+    "ebs": r" {10}RootVolume: .*\n {10}EphemeralVolume: .*\n(?= *#\| ebs)",
+}
 
 
 def python() -> Path:
@@ -37,11 +46,16 @@ def python() -> Path:
     return path
 
 
-def loaded(text: str) -> subprocess.CompletedProcess[str]:
+def loaded(text: str, program: Path = LOADER, **extra: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    command = [str(python()), "-W", "ignore", str(LOADER)]
+    command = [str(python()), "-W", "ignore", str(program)]
     return subprocess.run(
-        command, input=text, env=environment, capture_output=True, text=True, timeout=60
+        command,
+        input=text,
+        env={**environment, **extra},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -55,8 +69,10 @@ def cluster(text: str = CLUSTER) -> dict[str, Any]:
 
 
 def with_option(name: str) -> str:
-    """The configuration with one option, as its user takes the `#` off."""
-    lines, taken = CLUSTER.splitlines(), []
+    """The configuration with one option, as its user takes the `#` off (and other lines out)."""
+    text, gone = re.subn(INSTEAD_OF.get(name, "$^"), "", CLUSTER)
+    assert gone == (name in INSTEAD_OF)
+    lines, taken = text.splitlines(), []
     inside = False
     for line in lines:
         bare = line.lstrip()
@@ -106,7 +122,8 @@ def test_queues_go_from_none_to_some_and_back() -> None:
         assert len(resource["types"]) == 1, "hosts that differ cannot be compared"
         assert queue["subnets"] == [found["head"]["subnet"]]
     assert {name for name, queue in queues.items() if queue["spot"]} == {"work"}
-    assert found["idle_minutes"] == 10
+    # What `storewise cost` counts with.
+    assert 60 * found["idle_minutes"] == IDLE
     assert found["slurm"] == {"MinJobAge": 300}
     assert not {key.lower() for key in found["slurm"]} & set(found["denied"])
 
@@ -126,10 +143,11 @@ def test_the_shared_file_system_and_its_options() -> None:
     assert (shared["type"], shared["mount"]) == ("ebs", "/shared")
     kinds = {"snapshot": "ebs", "efs": "efs", "fsx": "fsx"}
     for name, kind in kinds.items():
-        found = cluster(with_option(name))["storage"]
-        assert len(found) == 2 and found[1]["deletion"] == "Delete"
-        assert found[1]["type"].lower().startswith(kind), name
-        assert (found[1]["snapshot"] is not None) == (name == "snapshot")
+        *rest, found = cluster(with_option(name))["storage"]
+        assert [one["mount"] for one in rest] == ([] if name == "efs" else ["/shared"])
+        assert (found["mount"] == "/shared") == (name == "efs") and found["deletion"] == "Delete"
+        assert found["type"].lower().startswith(kind), name
+        assert (found["snapshot"] is not None) == (name == "snapshot")
     large = {q["name"]: q["root"]["size"] for q in cluster(with_option("ebs"))["queues"]}
     assert large == {"data": 500, "data-large": 500, "work": 45}
 
@@ -139,12 +157,56 @@ def test_buckets_and_bootstrap() -> None:
     bucket = found["bucket"]
     script, *arguments = found["head"]["action"]
     assert script == f"s3://{bucket}/storewise/bootstrap.sh"
-    assert arguments == ["head", f"s3://{bucket}/storewise/storewise.tar.gz"]
+    assert arguments == ["head", f"s3://{bucket}/storewise/storewise.tar.gz", found["region"]]
     assert found["head"]["access"]["buckets"] == {bucket: True}
     for queue in found["queues"]:
         assert queue["action"] == [script, "compute"]
-        # Workers publish; servers only read.
-        assert queue["access"]["buckets"] == {bucket: queue["name"] == "work"}
+        # Publications go up from the head node, where rule `publish` runs.
+        assert queue["access"]["buckets"] == {bucket: False}
+
+
+def test_parallelcluster_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its validators, which `pcluster create-cluster` asks first, with moto as AWS."""
+    monkeypatch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+    with S3Server() as server:
+        aws = {**server.environment, "AWS_ENDPOINT_URL": server.endpoint}
+        for name, value in aws.items():
+            monkeypatch.setenv(name, value)
+        session = boto3.Session()
+        subnets = session.client("ec2").describe_subnets()["Subnets"]
+        snapshot = session.client("ec2").create_volume(AvailabilityZone="us-east-1a", Size=10)
+        snapshot = session.client("ec2").create_snapshot(VolumeId=snapshot["VolumeId"])
+        ours = {
+            "subnet-0123456789abcdef0": min(subnets, key=lambda x: x["AvailabilityZone"])[
+                "SubnetId"
+            ],
+            "snap-0123456789abcdef0": snapshot["SnapshotId"],
+        }
+        client = session.client("s3")
+        bucket = "my-storewise-bucket"
+        client.create_bucket(Bucket=bucket)
+        client.put_object(Bucket=bucket, Key="storewise/bootstrap.sh", Body=b"")
+
+        def errors(*texts: str) -> list[list[str]]:
+            for old, new in ours.items():
+                texts = tuple(text.replace(old, new) for text in texts)
+            done = loaded(json.dumps(texts), LOADER.with_name("validate.py"), **aws)
+            assert done.returncode == 0, done.stderr
+            found: list[list[str]] = json.loads(done.stdout)
+            return found
+
+        # A bucket as `aws s3 mb` makes it will not do; the README's next two commands make it so.
+        ((refused,),) = errors(CLUSTER)
+        assert "my-storewise-bucket" in refused and "versioning" in refused
+        (status,) = re.findall(r"--versioning-configuration Status=(\w+)", README)
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
+        (rules,) = re.findall(r"--lifecycle-configuration '(.*?)'", README, re.DOTALL)
+        client.put_bucket_lifecycle_configuration(
+            Bucket=bucket, LifecycleConfiguration=json.loads(rules)
+        )
+        (rule,) = client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+        assert {"NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"} <= rule.keys()
+        assert errors(CLUSTER, *map(with_option, OPTIONS)) == [[]] * (1 + len(OPTIONS))
 
 
 def test_few_values_are_to_be_set_and_marked() -> None:
@@ -188,124 +250,39 @@ def test_prices_know_every_type() -> None:
     for queue in found["queues"]:
         for kind in queue["resources"][0]["types"]:
             assert {"on_demand", "spot"} <= prices[kind].keys(), kind
+    # Those of the README's table are the same.
+    table = re.findall(r"^\|[^|]*, (\w+\.\w+)(, spot)? \|[^|]*\| ([\d.]+) \|", README, re.MULTILINE)
+    assert len(table) == 4
+    for kind, spot, hour in table:
+        assert f"{prices[kind]['spot' if spot else 'on_demand']:.2f}" == hour, kind
+
+
+def test_there_is_room_for_the_published_studies() -> None:
+    """Slurm refuses what an instance has not, and ParallelCluster starts no more than MaxCount."""
+    have = {"i4i.2xlarge": (8, 64), "c7i.8xlarge": (32, 64)}  # processors, GiB
+    queues = {queue["name"]: queue["resources"][0] for queue in cluster()["queues"]}
+    data, work = (have[queues[name]["types"][0]] for name in ("data", "work"))
+    larger = []
+    for path in sorted((ROOT / "config" / "studies").glob("*.yaml")):
+        if "paper" not in yaml.safe_load(path.read_text()).get("scales", {}):
+            continue
+        for trial in load_study(path.stem, scale="paper", root=ROOT).trials():
+            nodes = node_jobs(trial)
+            assert len(nodes) <= queues["data"]["max"] and trial.workers <= queues["work"]["max"]
+            for node in nodes:
+                assert node.threads <= data[0], path
+                assert node.memory_mb + 256 <= 0.95 * 1024 * data[1], path
+            if trial.processes > work[0]:
+                larger.append((path.stem, trial.processes))
+    assert {f"`{name}`" in README for name, _ in larger} == {True}
+    assert {name for name, _ in larger} == {"niec2014-workers"}
 
 
 def test_the_study_of_the_readme_is_one(tmp_path: Path) -> None:
-    text = (AWS / "README.md").read_text()
-    (written,) = re.findall(r"cat > mine.yaml <<'END'\n(.*?)\nEND\n", text, re.DOTALL)
+    (written,) = re.findall(r"cat > mine.yaml <<'END'\n(.*?)\nEND\n", README, re.DOTALL)
     (tmp_path / "mine.yaml").write_text(written)
     study = load_study(tmp_path / "mine.yaml", root=ROOT)
     assert study.publish is not None and study.max_cost is not None
     # A node's memory, and what Storewise takes beside it, fit what Slurm gives of 64 GiB (95 %).
     assert {t.node_memory_mb for t in study.trials()} == {61440}
     assert 61440 + 256 <= 0.95 * 64 * 1024
-
-
-# ------------------------------------------------------------------ bootstrap.sh
-
-SERVERS = ("postgresql", "mysql-server", "mongodb")
-FAKES = {
-    "curl": """\
-file=${!#}; name=${file##*/}
-[ -z "${FAKE_BROKEN:-}" ] || { echo broken >"$name"; exit 0; }
-case $name in
-    *.sha256) sha256sum "${name%.sha256}" >"$name" ;;
-    *) cp "$FAKES/installer" "$name" ;;
-esac
-""",
-    "installer": """\
-mkdir -p "$3/bin"; cp "$FAKES/conda" "$3/bin/conda"
-""",
-    "conda": """\
-while [ $# -gt 0 ]; do
-    [ "$1" != --prefix ] || { mkdir -p "$2/bin"; cp "$FAKES/aws" "$FAKES/make" "$2/bin/"; }
-    [ "$1" != "${FAKE_MISSING:-none}" ] || { echo "no such package" >&2; exit 1; }
-    shift
-done
-""",
-    "aws": """\
-[ "$1 $2" = "s3 cp" ] && cp "$SOURCE" "${!#}"
-""",
-    "make": """\
-[ "$5" != env ] && [ "$4" != env ] || { mkdir -p "$2/.venv/bin"; touch "$2/.venv/bin/storewise"; }
-""",
-    "sysctl": "",
-    "chown": "",
-}
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> dict[str, str]:
-    """An environment in which bootstrap.sh touches only `tmp_path`, and fetches from here."""
-    fakes = tmp_path / "fakes"
-    fakes.mkdir()
-    for name, body in FAKES.items():
-        (fakes / name).write_text(f'#!/bin/bash\necho "{name} $*" >>"$FAKES/log"\n{body}')
-        (fakes / name).chmod(0o755)
-    for folder in ("security/limits.d", "sysctl.d", "profile.d"):
-        (tmp_path / "etc" / folder).mkdir(parents=True)
-    (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "Makefile").write_text("env:\n")
-    source = tmp_path / "source.tar.gz"
-    subprocess.run(["tar", "-czf", source, "-C", tmp_path / "tree", "."], check=True)
-    return {
-        "PATH": f"{fakes}:/usr/bin:/bin",
-        "FAKES": str(fakes),
-        "SOURCE": str(source),
-        "STOREWISE_SHARED": str(tmp_path / "shared"),
-        "STOREWISE_SCRATCH": str(tmp_path / "scratch"),
-        "STOREWISE_ETC": str(tmp_path / "etc"),
-    }
-
-
-def bootstrap(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = ["bash", str(AWS / "bootstrap.sh"), *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-
-
-def test_bootstrap_of_the_head_node_once_and_again(host: dict[str, str], tmp_path: Path) -> None:
-    log = tmp_path / "fakes" / "log"
-    for again in (False, True):
-        log.write_text("")
-        done = bootstrap(host, "head", "s3://bucket/storewise.tar.gz")
-        assert done.returncode == 0, done.stderr
-        assert ("installer -b -p" in log.read_text()) is not again, "what is there stays"
-        assert ("aws s3 cp" in log.read_text()) is not again
-    home = tmp_path / "shared" / "storewise"
-    assert (home / "checkout" / "Makefile").is_file()
-    script = f'. {tmp_path}/etc/profile.d/storewise.sh; echo "$PATH"'
-    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    places = ("checkout/.venv/bin", *(f"envs/{n}/bin" for n in ("base", *SERVERS)))
-    assert shown.stdout.startswith(":".join(f"{home}/{place}" for place in places))
-    assert "ubuntu:ubuntu" in log.read_text()
-    assert (tmp_path / "shared" / "studies").is_dir()
-
-
-def test_bootstrap_of_a_compute_host(host: dict[str, str], tmp_path: Path) -> None:
-    done = bootstrap(host, "compute")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "scratch").stat().st_mode & 0o7777 == 0o1777
-    assert (
-        "nofile" in (tmp_path / "etc" / "security" / "limits.d" / "90-storewise.conf").read_text()
-    )
-    assert "curl" not in (tmp_path / "fakes" / "log").read_text(), "nothing is fetched"
-
-
-def test_bootstrap_ends_with_a_reason(host: dict[str, str], tmp_path: Path) -> None:
-    for words in ((), ("head",), ("worker",)):
-        done = bootstrap(host, *words)
-        assert done.returncode == 1 and "usage: bootstrap.sh" in done.stderr
-    broken = bootstrap({**host, "FAKE_BROKEN": "1"}, "head", "s3://bucket/x")
-    assert broken.returncode == 1 and "not what its checksum says" in broken.stderr
-    assert not (tmp_path / "shared" / "storewise" / "conda").exists()
-    # A server that cannot be had is no reason to have none; the base is.
-    some = bootstrap({**host, "FAKE_MISSING": "mongodb"}, "head", "s3://bucket/x")
-    assert some.returncode == 0 and "no mongodb: what conda said" in some.stdout
-    envs = tmp_path / "shared" / "storewise" / "envs"
-    assert {path.parent.name for path in envs.glob("*/.made")} == {"base", *SERVERS[:2]}
-    (envs / "base" / ".made").unlink()
-    none = bootstrap({**host, "FAKE_MISSING": "maven"}, "head", "s3://bucket/x")
-    assert none.returncode == 1 and "an environment could not be made" in none.stderr
-    shutil.rmtree(tmp_path / "shared")
-    gone = bootstrap({**host, "SOURCE": "/nowhere"}, "head", "s3://bucket/x")
-    assert gone.returncode == 1 and "s3://bucket/x could not be read" in gone.stderr

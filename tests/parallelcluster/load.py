@@ -12,9 +12,9 @@ import sys
 # botocore wants a region before the configuration tells one.
 os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
 
-import yaml
 from marshmallow import ValidationError
 from pcluster.schemas.cluster_schema import ClusterSchema
+from pcluster.utils import yaml_load
 from pcluster.validators.slurm_settings_validator import SLURM_SETTINGS_DENY_LIST
 
 
@@ -105,7 +105,7 @@ def told(cluster):
 
 def main():
     try:
-        cluster = ClusterSchema(cluster_name="storewise").load(yaml.safe_load(sys.stdin))
+        cluster = ClusterSchema(cluster_name="storewise").load(yaml_load(sys.stdin))
     except ValidationError as error:
         sys.exit(f"ParallelCluster refuses it: {json.dumps(error.messages, default=str)}")
     json.dump(told(cluster), sys.stdout, indent=1)
