@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 import pytest
 import yaml
+from botocore.exceptions import ClientError, NoRegionError
 from harness import ROOT, unavailable
 from s3_server import S3Server
 from test_profiles import node_resources, settings
@@ -21,6 +22,7 @@ from test_profiles import node_resources, settings
 from storewise.config import load_study
 from storewise.estimate import IDLE
 from storewise.nodeclasses import parse_classes
+from storewise.objects.client import error_of
 from storewise.session.cluster import node_jobs
 
 AWS = ROOT / "profiles" / "aws"
@@ -286,3 +288,15 @@ def test_the_study_of_the_readme_is_one(tmp_path: Path) -> None:
     # A node's memory, and what Storewise takes beside it, fit what Slurm gives of 64 GiB (95 %).
     assert {t.node_memory_mb for t in study.trials()} == {61440}
     assert 61440 + 256 <= 0.95 * 64 * 1024
+
+
+def test_the_region_is_said_where_boto3_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look into AWS_REGION, nor does ParallelCluster: the AWS CLI alone does."""
+    (name,) = re.findall(r"export (\w+)=us-east-1 BUCKET", README)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv(name, "eu-north-1")
+    assert boto3.Session().region_name == "eu-north-1"
+    assert f"export {name}=" in (AWS / "bootstrap.sh").read_text()
+    for error in (NoRegionError(), ClientError({"Error": {"Code": "PermanentRedirect"}}, "x")):
+        assert f"set {name} " in str(error_of("s3://b/k", error))

@@ -117,7 +117,9 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
             "environment, ~/.aws/credentials, or a role of the instance"
         )
     if isinstance(error, NoRegionError):
-        return ObjectError(f"{where}: no AWS region; set AWS_REGION or `region` in ~/.aws/config")
+        return ObjectError(
+            f"{where}: no AWS region; set AWS_DEFAULT_REGION or `region` in ~/.aws/config"
+        )
     if isinstance(error, FlexibleChecksumError):
         return ObjectError(f"{where}: what arrived has another checksum than what is stored")
     if isinstance(error, EndpointConnectionError | ConnectionClosedError | HTTPClientError):
@@ -170,5 +172,7 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
             "(`aws s3api restore-object`), or leave it out of the inputs"
         )
     if code in ("PermanentRedirect", "301", "AuthorizationHeaderMalformed"):
-        return ObjectError(f"{where}: the bucket is in another region; set AWS_REGION to its own")
+        return ObjectError(
+            f"{where}: the bucket is in another region; set AWS_DEFAULT_REGION to its own"
+        )
     return ObjectError(f"{where}: {error.operation_name} failed: {told} ({code})")
