@@ -46,7 +46,7 @@ class Ahead:
         self._stop = threading.Event()
         self._plan = self._windows()
         self._next: tuple[_Unit, int] | None = None
-        self._ready: dict[_Unit, bytes | BaseException] = {}
+        self._ready: dict[_Unit, bytearray | BaseException] = {}
         #: Bytes of each window that is under way or held.
         self._sizes: dict[_Unit, int] = {}
         self._held = 0
@@ -102,7 +102,7 @@ class Ahead:
             self._pass_over(index)
         place, one = parse(path), self._wanted[index]
 
-        def take(start: int, size: int) -> bytes:
+        def take(start: int, size: int) -> bytearray:
             if os.getpid() == self._process:
                 found = self._take((index, start))
                 if found is not None:
@@ -124,7 +124,7 @@ class Ahead:
             self._held -= self._sizes.pop(unit)
         self._changed.notify_all()
 
-    def _take(self, unit: _Unit) -> bytes | None:
+    def _take(self, unit: _Unit) -> bytearray | None:
         """A window, once it is there; None where it was passed over or the context has ended."""
         with self._changed:
             self._changed.wait_for(
@@ -168,7 +168,7 @@ class Ahead:
     def _bring(self) -> None:
         while (claimed := self._claim()) is not None:
             unit, size = claimed
-            found: bytes | BaseException
+            found: bytearray | BaseException
             try:
                 one = self._wanted[unit[0]]
                 found, _ = window(

@@ -51,7 +51,7 @@ def window(
     etag: str = "",
     listed: int | None = None,
     stop: threading.Event | None = None,
-) -> tuple[bytes, str]:
+) -> tuple[bytearray, str]:
     """Bytes `start`..`start + size` of an object of `of` bytes, and its ETag.
 
     `etag`, or where it is not known yet `listed` (the `version` of what was listed), must be the
@@ -65,7 +65,7 @@ def window(
         tries += 1
         try:
             etag = _add(got, place, start, size, of, etag, listed, stop)
-            return bytes(got), etag
+            return got, etag
         except FlexibleChecksumError as error:
             got.clear()
             broken: Exception = error
@@ -138,7 +138,7 @@ class ObjectStream(io.RawIOBase):
     least one and at most so many."""
 
     def __init__(
-        self, name: str, size: int, take: Callable[[int, int], bytes], done: Callable[[], None]
+        self, name: str, size: int, take: Callable[[int, int], bytearray], done: Callable[[], None]
     ) -> None:
         self.name = name
         self._size = size
@@ -190,11 +190,11 @@ def blocks(
     if parts and size <= WINDOW // 4:
         # One request for all is faster than one for each block.
         data = take(0, size)
-        return size, [data[start : start + length] for start, length in parts]
-    return size, [take(start, length) for start, length in parts]
+        return size, [bytes(data[start : start + length]) for start, length in parts]
+    return size, [bytes(take(start, length)) for start, length in parts]
 
 
-def _windows(name: str, listed: Wanted | None) -> tuple[int, Callable[[int, int], bytes]]:
+def _windows(name: str, listed: Wanted | None) -> tuple[int, Callable[[int, int], bytearray]]:
     """The size of an object and what reads one window (offset, bytes) of it."""
     place = parse(name)
     etag = ""
@@ -205,7 +205,7 @@ def _windows(name: str, listed: Wanted | None) -> tuple[int, Callable[[int, int]
     else:
         size, wanted = listed.bytes, version_of(listed.mtime_ns)
 
-    def take(start: int, length: int) -> bytes:
+    def take(start: int, length: int) -> bytearray:
         nonlocal etag
         data, etag = window(place, start, length, of=size, etag=etag, listed=wanted)
         return data
