@@ -22,6 +22,9 @@ from storewise.session.run import FAILURES, Failure, failures
 from storewise.ssearch.inputs import list_inputs, sample_paths
 
 FAILED = "failed.json"
+#: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
+#: EC2 each minute, and what it finds takes effect with its next look.
+NOTICED = 120.0
 HOME = Path(__file__).resolve().parent.parent
 
 
@@ -78,6 +81,9 @@ def run_study(
                 )
             else:
                 say(f"trial {name_of} failed ({tried[-1].reason}); it is tried again")
+        until = max(after[name_of][-1].until for name_of in new)
+        if until:
+            _await_end(until + (NOTICED if profile is not None else 0.0), say)
     if status != 0:
         return status
     given_up = [t.id for t in study.trials() if (results / "trials" / t.id / FAILED).exists()]
@@ -116,6 +122,15 @@ def renew_inputs(name: str) -> str:
     write_aside(listing, new)
     added, removed = len(set(paths) - before), len(before - {""} - set(paths))
     return f"{listing}: {len(paths)} files, {added} added, {removed} removed"
+
+
+def _await_end(until: float, say: Callable[[str], None]) -> None:
+    """Return when hosts that are taken back are gone: a scheduler gives jobs to them until then."""
+    left = until - time.time()
+    if left > 0:
+        say(f"waiting {left:.0f} s, until the host that is taken back is gone")
+    while (left := until - time.time()) > 0:
+        time.sleep(min(left, 1.0))
 
 
 def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:

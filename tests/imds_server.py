@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+INTERRUPTION = "/latest/meta-data/spot/instance-action"
 DOCUMENT = {
     "accountId": "123456789012",
     "instanceId": "i-0123456789abcdef0",
@@ -22,7 +24,8 @@ class ImdsServer:
     """Answers as an instance would; a test sets what it is, and when it is taken back.
 
     `requests` has method and path of each request. Tokens other than the latest are refused.
-    `told_once`: an interruption is announced to the first who asks only.
+    `ends_in`: as soon as somebody asks for an interruption, there is one in so many seconds; after
+    that the host is another one, of which nothing is announced.
     `failing` is a status that is answered to each GET instead; `page` is one to each PUT.
     """
 
@@ -30,9 +33,10 @@ class ImdsServer:
         self.life_cycle = life_cycle
         self.document = document
         self.spot_action: str | None = None
+        self.ends_in: int | None = None
+        self._ends: datetime | None = None
         self.failing: int | None = None
         self.page: str | None = None
-        self.told_once = False
         self.token = 0
         self.requests: list[tuple[str, str]] = []
 
@@ -53,13 +57,14 @@ class ImdsServer:
                 outer.requests.append(("GET", self.path))
                 if self.headers.get("X-aws-ec2-metadata-token") != f"token-{outer.token}":
                     self._answer(401, "")
-                elif outer.failing is not None:
+                    return
+                if self.path == INTERRUPTION:
+                    outer._announce()
+                if outer.failing is not None:
                     self._answer(outer.failing, "")
                 elif (text := outer.texts().get(self.path)) is None:
                     self._answer(404, "")
                 else:
-                    if outer.told_once and self.path.endswith("/instance-action"):
-                        outer.spot_action = None
                     self._answer(200, text)
 
             def _answer(self, status: int, text: str) -> None:
@@ -104,6 +109,14 @@ class ImdsServer:
         """Announce an interruption."""
         self.spot_action = json.dumps({"action": action, "time": at})
 
+    def _announce(self) -> None:
+        now = datetime.now(UTC).replace(microsecond=0)
+        if self._ends is None and self.ends_in is not None:
+            self._ends = now + timedelta(seconds=self.ends_in)
+            self.take_back(f"{self._ends:%Y-%m-%dT%H:%M:%SZ}")
+        elif self._ends is not None and now >= self._ends:
+            self.spot_action = None
+
     def texts(self) -> dict[str, str]:
         document = self.document if isinstance(self.document, str) else json.dumps(self.document)
         found = {
@@ -111,5 +124,5 @@ class ImdsServer:
             "/latest/meta-data/instance-life-cycle": self.life_cycle,
         }
         if self.spot_action is not None:
-            found["/latest/meta-data/spot/instance-action"] = self.spot_action
+            found[INTERRUPTION] = self.spot_action
         return found

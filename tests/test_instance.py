@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from imds_server import ImdsServer
 
 from storewise.metrics import instance as module
 from storewise.metrics.host import facts, host_name
-from storewise.metrics.instance import Interruption, Metadata, MetadataError, instance
+from storewise.metrics.instance import Interruption, Metadata, MetadataError, Notice, instance
 from storewise.session.job import trial_job
 from storewise.session.live import ABORT, LEASES, LIVE, SESSION, Session, read_abort
 
@@ -176,6 +178,7 @@ def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
     watch = Interruption(every=0.0)
     expected = f"EC2 takes back host {host_name()} (spot interruption at {AT})"
     assert watch.reason() == expected
+    assert watch.at == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
     imds.failing = 500
     assert watch.reason() is None, "no answer is no interruption"
     imds.failing, imds.spot_action = None, "soon"
@@ -184,6 +187,8 @@ def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
     assert often.reason() is None
     imds.take_back(AT)
     assert often.reason() is None, "not before its time"
+    assert Notice("stop", "soon").at == 0.0
+    assert Notice("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.FARTHEST
 
 
 def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path: Path) -> None:
@@ -206,4 +211,5 @@ def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path:
     why = read_abort(live / ABORT)
     assert why.reason == f"EC2 takes back host {host_name()} (spot interruption at {AT})"
     assert why.own, "a failed attempt, which is tried again"
+    assert why.until == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
     assert "EC2 takes back host" in log.read_text()

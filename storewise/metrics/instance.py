@@ -15,6 +15,7 @@ import socket
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -35,6 +36,8 @@ TIMEOUT = 1.0
 MOST_BYTES = 65_536
 #: How long a token is asked to hold, in s: the longest time there is.
 TOKEN_SECONDS = 21_600
+#: An interruption is at most that far ahead, in s (spot: 120); else clocks or texts are wrong.
+FARTHEST = 600.0
 #: Seconds between two looks for an interruption. EC2 says so two minutes before, and recommends 5.
 LOOK_EVERY = 5.0
 _TOKEN = "/latest/api/token"
@@ -69,6 +72,14 @@ class Notice:
 
     action: str
     time: str
+
+    @property
+    def at(self) -> float:
+        """The same as Unix time, at most `FARTHEST` from now; 0 where it is no time."""
+        try:
+            return min(datetime.fromisoformat(self.time).timestamp(), time.time() + FARTHEST)
+        except ValueError:
+            return 0.0
 
 
 def on_ec2() -> bool:
@@ -207,6 +218,8 @@ class Interruption:
         self._metadata = Metadata() if found is not None and found.life_cycle == SPOT else None
         self._every = every
         self._next = 0.0
+        self.at = 0.0
+        """When the host goes (Unix time), once there is a reason."""
 
     def reason(self) -> str | None:
         """Why the trial ends, in words; None while the host stays.
@@ -223,4 +236,5 @@ class Interruption:
             return None
         if notice is None:
             return None
+        self.at = notice.at
         return f"EC2 takes back host {socket.gethostname()} (spot interruption at {notice.time})"

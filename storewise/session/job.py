@@ -31,7 +31,14 @@ class Signalled(Aborted):
 
 
 class TakenBack(Aborted):
-    """EC2 takes back the host of this job: a failed attempt, to be made on another host."""
+    """EC2 takes back the host of this job: a failed attempt, to be made on another host.
+
+    `at` is when the host goes, as Unix time: until then the next attempt may come to it again.
+    """
+
+    def __init__(self, reason: str, at: float) -> None:
+        super().__init__(reason)
+        self.at = at
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,8 @@ def _reason(name: str, error: BaseException, log: str) -> Abort:
         own = isinstance(error, TakenBack) or (
             isinstance(error, Signalled) and error.number != signal.SIGINT
         )
-        return Abort(str(error), own=own, log=log)
+        until = error.at if isinstance(error, TakenBack) else 0.0
+        return Abort(str(error), own=own, log=log, until=until)
     kind = type(error).__name__
     if isinstance(error, StorewiseError | MemoryError | OSError):
         return Abort(f"{name}: {error or kind}", own=True, log=log)
@@ -144,7 +152,7 @@ def trial_job(
         watch.check()
         reason = interruption.reason()
         if reason is not None:
-            raise TakenBack(reason)
+            raise TakenBack(reason, interruption.at)
 
     def tell(error: BaseException) -> None:
         if not isinstance(error, Aborted):

@@ -186,6 +186,8 @@ class Abort:
     own: bool
     """False where the run was stopped from outside (Ctrl-C, SIGTERM): no failed attempt."""
     log: str = ""
+    until: float = 0.0
+    """Another attempt before this time (Unix time) may meet the same; 0: at once."""
 
 
 def abort(directory: Path, why: Abort) -> bool:

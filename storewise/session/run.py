@@ -100,6 +100,8 @@ class Failure:
     log_tail: str
     run: str
     at: float
+    until: float = 0.0
+    """See `Abort`."""
 
 
 @dataclass
@@ -184,7 +186,8 @@ class Run:
         if not first.own or mark.exists():
             return None
         mark.touch()
-        failure = Failure(trial, first.reason, _tail(first.log or why.log), self.id, time.time())
+        tail = _tail(first.log or why.log)
+        failure = Failure(trial, first.reason, tail, self.id, time.time(), first.until)
         path = self.results / FAILURES / f"{trial}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
