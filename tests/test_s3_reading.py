@@ -151,6 +151,14 @@ def test_faults_that_last_are_named_with_what_to_do(s3, s3_corpus, small_windows
         list_inputs(["s3://no-such-bucket-here/in/"])
     with pytest.raises(InputError, match=r"in/none\.m10: there is no such object"):
         content(f"{s3.uri}/in/none.m10")
+    with pytest.raises(InputError, match="this is a bucket; expected s3://BUCKET/KEY"):
+        content(s3.uri)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "no address")
+    client._client.cache_clear()
+    with pytest.raises(
+        ObjectError, match="Invalid endpoint: no address; check AWS_ENDPOINT_URL_S3"
+    ):
+        content(s3_corpus[0])
 
 
 def test_an_object_that_is_replaced_is_never_read_as_one(s3, small_windows):

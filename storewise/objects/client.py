@@ -78,16 +78,19 @@ def _client(process: int) -> S3Client:
     core = botocore.session.get_session()
     parsers = core.get_component("response_parser_factory")
     parsers.set_parser_defaults(timestamp_parser=_time)
-    with explained("S3"):
-        return boto3.session.Session(botocore_session=core).client(
-            "s3",
-            config=Config(
-                connect_timeout=CONNECT_SECONDS,
-                read_timeout=READ_SECONDS,
-                retries={"total_max_attempts": TRIES, "mode": "standard"},
-                max_pool_connections=CONNECTIONS,
-            ),
-        )
+    try:
+        with explained("S3"):
+            return boto3.session.Session(botocore_session=core).client(
+                "s3",
+                config=Config(
+                    connect_timeout=CONNECT_SECONDS,
+                    read_timeout=READ_SECONDS,
+                    retries={"total_max_attempts": TRIES, "mode": "standard"},
+                    max_pool_connections=CONNECTIONS,
+                ),
+            )
+    except ValueError as error:
+        raise ObjectError(f"S3: {error}; check AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL") from error
 
 
 def _time(value: Any) -> datetime:

@@ -58,6 +58,8 @@ def _stat(size: int, time: datetime, etag: str) -> Stat:
 
 def stat(place: Place) -> Stat:
     """Asks for one object; raises NotThere or another ObjectError."""
+    if not place.key:
+        raise NotThere(f"{place}: this is a bucket; expected s3://BUCKET/KEY")
     try:
         with explained(place):
             found = s3().head_object(Bucket=place.bucket, Key=place.key)
