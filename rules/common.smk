@@ -275,5 +275,9 @@ def to_publish(wildcards):
             f"study {STUDY.name} does not say where its results go: give it the key "
             "`publish: s3://BUCKET/PREFIX`, or use `storewise publish STUDY s3://BUCKET/PREFIX`"
         )
-    made = targets & {"analysis", "report"} or not os.path.exists(REPORT)
+    made = (
+        not only_analysis()
+        or targets & {"analysis", "report"}
+        or not os.path.exists(REPORT)
+    )
     return [*asked(), *([REPORT] if made else [])]

@@ -5,12 +5,21 @@ from pathlib import Path
 from storewise.analysis.progress import tenths
 from storewise.objects.publish import carry_out
 from storewise.publication import Publish
-from storewise.publishing import plan_of, remember, told, write_config
+from storewise.publishing import (
+    OLD_REPORT,
+    plan_of,
+    remember,
+    report_is_old,
+    told,
+    write_config,
+)
 from storewise.session.job import plain_job
 
 with plain_job(snakemake.log[0]) as log:
     results = Path(snakemake.params.results)
     write_config(results, [Path(path) for path in snakemake.params.written])
+    if report_is_old(results):
+        log.warning("%s: %s", results, OLD_REPORT)
     publish = Publish.model_validate(snakemake.params.publish)
     todo = plan_of(results, publish, tenths(log.info, words="read {done} of {total} files"))
     carry_out(todo, tenths(log.info, words="sent {done} of {total} bytes"))

@@ -59,31 +59,44 @@ def publish(
     """
     if is_remote(what):
         what, to = to, what
-    directory, settings, written = _source(what, scale, results)
-    settings = _settings(settings, to, name, tag or ())
+    directory, given, written = _source(what, scale, results)
+    settings = _settings(given, to, name, tag or ())
     from storewise.objects.publish import carry_out
-    from storewise.publishing import plan_of, remember, report_is_old, told, write_config
+    from storewise.publishing import (
+        OLD_REPORT,
+        config_aside,
+        plan_of,
+        remember,
+        report_is_old,
+        told,
+        write_config,
+    )
 
     _refuse_live(directory, "publish it when it has ended")
     with _told_of_files():
-        write_config(directory, written)
         if report_is_old(directory):
-            _say(
-                f"{directory}: the report is missing or older than a trial; `snakemake analysis "
-                "--config study=STUDY` makes it, and publishing again adds it"
-            )
-    with _told_of_files(), _shown("reading") as tell:
-        todo = plan_of(directory, settings, tell)
+            _say(f"{directory}: {OLD_REPORT}")
     if dry_run:
+        with (
+            _told_of_files(),
+            config_aside(directory, written) as config,
+            _shown("reading") as tell,
+        ):
+            todo = plan_of(directory, settings, tell, config)
         prefix = len(todo.folder.key)
         for file in todo.sending:
             typer.echo(f"{file.place.key[prefix:]}\t{file.digest.size}")
         _say(f"{todo.folder}: {len(todo.sending)} of {len(todo.manifest.files)} files would go up")
         return
+    with _told_of_files(), _shown("reading") as tell:
+        write_config(directory, written)
+        todo = plan_of(directory, settings, tell)
     with _shown("uploading", size=True) as tell:
         carry_out(todo, tell)
-    with _told_of_files():
-        remember(directory, todo)
+    # By what is remembered Snakemake sees that the rule `publish` of a study has run.
+    if given is None or (given.to, given.name) == (settings.to, settings.name):
+        with _told_of_files():
+            remember(directory, todo)
     _say(told(todo))
     typer.echo(str(todo.folder))
 
@@ -112,7 +125,7 @@ def pull(
     from rich.filesize import decimal
 
     from storewise.objects.pull import fetch, missing, named, publication
-    from storewise.publishing import CONFIG, foreign_trials
+    from storewise.publishing import CONFIG, foreign_trials, forget_run
 
     place = parse(folder).folder()
     found = publication(place)
@@ -133,6 +146,8 @@ def pull(
         )
     with _told_of_files(), _shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
+        if any(path.is_relative_to(target / "trials") for path in differing):
+            forget_run(target, found.run)
     size = decimal(sum(entry.bytes for entry in wanted))
     _say(
         f"{target}: {len(found.files)} files, {len(wanted)} of them fetched now ({size}), all with "
@@ -199,12 +214,18 @@ def _settings(
 
 
 def _refuse_live(directory: Path, advice: str) -> None:
-    """A run that is measuring changes its results meanwhile."""
+    """A run that is measuring, on whatever host, changes its results meanwhile."""
+    from storewise.session.live import LEASES
     from storewise.session.record import read_record
+    from storewise.session.run import dead_leases
 
+    dead = {path for path, _ in dead_leases(directory)}
+    live = [path.name for path in sorted((directory / LEASES).glob("[!.]*")) if path not in dead]
     record = read_record(directory)
     if record is not None and record.ended is None and record.process.alive():
-        raise ResultError(f"{directory}: run {record.run} is measuring it; {advice}")
+        live.append(record.run)
+    if live:
+        raise ResultError(f"{directory}: run {live[0]} is measuring it; {advice}")
 
 
 @contextmanager

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -31,11 +34,15 @@ CONFIG = "config"
 RUN = "run.json"
 WRITTEN = "written"
 REFERENCES = "references"
-#: What is of this machine and this moment only: sessions and their secrets, leases, tables that
-#: were not dropped yet, records of processes, and what would be made of the rest again.
-_LEFT_OUT = {LIVE, LEASES, "external", RECORD, PUBLISHED, "inputs/cache", "inputs/parts"}
-#: The log of the job that publishes, which it is still writing.
-_OWN_LOG = "logs/publish.log"
+_LEFT_OUT = {
+    # What is of this machine and this moment only: sessions and their secrets, leases, tables that
+    # were not dropped yet, records of processes.
+    *(LIVE, LEASES, "external", RECORD, PUBLISHED),
+    # What would be made of the rest again, and inputs.
+    *("inputs/cache", "inputs/parts", "search/outputs"),
+    # The log of the job that publishes, which it is still writing.
+    "logs/publish.log",
+}
 _UNFINISHED = (".tmp", ".partial")
 
 
@@ -67,8 +74,8 @@ def run_of(results: Path) -> RunOf:
     return RunOf("", float(int(max(times))))
 
 
-def select(results: Path) -> list[Local]:
-    """The files of a publication, sorted by name.
+def select(results: Path, config: Path | None = None) -> list[Local]:
+    """The files of a publication, sorted by name; `config` stands for the results' own `CONFIG`.
 
     Directories of a trial are stores and the data of servers; they stay. Links are followed.
     """
@@ -77,22 +84,30 @@ def select(results: Path) -> list[Local]:
     return sorted(
         (
             Local(name, path, path.stat().st_mtime_ns)
-            for name, path in _files(results, "", (os.path.realpath(results),))
+            for name, path in _with_config(results, config or results / CONFIG)
         ),
         key=lambda file: file.name,
     )
 
 
+def _with_config(results: Path, config: Path) -> Iterator[tuple[str, Path]]:
+    for name, path in _files(results, "", (os.path.realpath(results),)):
+        if not name.startswith(f"{CONFIG}/"):
+            yield name, path
+    if config.is_dir():
+        yield from _files(config, f"{CONFIG}/", (os.path.realpath(config),))
+
+
 def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
     for entry in os.scandir(directory):
         name = prefix + entry.name
-        if (
-            entry.name.startswith(".")
-            or entry.name.endswith(_UNFINISHED)
-            or name in _LEFT_OUT
-            or name == _OWN_LOG
-        ):
+        if entry.name.startswith(".") or entry.name.endswith(_UNFINISHED) or name in _LEFT_OUT:
             continue
+        if not name.isprintable():
+            raise ResultError(
+                f"{entry.path!r}: no name for an object, which takes UTF-8 without control "
+                "characters; rename it"
+            )
         path = Path(entry.path)
         if entry.is_dir():
             real = os.path.realpath(path)
@@ -105,6 +120,13 @@ def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tup
             yield name, path
         elif entry.is_symlink():
             raise ResultError(f"{path}: a link to nothing; remove it, or make what it leads to")
+
+
+#: What to do where `report_is_old`.
+OLD_REPORT = (
+    "the report is missing or older than a trial; `snakemake analysis --config study=STUDY` makes "
+    "it, and publishing again adds it"
+)
 
 
 def report_is_old(results: Path) -> bool:
@@ -143,18 +165,33 @@ def study_files(path: Path, root: Path) -> list[Path]:
     return found
 
 
-def write_config(results: Path, written: Sequence[Path] = ()) -> None:
+@contextmanager
+def config_aside(results: Path, written: Sequence[Path]) -> Iterator[Path]:
+    """What `write_config` would make of the results' `CONFIG`, in a directory for a moment."""
+    with TemporaryDirectory(prefix="storewise-") as top:
+        aside = Path(top) / CONFIG
+        if (results / CONFIG).is_dir():
+            shutil.copytree(results / CONFIG, aside)
+        write_config(results, written, aside)
+        yield aside
+
+
+def write_config(
+    results: Path, written: Sequence[Path] = (), directory: Path | None = None
+) -> None:
     """Put the study's files beside its results: ``config/STUDY.yaml``, complete as it was read, so
     that it needs no other file; the files as they were written; and which run this is.
 
     `written` are the study's own file and those that it extends. Files that are right stay as they
-    are.
+    are. `directory` is written instead of the results' own `CONFIG`.
     """
     study = stored_study(results)
-    directory = results / CONFIG
-    own = directory / f"{study['name']}.yaml"
+    directory = directory or results / CONFIG
+    name_of_own = f"{study['name']}.yaml"
+    own = directory / name_of_own
     # Results that were pulled are analysed with this very file, which is the user's then.
-    pulled = any(path.resolve() == own.resolve() for path in written)
+    users = (results / CONFIG / name_of_own).resolve()
+    pulled = any(path.resolve() == users for path in written)
     texts: dict[Path, str] = {}
     references = _references(results)
     for name, kinds in references.items():
@@ -221,8 +258,11 @@ def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> st
     )
 
 
-def plan_of(results: Path, publish: Publish, progress: Progress) -> Plan:
-    """What is to be uploaded so that a study's results are published whole.
+def plan_of(
+    results: Path, publish: Publish, progress: Progress, config: Path | None = None
+) -> Plan:
+    """What is to be uploaded so that a study's results are published whole, with `config` in place
+    of their own `CONFIG`.
 
     Reads all of them and lists what is there; `write_config` comes before.
     """
@@ -241,7 +281,7 @@ def plan_of(results: Path, publish: Publish, progress: Progress) -> Plan:
         tags=tags_of(publish, study, run.started),
         files=(),
     )
-    return plan(folder_of(publish, study, run.started), select(results), head, progress)
+    return plan(folder_of(publish, study, run.started), select(results, config), head, progress)
 
 
 def foreign_trials(results: Path, published: Iterable[str]) -> list[Path]:
@@ -254,8 +294,18 @@ def foreign_trials(results: Path, published: Iterable[str]) -> list[Path]:
     )
 
 
+def forget_run(results: Path, run: str) -> None:
+    """Forget this directory's run where its trials are now those of another, that began at `run`
+    (UTC): published again, they would replace those of this one."""
+    record = read_record(results)
+    if record is not None and as_time(record.started) != run:
+        (results / RECORD).unlink()
+
+
 def told(done: Plan) -> str:
     """What was published, in a sentence."""
+    from storewise.runner import FAILED
+
     files = len(done.manifest.files)
     size = sum(entry.bytes for entry in done.manifest.files)
     if done.nothing_new:
@@ -269,7 +319,9 @@ def told(done: Plan) -> str:
         if done.extra
         else ""
     )
-    return f"{done.folder}: {files} files ({decimal(size)}), {what}{extra}"
+    failed = sum(PurePath(entry.path).match(f"trials/*/{FAILED}") for entry in done.manifest.files)
+    lost = f"; {failed} of its trials failed, the report says why" if failed else ""
+    return f"{done.folder}: {files} files ({decimal(size)}), {what}{lost}{extra}"
 
 
 def remember(results: Path, done: Plan) -> None:

@@ -264,6 +264,11 @@ def test_a_place_is_tried_without_a_trace(s3: Bucket) -> None:
     s3.faults.add(Status(403, "AccessDenied"), method="POST", times=None)
     with pytest.raises(ObjectError, match="access denied for CreateMultipartUpload"):
         check_writable(parse(f"{s3.uri}/p/"), {"study": "s"})
+    s3.faults.clear()
+    for listing, name in (("list-type=2", "ListObjectsV2"), (r"\?uploads", "ListMultipartUploads")):
+        s3.faults.add(Status(403, "AccessDenied"), method="GET", target=listing)
+        with pytest.raises(ObjectError, match=f"access denied for {name}"):
+            check_writable(parse(f"{s3.uri}/p/"), {"study": "s"})
 
 
 def test_links_are_followed_but_not_in_circles(results: Path, tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def test_publishing_measures_nothing(measured: Workspace, s3: Bucket) -> None:
     done = measured.snakemake("-n", "publish")
     jobs = planned(done.stdout + done.stderr)
     assert {"publish", "report"} <= set(jobs) and not MEASURING & set(jobs), jobs
+    # Where it is one of several targets it comes after what they make.
+    (measured.results / "report.html").write_text("page")
+    done = measured.snakemake("-n", "--quiet", "progress", "--", "all", "publish")
+    why = (done.stdout + done.stderr).partition("Publishing results/s")[2].partition("Job ")[0]
+    assert "updated by another job: results/s/report.html" in why, done.stdout + done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_starts(
