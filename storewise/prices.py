@@ -118,12 +118,17 @@ class Corpus(_Section):
 def with_defaults(given: Mapping[str, Any] | None, root: Path) -> dict[str, Any] | None:
     """The prices of ``config/prices.yaml`` with a study's own on top; None without either.
 
+    Nothing of the file counts where the study's currency is another.
+
     Raises ConfigError with the file and line of a key of ``config/prices.yaml`` that is not known
     or has no price, and where it lacks a price and the study has none at all. What the study gives
     is checked with the study.
     """
     path = root / PRICES
     base = _own_prices(path) if path.is_file() else {}
+    own = (given or {}).get("currency")
+    if own is not None and own != base.get("currency", own):
+        base = {}  # its amounts are of another currency, and nobody says what they are in this one
     found = {**base, **(given or {})}
     both = [one.get("instances") for one in (base, given or {})]
     if all(isinstance(one, dict) for one in both):

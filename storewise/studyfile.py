@@ -125,4 +125,10 @@ def _build(
                 )
             items.append(value)
         return items
-    return loader.construct_object(node, deep=True)
+    try:
+        return loader.construct_object(node, deep=True)
+    except ValueError as error:  # 2026-02-30 has the form of a day and is none
+        raise ConfigError(
+            f"{path}, line {node.start_mark.line + 1}: {'.'.join(map(str, place))}: "
+            f"{node.value!r}: {error}"
+        ) from error

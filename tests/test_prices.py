@@ -38,6 +38,23 @@ def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
     )
 
 
+def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
+    file = WHOLE + "currency: USD\nnote: theirs\ndate: 2026-01-01\ninstances: {a.b: {spot: 1}}\n"
+    whole = "{currency: EUR, node_hour: 1, client_hour: 2, gb_month: 3}"
+    found = load(tmp_path, f"{STUDY}prices: {whole}\n", file).prices
+    assert found == Prices(currency="EUR", node_hour=1, client_hour=2, gb_month=3)
+    with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.client_hour: is missing"):
+        load(tmp_path, STUDY + "prices: {currency: EUR, node_hour: 1, gb_month: 0}\n", file)
+    found = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
+    assert found is not None
+    assert (found.node_hour, found.note, list(found.instances)) == (1, "theirs", ["a.b"])
+
+
+def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.date: '2026-02-30': day is out"):
+        load(tmp_path, STUDY + "prices: {date: 2026-02-30}\n", WHOLE)
+
+
 def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -> None:
     study = STUDY + "prices: {gb_month: 0.3}\n"
     found = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
