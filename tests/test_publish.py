@@ -142,6 +142,30 @@ def test_a_publication_that_is_killed_goes_on(results: Path, s3: Bucket) -> None
     assert len(publication(parse(f"{s3.uri}/{FOLDER}")).files) == 69
 
 
+def test_no_credentials_anywhere(results: Path, s3: Bucket) -> None:
+    own = {"AWS_ACCESS_KEY_ID": "AKIA0OWN0KEY", "AWS_SECRET_ACCESS_KEY": "own/secret+key"}
+    own["AWS_SESSION_TOKEN"] = "own+session/token=="
+    program = Path(sys.executable).parent / "storewise"
+    said = ""
+    for fault in (Status(400, "ExpiredToken", "own+session/token=="), None):
+        if fault is not None:
+            s3.faults.add(fault, method="PUT", target=r"report\.html")
+        done = subprocess.run(
+            [program, "publish", results, f"{s3.uri}/p", "--name", "first"],
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == (0 if fault is None else 2), done.stderr
+        said += done.stdout + done.stderr
+    assert "credentials are not accepted (ExpiredToken): renew them" in said
+    assert s3.faults.seen("PUT")[-1].headers["X-Amz-Security-Token"] == own["AWS_SESSION_TOKEN"]
+    files = [path.read_bytes() for path in results.rglob("*") if path.is_file()]
+    for secret in own.values():
+        assert not [data for data in files if secret.encode() in data] and secret not in said
+        assert not [key for key in s3.keys("p") if secret.encode() in s3.get(key)]
+
+
 def test_parts_of_a_large_file_are_kept(
     results: Path, s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
