@@ -417,8 +417,8 @@ def _check_inputs(inputs: Inputs, text: StudyText) -> None:
                 found = matches(spec)
             except StorewiseError as error:
                 text.fail((*place, i), f"{error}")
-            if not found and is_remote(spec):
-                text.fail((*place, i), f"{spec!r}: no such object or prefix{nearest_path(spec)}")
+            if not found and is_remote(name := spec.removeprefix("@")):
+                text.fail((*place, i), f"{spec!r}: no such object or prefix{nearest_path(name)}")
             if not found:
                 message = f"{spec!r}: no such file or directory{nearest_path(spec)}"
                 text.fail((*place, i), f"{message}; looked from {Path.cwd()}")

@@ -265,6 +265,7 @@ def test_a_prefix_that_has_nothing_is_refused_with_file_line_and_key(s3, s3_corp
     empty = refusal(f"{s3.uri}/inn/")
     assert f"no such object or prefix (did you mean '{s3.uri}/in/'?)" in empty
     assert "no such object or prefix" in refusal(f"{s3.uri}/in/*.none")
+    assert "no such object or prefix" in refusal(f"'@{s3.uri}/none.list'")
     assert "no such bucket" in refusal("s3://no-such-bucket-here/in/")
     assert "names nothing on S3; expected s3://BUCKET/PREFIX" in refusal("s3:///in/")
     s3.faults.add(Status(403, "AccessDenied"), target="list-type", skip=1, times=None)

@@ -157,8 +157,9 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
     if code in ("AccessDenied", "403", "Forbidden", "AllAccessDisabled"):
         return ObjectError(
             f"{where}: access denied for {error.operation_name}; the credentials in use need "
-            "s3:ListBucket on the bucket and s3:GetObject on its objects, to publish also those "
-            "that docs/s3.md names (s3:PutObject, s3:PutObjectTagging, ...)"
+            "s3:ListBucket on the bucket and s3:GetObject on its objects (and kms:Decrypt where a "
+            "key of KMS encrypts them), to publish also those that "
+            "docs/s3.md names (s3:PutObject, s3:PutObjectTagging, ...)"
         )
     if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"):
         return ObjectError(f"{where}: the AWS credentials are not accepted ({code}): renew them")

@@ -212,8 +212,9 @@ def _wanted(bucket: str, uris: Sequence[str]) -> Iterator[tuple[str, Stat]]:
         # StartAfter is exclusive; what is shorter by its last character comes before the key.
         after = uris[at][begin:-1]
         while True:
+            request: dict[str, Any] = {"StartAfter": after} if after else {}
             with explained(Place(bucket, prefix)):
-                page = s3().list_objects_v2(Bucket=bucket, Prefix=prefix, StartAfter=after)
+                page = s3().list_objects_v2(Bucket=bucket, Prefix=prefix, **request)
             for listed in page.get("Contents", ()):
                 uri = str(Place(bucket, listed["Key"]))
                 while at < len(uris) and uris[at] < uri:
