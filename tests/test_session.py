@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -21,7 +21,16 @@ from storewise.driver.barrier import Barrier
 from storewise.errors import Aborted, EngineError
 from storewise.session import live as live_module
 from storewise.session.job import trial_job
-from storewise.session.live import Abort, Process, Session, Watch, abort, members, membership
+from storewise.session.live import (
+    Abort,
+    Process,
+    Session,
+    Watch,
+    abort,
+    lose_host,
+    members,
+    membership,
+)
 from storewise.session.run import Lease, Run, failures, sweep, sweep_dead
 
 
@@ -217,6 +226,18 @@ def fill(disk: Path) -> None:
     with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as f:
         while f.write(b"x" * 65536):
             pass
+
+
+def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path: Path) -> None:
+    directory = tmp_path / "members"
+    directory.mkdir()
+    for name, host in [("a", "n1.cluster.internal"), ("b", "n1"), ("c", "n11")]:
+        (directory / f"{name}.json").write_text(json.dumps(asdict(Process(host, 1, 0.0))))
+    (directory / "d.json").touch()  # as a host leaves it that is lost while it writes
+    lose_host(tmp_path, "")
+    assert list(members(tmp_path)) == ["a", "b", "c"]
+    lose_host(tmp_path, "n1")
+    assert list(members(tmp_path)) == ["c"]
 
 
 def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(

@@ -240,9 +240,10 @@ def lose_host(directory: Path, host: str) -> None:
     """Note that a host of a trial is gone: nobody waits for what ran there."""
     for path in (directory / MEMBERS).glob("*.json"):
         try:
-            if read_as(Process, path).host == host:
+            # A scheduler's name of a host may be the short one.
+            if host and read_as(Process, path).host.partition(".")[0] == host.partition(".")[0]:
                 path.unlink()
-        except FileNotFoundError:  # it ended while we looked
+        except (FileNotFoundError, ValueError):  # it ended meanwhile, or nobody waits for it anyway
             continue
 
 
