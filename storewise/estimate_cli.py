@@ -10,6 +10,9 @@ import typer
 if TYPE_CHECKING:
     from storewise.estimate import Estimate
 
+#: Characters of the widest table: thousands of hosts, and amounts of millions.
+WIDEST = 120
+
 
 def cost(
     study: Annotated[str, typer.Argument(help="Name under config/studies, or a YAML file.")],
@@ -78,8 +81,10 @@ def show(told: Estimate, limit: float | None) -> None:
     console.print(f"Study {told.study}: {number} to measure{measured}.")
     if not told.trials:
         return
-    console.print(_engines(told))
-    console.print(_hosts(told))
+    # Lines that a narrow terminal breaks are better than amounts that are cut to fit.
+    wide = Console(highlight=False, width=max(console.width, WIDEST))
+    wide.print(_engines(told))
+    wide.print(_hosts(told))
     hours = amount_text(told.seconds.times(1 / 3600), "{:,.1f}".format)
     console.print(f"It takes about {hours} h; {told.spot:.0%} of the hours of hosts are spot.")
     if told.money is None:
@@ -122,7 +127,7 @@ def _hosts(told: Estimate) -> Any:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("hosts", no_wrap=True)
     table.add_column("instance", no_wrap=True)
-    for head in ("most", "starts", "hours", "idle", *filter(None, [told.currency])):
+    for head in ("most", "starts", "hours", "unused", *filter(None, [told.currency])):
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("range", no_wrap=True)
     for line in told.lines:

@@ -306,7 +306,7 @@ def test_the_command_says_what_it_will_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "90")
+    monkeypatch.setenv("COLUMNS", "40")
     (tmp_path / "p.yaml").write_text(
         "set-resources: {node: {node_classes: \"'data=d/big, work=w/small/spot'\"}}\n"
     )
@@ -314,6 +314,7 @@ def test_the_command_says_what_it_will_cost(
     done = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "p.yaml", "--idle", "0"])
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
+    assert "…" not in text, "nothing is cut to fit the terminal"
     for words in (
         "Study s: 1 trial to measure.",
         "data big",
