@@ -316,8 +316,15 @@ def test_places_that_are_no_publication(s3: Bucket, results: Path) -> None:
         with pytest.raises(ObjectError, match="there is no such bucket"):
             action(parse("s3://no-such-bucket-here/p"))
     s3.put(f"{folder.key}{MANIFEST}", b"{")
-    with pytest.raises(ObjectError, match="not a manifest of a publication"):
+    with pytest.raises(
+        ObjectError, match=r"not a manifest of a publication .* publish the results a"
+    ):
         publication(folder)
+    (results / MANIFEST).write_text("a copy")
+    assert publication(publish(results, s3)).complete
+    assert publication(folder).files[0].path != MANIFEST
+    s3.faults.add(Cut(9), method="GET", target=MANIFEST)
+    assert publication(folder).complete
 
 
 def test_a_directory_that_cannot_be_written(results: Path, s3: Bucket, tmp_path: Path) -> None:

@@ -12,11 +12,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from storewise.objects.client import NotThere, ObjectError, explained, s3
+from storewise.objects.client import NotThere, ObjectError
+from storewise.objects.reading import open_object
 from storewise.objects.uri import Place
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
+
+
+class NoManifest(ObjectError):
+    """What is called a manifest is none."""
 
 
 def _one_name(text: str) -> str:
@@ -88,15 +93,14 @@ class Manifest(_Section):
 
 def read_manifest(folder: Place) -> Manifest:
     """The manifest of a folder; NotThere where it has none, ObjectError where it is unreadable."""
-    place = folder.below(MANIFEST)
-    with explained(place):
-        answer = s3().get_object(Bucket=place.bucket, Key=place.key, ChecksumMode="ENABLED")
-        content = answer["Body"].read()
-    return parse_manifest(content, str(place))
+    name = str(folder.below(MANIFEST))
+    with open_object(name) as stream:
+        return parse_manifest(stream.read(), name)
 
 
 def parse_manifest(content: bytes, where: str) -> Manifest:
-    """A manifest from its text; errors name `where`."""
+    """A manifest from its text. Errors name `where`: NoManifest where it is none, ObjectError where
+    it is of another version's format."""
     try:
         data: Any = json.loads(content)
         found = data.get("format")
@@ -111,14 +115,14 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise ObjectError(
+        raise NoManifest(
             f"{where}: not a manifest of a publication ({reason}); publish the results again"
         ) from error
 
 
 def manifest_or_none(folder: Place) -> Manifest | None:
-    """The manifest of a folder, None where it has none."""
+    """The manifest of a folder, None where it has none, or something else in its place."""
     try:
         return read_manifest(folder)
-    except NotThere:
+    except (NotThere, NoManifest):
         return None

@@ -98,8 +98,10 @@ def stored(folder: Place) -> dict[str, Stored]:
 def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progress) -> Plan:
     """What is to be done so that `folder` holds `files`; reads each of them, writes nothing.
 
-    `head` is the manifest to be, without files.
+    `head` is the manifest to be, without files. A file of the manifest's name (of a folder that
+    another tool has copied) is none of them.
     """
+    files = [file for file in files if file.name != MANIFEST]
     there = stored(folder)
     old = manifest_or_none(folder) if MANIFEST in there else None
     known = {entry.path: entry for entry in old.files} if old is not None else {}
@@ -215,7 +217,9 @@ def _check_stored(folder: Place, manifest: Manifest) -> None:
     """Raises ObjectError where an object is not the one that the manifest is to name."""
     there = stored(folder)
     for entry in manifest.files:
-        if entry.path not in there or there[entry.path].etag != entry.etag:
+        found = there.get(entry.path)
+        # Some servers quote it in one answer and not in the other.
+        if found is None or found.etag.strip('"') != entry.etag.strip('"'):
             raise ObjectError(_two(f"{folder.below(entry.path)} was"))
 
 
