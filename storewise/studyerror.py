@@ -50,7 +50,8 @@ def explain(
                 # The name of an entry is no field: what follows is the entry's own.
                 phase if "phases" in place else model if info is None else study,
             )
-        known = sorted({*model.model_fields} - {"name"})
+        # A study is called what its file is, a phase stands below its name.
+        known = sorted({*model.model_fields} - ({"name"} if model in (study, phase) else set()))
         if model is study:
             known += more
         text.fail(

@@ -67,6 +67,11 @@ def test_a_bare_null_is_the_null_engine(tmp_path: Path) -> None:
         (("phases:", "indexes: [align.nothing]\nphases:"), 3, ["align.nothing"]),
         (("phases:", "publish: p.yaml\nphases:"), 3, ["publish", "s3://BUCKET/PREFIX"]),
         (("phases:", "publish: {too: s3://b}\nphases:"), 3, ["publish.too", "'to'"]),
+        (
+            ("phases:", "publish: {to: s3://bkt, nam: a}\nphases:"),
+            3,
+            ["publish.nam", "mean 'name'"],
+        ),
         (("phases:", "publish: {to: s3://bkt, name: a b}\nphases:"), 3, ["publish: name", "'a b'"]),
         (("phases:", "publish: {name: a}\nphases:"), 3, ["publish.to", "missing"]),
         (("phases:", "prices: p.yaml\nphases:"), 3, ["prices", "mapping"]),
