@@ -118,6 +118,18 @@ def test_faults_that_pass_are_not_seen(s3, s3_corpus, small_windows):
         assert rule.met == 1
 
 
+def test_a_busy_server_is_waited_for_longer_than_boto3_does(
+    s3, s3_corpus, small_windows, monkeypatch
+):
+    monkeypatch.setattr(client, "TRIES", 1)
+    client._client.cache_clear()
+    for fault in (Status(503, "SlowDown"), Status(500, "InternalError")):
+        rule = s3.faults.add(fault, target="in/", method="GET", times=TRIES - 1)
+        with reading.open_object(s3_corpus[0]) as stream:
+            assert stream.read() == s3.get(parse(s3_corpus[0]).key)
+        assert rule.met == TRIES - 1
+
+
 def test_faults_that_last_are_named_with_what_to_do(s3, s3_corpus, small_windows, monkeypatch):
     monkeypatch.setattr(client, "TRIES", 2)  # botocore waits seconds between more
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret-key")

@@ -38,6 +38,17 @@ class Wanted(Protocol):
     def mtime_ns(self) -> int: ...
 
 
+#: S3's names for "fewer requests at a time" and "not now": a fleet may be told so for minutes, and
+#: hours of a load would be lost by giving up as soon as boto3 does.
+_BUSY = {"SlowDown", "ServiceUnavailable", "InternalError", "503", "500"}
+
+
+class _Busy(Exception):
+    def __init__(self, told: ClientError) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
 class Stopped(Exception):
     """Nobody waits for the window any longer."""
 
@@ -56,7 +67,8 @@ def window(
 
     `etag`, or where it is not known yet `listed` (the `version` of what was listed), must be the
     object's, else Changed is raised. A body that breaks is resumed where it broke, TRIES times in
-    all; an object that is read whole is checked against the checksum that S3 keeps with it.
+    all; so often, with boto3's own tries each time, is a request made that S3 was too busy for. An
+    object that is read whole is checked against the checksum that S3 keeps with it.
     Raises Stopped soon after `stop` is set.
     """
     got = bytearray()
@@ -69,12 +81,14 @@ def window(
         except FlexibleChecksumError as error:
             got.clear()
             broken: Exception = error
+        except _Busy as error:
+            broken = error.told
         except (BotoCoreError, HTTPError, OSError) as error:
             broken = error
             if len(got) >= size:
                 got.clear()  # all of it, and still not well: nothing is left to resume
         if tries >= TRIES:
-            if isinstance(broken, FlexibleChecksumError):
+            if isinstance(broken, FlexibleChecksumError | ClientError):
                 raise error_of(place, broken) from broken
             raise ObjectError(
                 f"{place}: the answer ended too early, {tries} times ({broken}); check the network"
@@ -107,6 +121,8 @@ def _add(
         except ClientError as error:
             if code_of(error) in ("InvalidRange", "416"):
                 raise Changed(f"{place}: {_REPLACED}") from error
+            if code_of(error) in _BUSY:
+                raise _Busy(error) from error
             raise
     body = answer["Body"]
     try:
