@@ -61,7 +61,7 @@ class Changed(ObjectError):
 
 
 #: A client takes tenths of a second and megabytes to make; threads may ask for it at once.
-_making = threading.Lock()
+_making = threading.RLock()
 os.register_at_fork(
     before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release
 )
