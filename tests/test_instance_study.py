@@ -16,7 +16,7 @@ from imds_server import ImdsServer
 pytestmark = pytest.mark.e2e
 STUDY = """
 inputs: {{paths: data}}
-engines: [null]
+engines: [sqlite]
 phases: [write, read: {{seconds: 2}}]
 prices:
   {{node_hour: 1, client_hour: 1, gb_month: 0, currency: EUR, note: ours, date: 2026-03-31,
@@ -75,7 +75,10 @@ def test_a_spot_instance_is_taken_back_and_the_report_says_so(
     assert "Failed attempts (1)" in page
     assert reason in page
     assert "i4i.2xlarge, spot, zone eu-central-1b, image ami-0abcdef1234567890" in page
+    assert "i4i.2xlarge spot: 0.25 EUR an hour" in page
     assert "node_hour 1, client_hour 1 EUR; ours; prices of 2026-03-31" in page
+    costs = pd.read_csv(place.results / "analysis" / "costs.csv").dropna(subset="note")
+    assert any(text.startswith("priced as 1 x i4i.2xlarge spot; ours") for text in costs["note"])
     warnings = pd.read_csv(place.results / "analysis" / "warnings.csv")
     assert list(warnings["code"]).count("failed_attempt") == 1
     everything = "".join(

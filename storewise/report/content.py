@@ -12,6 +12,7 @@ from storewise.analysis.parts import Part, host_of, instance_of, part_versions
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, level
 from storewise.errors import ConfigError
+from storewise.metrics.instance import market
 from storewise.prices import Prices
 from storewise.workloads.registry import workload
 
@@ -43,7 +44,7 @@ def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
         ("consistency", _levels(tables)),
         ("versions", _versions(measured)),
         ("inputs", _inputs(tables)),
-        ("prices", _prices(study)),
+        ("prices", _prices(study, measured)),
     ]
     return [(term, values) for term, values in found if values]
 
@@ -126,14 +127,19 @@ def _versions(parts: list[Part]) -> list[str]:
     return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(found.items())]
 
 
-def _prices(study: Mapping[str, Any]) -> list[str]:
-    """The prices that costs are told by; none where the study has none, or none that are valid."""
+def _prices(study: Mapping[str, Any], parts: list[Part]) -> list[str]:
+    """The prices that costs are told by, those of the instances that were used among them; none
+    where the study has none, or none that are valid."""
     try:
         prices = Prices.model_validate(study.get("prices"))
     except ValueError:
         return []
     hours = f"node_hour {prices.node_hour:g}, client_hour {prices.client_hour:g} {prices.currency}"
-    return [f"{hours}{f'; {prices.source}' if prices.source else ''}"]
+    used = [found for part in parts if (found := instance_of(part.conditions))]
+    kinds = {(str(one.get("type", "")), market(str(one.get("life_cycle", "")))) for one in used}
+    hosts = {prices.host("node", *kind) for kind in kinds if kind[0] in prices.instances}
+    texts = [f"{one.basis}: {one.hour:g} {prices.currency} an hour" for one in hosts]
+    return [f"{hours}{f'; {prices.source}' if prices.source else ''}", *sorted(texts)]
 
 
 def _inputs(tables: Tables) -> list[str]:
