@@ -231,8 +231,9 @@ def check_cost(plan):
         refuse_above(found, STUDY.max_cost)
     except StorewiseError as error:
         raise WorkflowError(str(error))
+    trials = "1 trial" if len(wanted) == 1 else f"{len(wanted)} trials"
     say(
-        f"measuring {len(wanted)} trials costs about {amount_text(found.money, money_text)} "
+        f"measuring {trials} costs about {amount_text(found.money, money_text)} "
         f"{found.currency}; the study allows {money_text(STUDY.max_cost)}"
     )
 
