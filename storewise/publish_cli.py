@@ -93,12 +93,12 @@ def publish(
         todo = plan_of(directory, settings, tell)
     with _shown("uploading", size=True) as tell:
         carry_out(todo, tell)
+    _say(told(todo))
+    typer.echo(str(todo.folder))
     # By what is remembered Snakemake sees that the rule `publish` of a study has run.
     if given is None or (given.to, given.name) == (settings.to, settings.name):
         with _told_of_files():
             remember(directory, todo)
-    _say(told(todo))
-    typer.echo(str(todo.folder))
 
 
 def pull(

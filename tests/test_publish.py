@@ -279,6 +279,11 @@ def test_a_server_that_hesitates_or_is_gone(
     client._client.cache_clear()
     with s3.faults.down(), pytest.raises(ObjectError, match="does not answer after 2 tries"):
         publish(results, s3)
+    # An endpoint may hold a password.
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://me:hunter2@127.0.0.1:1")
+    client._client.cache_clear()
+    with pytest.raises(ObjectError, match=r"endpoint URL: \"http://127\.0\.0\.1:1/"):
+        publish(results, s3)
 
 
 def test_a_place_is_tried_without_a_trace(s3: Bucket) -> None:

@@ -7,6 +7,7 @@ errors of the server), so an error that arrives here has lasted.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,9 @@ READ_SECONDS = 60.0
 TRIES = 5
 #: Connections that are kept for the next request: more than a process has threads that ask.
 CONNECTIONS = 256
+
+#: Of an endpoint's URL, which errors name.
+_PASSWORD = re.compile(r"//[^/\s]*@")
 
 
 class ObjectError(StorewiseError):
@@ -114,9 +118,10 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
     """What an error of boto3 means, and what to do. Never any header or key of the request."""
     if isinstance(error, ClientError):
         return _refused(where, error)
+    told = _PASSWORD.sub("//", str(error))
     if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
         return ObjectError(
-            f"{where}: no AWS credentials ({error}); give some as for every AWS tool: the "
+            f"{where}: no AWS credentials ({told}); give some as for every AWS tool: the "
             "environment, ~/.aws/credentials, or a role of the instance"
         )
     if isinstance(error, NoRegionError):
@@ -127,12 +132,12 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
         return ObjectError(f"{where}: what arrived has another checksum than what is stored")
     if isinstance(error, EndpointConnectionError | ConnectionClosedError | HTTPClientError):
         return ObjectError(
-            f"{where}: S3 does not answer after {TRIES} tries ({error}); check the network, the "
+            f"{where}: S3 does not answer after {TRIES} tries ({told}); check the network, the "
             "region, and AWS_ENDPOINT_URL_S3 where it is set"
         )
     if isinstance(error, ResponseStreamingError):
-        return ObjectError(f"{where}: the answer ended too early ({error})")
-    return ObjectError(f"{where}: {error}")
+        return ObjectError(f"{where}: the answer ended too early ({told})")
+    return ObjectError(f"{where}: {told}")
 
 
 def code_of(error: ClientError) -> str:

@@ -145,23 +145,33 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[BinaryIO]:
-    """A file to append to, by one process at a time."""
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who had it before may have renamed or removed it between the two calls.
-            free = os.path.samestat(os.fstat(file.fileno()), path.stat())
-        except (BlockingIOError, FileNotFoundError):
-            free = False
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            free = True
-        if not free:
-            raise StorewiseError(
-                f"{path}: another process fetches this file; pull again when it has ended"
-            )
-        yield file
+    """A file to append to, by one process at a time. Any OSError names it."""
+    try:
+        with path.open("ab") as file:
+            if not _is_ours(path, file):
+                raise StorewiseError(
+                    f"{path}: another process fetches this file; pull again when it has ended"
+                )
+            yield file
+    except OSError as error:
+        # That of a write, such as on a full disk, has no name.
+        raise OSError(error.errno, error.strerror, error.filename or str(path)) from error
+
+
+def _is_ours(path: Path, file: BinaryIO) -> bool:
+    """Whether this process alone appends to an open file; it does until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    try:
+        # Who had it may have renamed or removed it since it was opened here.
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _fetch_one(folder: Place, entry: Entry, target: Path) -> None:
