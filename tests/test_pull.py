@@ -6,6 +6,8 @@ import errno
 import fcntl
 import json
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -332,3 +334,12 @@ def test_a_directory_that_cannot_be_written(results: Path, s3: Bucket, tmp_path:
     (tmp_path / "file").write_text("")
     status, _, told = command("pull", folder, tmp_path / "file")
     assert status == 2 and f"{tmp_path / 'file'}" in told and "ot a directory" in told
+    # So is a file that cannot be written to its end.
+    done = subprocess.run(
+        [Path(sys.executable).parent / "storewise", "pull", str(folder), tmp_path / "there"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert re.search(r"storewise: .*/\..*\.partial: File too large", done.stderr), done.stderr
