@@ -9,7 +9,7 @@ takes all that is uncertain at its lowest, or at its highest, at once: no interv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,7 +36,7 @@ IDLE = 600.0
 
 
 class TooExpensive(StorewiseError):
-    """A run whose estimate is above the study's `max_cost`."""
+    """A run whose estimate is above the study's `max_cost`, or knows no price of its hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class Estimate:
     """What is still to be measured of a study, its hosts, and what was assumed.
 
     `seconds` is how long it takes, `spot` the share of spot instances of all hours of hosts.
+    `unpriced` are types of instances that have no price and cost what any host does.
     """
 
     study: str
@@ -82,6 +83,7 @@ class Estimate:
     money: Amount | None
     currency: str
     spot: float
+    unpriced: Sequence[str]
     assumptions: Sequence[tuple[str, str]]
 
 
@@ -136,6 +138,7 @@ def estimate(
         money=_sum(money) if study.prices is not None else None,
         currency=study.prices.currency if study.prices is not None else "",
         spot=of_spot / hours.mean if hours.mean else 0.0,
+        unpriced=_unpriced(study.prices, places.values()),
         assumptions=_assumptions(study, trials, works, documents, lines, start_up, idle, cloud),
     )
 
@@ -155,8 +158,17 @@ def hosts_of(trial: Trial, *, one_host: bool) -> dict[str, int]:
 
 
 def refuse_above(found: Estimate, limit: float | None) -> None:
-    """Raise TooExpensive, with the estimate, where it is above a study's `max_cost`."""
-    if limit is None or found.money is None or found.money.mean <= limit:
+    """Raise TooExpensive, with the estimate, where it is above a study's `max_cost`, or where that
+    cannot be told."""
+    if limit is None or found.money is None:
+        return
+    if found.unpriced:
+        raise TooExpensive(
+            f"study {found.study} has a max_cost, and there is no price of its hosts: "
+            f"{', '.join(found.unpriced)}. Nothing was started. Give the price of an hour under "
+            "`instances` in config/prices.yaml or in the study's prices"
+        )
+    if found.money.mean <= limit:
         return
     lines = "".join(
         f"\n  {line.name}: {line.hours.mean:,.1f} hours of hosts by {line.price.basis}, "
@@ -183,6 +195,16 @@ def amount_text(amount: Amount, shown: Callable[[float], str] = "{:,.0f}".format
     if math.isclose(amount.low, amount.high):
         return shown(amount.mean)
     return f"{shown(amount.mean)} ({shown(amount.low)} to {shown(amount.high)})"
+
+
+def _unpriced(prices: Prices | None, places: Iterable[NodeClass | None]) -> list[str]:
+    """Types of instances without a price, and how they are bought."""
+    instances = [place for place in places if place is not None and place.instance]
+    return sorted(
+        f"{place.instance} {place.market.replace('_', ' ')}"
+        for place in set(instances)
+        if prices is not None and not prices.knows(place.instance, place.market)
+    )
 
 
 def _has_servers(trial: Trial) -> bool:

@@ -90,11 +90,18 @@ def show(told: Estimate, limit: float | None) -> None:
     if told.money is None:
         console.print("There are no prices (config/prices.yaml): hours only.")
     else:
+        if told.unpriced:
+            console.print(
+                f"There is no price of {', '.join(told.unpriced)} (config/prices.yaml): what is "
+                "shown is that of any host."
+            )
         console.print(f"Together about {amount_text(told.money, money_text)} {told.currency}.")
         if limit is not None:
             state = "above" if told.money.mean > limit else "within"
+            refused = ", and a run is refused without these prices" if told.unpriced else ""
             console.print(
-                f"That is {state} the study's max_cost of {money_text(limit)} {told.currency}."
+                f"That is {state} the study's max_cost of {money_text(limit)} {told.currency}"
+                f"{refused}."
             )
     console.print("\nAssumed (ranges take all that is uncertain at its lowest or highest at once):")
     for term, text in told.assumptions:

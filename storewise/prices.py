@@ -85,6 +85,11 @@ class Prices(_Section):
         """Note and day, for whoever reads an amount."""
         return "; ".join(filter(None, [self.note, f"prices of {self.date}" if self.date else ""]))
 
+    def knows(self, instance: str, market: Literal["on_demand", "spot"]) -> bool:
+        """Whether a type of instance has a price, for spot instances also that of one on demand."""
+        own = self.instances.get(instance)
+        return own is not None and (getattr(own, market), own.on_demand) != (None, None)
+
     def host(
         self, kind: Literal["node", "client"], instance: str, market: Literal["on_demand", "spot"]
     ) -> HostPrice:

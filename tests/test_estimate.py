@@ -241,6 +241,33 @@ def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("place", "gone"),
+    [
+        ("other/spot", ["other spot"]),
+        ("other", ["other on demand"]),
+        ("onlyspot/spot", []),
+        ("onlyspot", ["onlyspot on demand"]),
+        ("free/spot", []),
+        ("big/spot", []),  # at most what one on demand costs
+    ],
+)
+def test_a_limit_is_not_held_against_hosts_without_a_price(
+    tmp_path: Path, place: str, gone: list[str]
+) -> None:
+    prices = PRICES.replace("instances: {", "instances: {onlyspot: {spot: 1}, free: {spot: 0}, ")
+    study = load(tmp_path, f"{YCSB}]\n{prices}max_cost: 1000\n")
+    classes = parse_classes(f"data=data/{place}, work=work/small/spot")
+    found = estimate(study, study.trials(), classes, tmp_path)
+    assert found.unpriced == gone
+    refuse_above(found, None)
+    if gone:
+        with pytest.raises(TooExpensive, match=rf"study s has .* no price .*: {gone[0]}\. Nothing"):
+            refuse_above(found, study.max_cost)
+    else:
+        refuse_above(found, study.max_cost)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("max_cost: 0\n", ["max_cost", "greater than 0"]),
