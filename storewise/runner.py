@@ -83,7 +83,10 @@ def run_study(
                 say(f"trial {name_of} failed ({tried[-1].reason}); it is tried again")
         until = max(after[name_of][-1].until for name_of in new)
         if until:
-            _await_end(until + (NOTICED if profile is not None else 0.0), say)
+            try:
+                _await_end(until + (NOTICED if profile is not None else 0.0), say)
+            except KeyboardInterrupt:
+                return 128 + signal.SIGINT
     if status != 0:
         return status
     given_up = [t.id for t in study.trials() if (results / "trials" / t.id / FAILED).exists()]

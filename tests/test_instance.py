@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from imds_server import ImdsServer
 
+from storewise import runner
+from storewise.config import load_study
 from storewise.metrics import instance as module
 from storewise.metrics.host import facts, host_name
 from storewise.metrics.instance import Interruption, Metadata, MetadataError, Notice, instance
 from storewise.session.job import trial_job
 from storewise.session.live import ABORT, LEASES, LIVE, SESSION, Session, read_abort
+from storewise.session.run import Failure
 
 AT = "2026-03-01T08:22:00Z"
 
@@ -213,3 +217,38 @@ def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path:
     assert why.own, "a failed attempt, which is tried again"
     assert why.until == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
     assert "EC2 takes back host" in log.read_text()
+
+
+def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(
+        "workload: ycsb\nengines: [sqlite]\nphases: [load]\nretries: 9\n"
+    )
+    (trial,) = load_study("s.yaml").trials()
+    failures = tmp_path / "results" / "s" / "failures"
+    failures.mkdir(parents=True)
+    passes: list[float] = []
+
+    def failing(_: object) -> int:
+        passes.append(time.time())
+        until = passes[0] + (1.0 if len(passes) == 1 else 3600.0)
+        told = Failure(trial.id, "taken back", "", "r", time.time(), until)
+        with (failures / f"{trial.id}.jsonl").open("a") as file:
+            file.write(json.dumps(asdict(told)) + "\n")
+        return 1
+
+    def sleep(seconds: float, real: Callable[[float], None] = time.sleep) -> None:
+        if len(passes) == 2:
+            raise KeyboardInterrupt
+        real(seconds)
+
+    monkeypatch.setattr(runner, "_snakemake", failing)
+    monkeypatch.setattr("storewise.runner.time.sleep", sleep)
+    said: list[str] = []
+    options = {"profile": None, "scale": None, "cores": None, "retry_failed": False, "extra": ()}
+    assert runner.run_study("s.yaml", say=said.append, **options) == 130  # type: ignore[arg-type]
+    assert passes[1] >= passes[0] + 1.0, "not before the host is gone"
+    assert len(said) == 4
+    assert said[1].endswith("until the host that is taken back is gone")
