@@ -22,6 +22,8 @@ MARKETS: tuple[Market, ...] = get_args(Market)
 #: The classes of rules `node` and of all others, where a study does not ask for another.
 DATA, WORK = "data", "work"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+#: A queue of PBS may be one of another server: ``QUEUE@SERVER``, ``@SERVER`` (qsub(1B), "-q").
+_PARTITION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_.@:-]*")
 _EXPECTED = "CLASS=PARTITION[/INSTANCE[/on_demand|spot]], such as data=data/i4i.2xlarge/on_demand"
 
 
@@ -45,8 +47,8 @@ def parse_classes(text: str) -> dict[str, NodeClass]:
         parts = [part.strip() for part in place.split("/")]
         if not equals or len(parts) > 3:
             _refuse(entry, "cannot be read")
-        for part in (name, *parts):
-            if not _NAME.fullmatch(part):
+        for i, part in enumerate((name, *parts)):
+            if not (_PARTITION if i == 1 else _NAME).fullmatch(part):
                 _refuse(entry, f"{part!r} is no name" if part else "a name is missing")
         if name in found:
             _refuse(entry, f"class {name!r} is given twice")

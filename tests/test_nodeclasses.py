@@ -41,6 +41,11 @@ def test_a_bad_text_is_one_error_that_names_its_part(text: str, words: list[str]
         assert word in str(error.value)
 
 
+@pytest.mark.parametrize("queue", ["work@server", "@server.site:15001", "_work"])
+def test_a_queue_may_be_one_of_another_server(queue: str) -> None:
+    assert parse_classes(f"data={queue}/i4i.large")["data"].partition == queue
+
+
 def test_an_unknown_class_names_the_nearest_known_one() -> None:
     classes = parse_classes(TEXT)
     assert class_named("large", classes).partition == "data-large"
