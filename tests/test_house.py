@@ -26,6 +26,7 @@ COMMAND_LINE = {
     "platformdirs",
     "typer",
     "rich",
+    "yte",
     "snakemake-executor-plugin-slurm",
     "snakemake-executor-plugin-cluster-generic",
 }
