@@ -24,7 +24,9 @@ WINDOW = 8 << 20
 _PIECE = 256 << 10
 #: Seconds before the second try of a window whose body broke; doubled for each further one.
 _WAIT = 0.1
-_REPLACED = "the object was replaced since it was listed; make the manifest again"
+_REPLACED = (
+    "the object was replaced since it was listed; make the manifest again (`snakemake -R manifest`)"
+)
 
 
 class Wanted(Protocol):

@@ -110,7 +110,8 @@ def _check_size(file: InputFile) -> None:
 def _changed(file: InputFile, expected: str, found: str) -> InputError:
     return InputError(
         file.path,
-        "the file is not what it was when the manifest was made; make the manifest again",
+        "the file is not what it was when the manifest was made; make the manifest again "
+        "(`snakemake -R manifest`)",
         expected=expected,
         found=found,
     )
