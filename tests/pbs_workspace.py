@@ -22,7 +22,7 @@ EDITED = {
 }
 #: For a site whose login node reaches the network of the servers.
 LOCAL_ENDS = {
-    "    exclusive: 1\n": "    exclusive: 1\n  form: {run_local: 1}\n  close: {run_local: 1}\n"
+    "set-resources:\n": "set-resources:\n  form: {run_local: 1}\n  close: {run_local: 1}\n"
 }
 
 
