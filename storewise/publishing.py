@@ -82,10 +82,7 @@ def select(results: Path, config: Path | None = None) -> list[Local]:
     from storewise.objects.publish import Local
 
     return sorted(
-        (
-            Local(name, path, path.stat().st_mtime_ns)
-            for name, path in _with_config(results, config or results / CONFIG)
-        ),
+        (Local(name, path) for name, path in _with_config(results, config or results / CONFIG)),
         key=lambda file: file.name,
     )
 

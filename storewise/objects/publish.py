@@ -3,6 +3,7 @@ manifest comes last."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +37,6 @@ class Local:
 
     name: str
     path: Path
-    modified_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Plan:
     old_etag: str
     """Of the manifest that is there, empty where there is none."""
     files: Sequence[Local]
+    """Those of the manifest, in its order."""
     sending: Sequence[Sending]
     kept: Mapping[str, str]
     """ETags of objects that stay, by name."""
@@ -106,28 +107,31 @@ def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progre
     old = manifest_or_none(folder) if MANIFEST in there else None
     known = {entry.path: entry for entry in old.files} if old is not None else {}
 
-    def look(file: Local) -> tuple[Digest, str | None]:
-        digest = _digest(file)
+    def look(file: Local) -> tuple[Digest, int, str | None]:
+        digest, modified_ns = _read(file)
+        return digest, modified_ns, kept_as(file, digest)
+
+    def kept_as(file: Local, digest: Digest) -> str | None:
         object_ = there.get(file.name)
         if object_ is None or object_.size != digest.size:
-            return digest, None
+            return None
         entry = known.get(file.name)
         if entry is not None and (entry.etag, entry.sha256) == (object_.etag, digest.sha256):
-            return digest, object_.etag
+            return object_.etag
         checksum, etag = stored_checksum(folder.below(file.name))
-        return digest, etag if digest.is_told_by(checksum) else None
+        return etag if digest.is_told_by(checksum) else None
 
-    found: dict[str, tuple[Digest, str | None]] = {}
-    for file, (digest, etag) in in_threads(look, files):
-        found[file.name] = (digest, etag)
+    found: dict[str, tuple[Digest, int, str | None]] = {}
+    for file, about in in_threads(look, files):
+        found[file.name] = about
         progress(len(found), len(files))
-    kept = {name: etag for name, (_, etag) in found.items() if etag is not None}
+    kept = {name: etag for name, (_, _, etag) in found.items() if etag is not None}
     entries = tuple(
         Entry(
             path=file.name,
             bytes=found[file.name][0].size,
             sha256=found[file.name][0].sha256,
-            modified_ns=file.modified_ns,
+            modified_ns=found[file.name][1],
             etag="",
         )
         for file in files
@@ -190,7 +194,7 @@ def carry_out(todo: Plan, progress: Progress) -> None:
     for key, uploads in interrupted.items():
         for upload in uploads:
             abort_upload(Place(folder.bucket, key), upload)
-    _check_unchanged(todo.files)
+    _check_unchanged(todo)
     done_now = _with_etags(todo.manifest, etags)
     _check_stored(folder, done_now)
     _put_manifest(folder, done_now, tags, over)
@@ -204,12 +208,12 @@ def _put_manifest(folder: Place, manifest: Manifest, tags: Tags, over: str) -> s
         raise ObjectError(_two(f"{folder}: {MANIFEST} was")) from error
 
 
-def _check_unchanged(files: Sequence[Local]) -> None:
+def _check_unchanged(todo: Plan) -> None:
     """Raises ObjectError where a file is another one than when the plan was made: what is
     published is of one moment, such as one analysis."""
-    for file in files:
+    for file, entry in zip(todo.files, todo.manifest.files, strict=True):
         with _readable(file.path):
-            if file.path.stat().st_mtime_ns != file.modified_ns:
+            if file.path.stat().st_mtime_ns != entry.modified_ns:
                 raise ObjectError(changed(file.path))
 
 
@@ -237,9 +241,12 @@ def _with_etags(manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
     return manifest.model_copy(update={"files": files})
 
 
-def _digest(file: Local) -> Digest:
-    with _readable(file.path):
-        return digest_file(file.path)
+def _read(file: Local) -> tuple[Digest, int]:
+    """Digest and time of a file. The time is that of the open file: of a path NFS may tell one that
+    is out of date."""
+    with _readable(file.path), file.path.open("rb") as opened:
+        modified_ns = os.fstat(opened.fileno()).st_mtime_ns
+        return digest_file(file.path), modified_ns
 
 
 def _put(file: Sending, tags: Tags) -> str:
