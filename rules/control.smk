@@ -59,7 +59,8 @@ class Controller(logging.Handler):
                     lose_host(Path(R) / "live" / trial, host)
                     why = Abort(
                         f"{rule_name} lost its host{f' {host}' if host else ''}: Slurm says that "
-                        "it is gone (NODE_FAIL), as an instance that was taken back",
+                        "it is gone (NODE_FAIL), as an instance that was taken back or could not "
+                        "be started",
                         True,
                         log,
                     )
