@@ -34,7 +34,8 @@ def workflow_home() -> Path:
         if (directory / "Snakefile").is_file() and (directory / "rules").is_dir():
             return directory
     raise StorewiseError(
-        "there is no Storewise workflow here: run `storewise run` in a checkout of Storewise"
+        f"there is no Storewise workflow in {Path.cwd()}, nor beside the package in {HOME}: run "
+        "this in a checkout of Storewise, or install Storewise from one with `make env`"
     )
 
 

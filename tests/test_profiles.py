@@ -249,3 +249,14 @@ def test_the_command_lists_and_installs(folder: Path) -> None:
     assert "installed: snakemake --profile pbs" in storewise("profiles").stdout
     done = storewise("profiles", "install", "nosuch")
     assert done.returncode == 2 and done.stderr.startswith("storewise: nosuch: no such profile")
+
+
+def test_without_a_checkout_it_is_said_where_profiles_are(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the package alone was installed with pip."""
+    monkeypatch.setattr("storewise.runner.HOME", tmp_path / "site-packages")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StorewiseError, match=r"site-packages: run this in a checkout .*`make env`"):
+        install()
+    assert not folder.exists()
