@@ -160,7 +160,7 @@ def measurements(tables: Tables) -> pd.DataFrame:
     ].assign(kind=RATE)
     told = _step_names(tables)
     paced = {key for key, (_, rate) in told.items() if rate}
-    rates = rates[[key not in paced for key in _step_keys(rates)]]
+    rates = rates.loc[[key not in paced for key in _step_keys(rates)]]
     times = latency[
         latency["percentile"].isin(PERCENTILES)
         & (latency["operation"].astype(str) != FINISH)

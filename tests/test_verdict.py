@@ -436,3 +436,15 @@ def test_every_known_criterion_has_a_place(embedded: Tables) -> None:
     sensitivity: Any = found["sensitivity"]
     criteria: Any = found["criteria"]
     assert {*sensitivity["not_measured"], *(c["name"] for c in criteria)} == set(KEYS)
+
+
+def test_where_no_search_found_a_rate_the_rest_is_judged(embedded: Tables) -> None:
+    trials = embedded.trials
+    trial = trials.loc[trials["engine"] == "sqlite", "trial"].iloc[0]
+    search = {"clients": 3, "percentile": 99.0, "limit_ms": 50.0, "time": "response", "steps": 4}
+    asked = {"trial": trial, "phase": "read", "first_step": 0, **search}
+    searches = pd.DataFrame([{**asked, "rate": None, "verified": False, "bounded": True}])
+    assert embedded.highest_rates.empty
+    found = verdict(replace(embedded, searches=searches))
+    assert [c.name for c in found.criteria] == [c.name for c in verdict(embedded).criteria]
+    assert any("found no rate" in sentence for sentence in found.text)

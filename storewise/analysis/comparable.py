@@ -76,7 +76,7 @@ def limit_words(row: Mapping[str, Any]) -> str:
 def answers(highest: pd.DataFrame, phase: str, limit: str) -> pd.DataFrame:
     """The highest rates over repeats that searches of a phase found for a limit."""
     rows = highest[highest["phase"] == phase]
-    rows = rows[[limit_words(row) == limit for row in records(rows)]]
+    rows = rows.loc[[limit_words(row) == limit for row in records(rows)]]
     several = rows["clients"].nunique() > 1
     words = [f"{row['clients']:,.0f} clients" if several else "" for row in records(rows)]
     return rows.assign(**{WITH: words})

@@ -102,7 +102,7 @@ def _at_rate(rows: pd.DataFrame, promises: Sequence[str]) -> tuple[int, Figures]
     if best is None:
         return None
     count, (rate, phase, other) = best
-    mine = rows[[key(row) == (rate, phase, other) for row in records(rows)]]
+    mine = rows.loc[[key(row) == (rate, phase, other) for row in records(rows)]]
     words = f"p99 response, phase {phase}, {rate:,.0f} operations/s asked"
     return count, named("latency", "steps", mine, about=", ".join(filter(None, [words, other])))
 
@@ -116,7 +116,7 @@ def _with_clients(rows: pd.DataFrame, promises: Sequence[str]) -> tuple[int, Fig
     if best is None:
         return None
     count, place = best
-    mine = rows[[key(row) == place for row in records(rows)]]
+    mine = rows.loc[[key(row) == place for row in records(rows)]]
     clients, phase, *other = place
     words = ["p99", f"phase {phase}", _clients(clients), *other]
     return count, named("latency", "steps", mine, about=", ".join(filter(None, words)))
@@ -147,7 +147,7 @@ def _with_all_clients(
     told = tables.steps
     stepped = {(str(p), int(s)) for p, s in zip(told["phase"], told["step"], strict=True)}
     places = zip(rows["phase"], rows["step"], strict=True)
-    rows = rows[[(str(p), int(s)) not in stepped for p, s in places]]
+    rows = rows.loc[[(str(p), int(s)) not in stepped for p, s in places]]
     rows = rows.assign(mean=rows["value"])
 
     def key(row: Mapping[str, Any]) -> tuple[float]:
@@ -158,7 +158,7 @@ def _with_all_clients(
     if best_clients is None:
         return None
     count, (clients,) = best_clients
-    mine = rows[[key(row) == (clients,) for row in records(rows)]]
+    mine = rows.loc[[key(row) == (clients,) for row in records(rows)]]
     words = f"p99 of {operation}, phase {phase}, {_clients(clients)}"
     return count, named("latency", "latency_summary", mine, about=words)
 
@@ -206,7 +206,7 @@ def scaling(tables: Tables) -> Figures | None:
     if not found:
         return None
     factor = [*several, *found][0]
-    mine = rows[[key(row) == found[factor][1] for row in records(rows)]]
+    mine = rows.loc[[key(row) == found[factor][1] for row in records(rows)]]
     row = records(mine)[0]
     fastest = _rates_of(tables, mine)
     estimates = pd.DataFrame([from_interval(r) for r in records(mine)], index=mine.index)

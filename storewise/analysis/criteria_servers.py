@@ -57,7 +57,7 @@ def slow_node(tables: Tables) -> Figures | None:
 
     counted = in_most_choices(frame, key, promises)
     place = max(counted, key=lambda one: (counted[one], one))
-    mine = frame[[key(row) == place for row in records(frame)]]
+    mine = frame.loc[[key(row) == place for row in records(frame)]]
     nodes, slowed_nodes, phase, how = place
     of = f" of {nodes:g}" if nodes else ""
     about = f"{-slowed_nodes}{of} nodes slowed: {how}, phase {phase}"

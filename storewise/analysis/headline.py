@@ -41,4 +41,4 @@ def headline_rates(tables: Tables, table: pd.DataFrame) -> pd.DataFrame:
     if not told:
         return mine
     places = zip(mine["phase"], mine["step"], strict=True)
-    return mine[[(str(p), int(s)) not in told for p, s in places]]
+    return mine.loc[[(str(p), int(s)) not in told for p, s in places]]

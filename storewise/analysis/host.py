@@ -248,7 +248,7 @@ def _near_ceiling(
     joined = mine[mine["engine"] != CEILING].merge(top.reset_index(), on=same, how="inner")
     near = joined[joined["value"] >= NEAR_CEILING * joined["top"]]
     # An open loop is as fast as it was told to be, with a store or without.
-    near = near[[(r.trial, r.phase, r.step) not in paced for r in rows_of(near)]]
+    near = near.loc[[(r.trial, r.phase, r.step) not in paced for r in rows_of(near)]]
     return [
         (str(r.trial), str(r.phase), int(r.step), float(r.value / r.top)) for r in rows_of(near)
     ]

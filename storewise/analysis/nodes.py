@@ -198,7 +198,7 @@ def node_cpu(taken: pd.DataFrame, of_clients: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     wide = by_second(per_second(rows))
     keep = [(r.trial, r.phase, r.step, r.host) not in known for r in rows_of(wide)]
-    return wide[keep]
+    return wide.loc[keep]
 
 
 def _places(table: pd.DataFrame) -> set[tuple[Any, ...]]:

@@ -74,7 +74,7 @@ def _of_clients(tables: Tables, factors: list[str]) -> Iterable[dict[str, Any]]:
     ]
     told = set_rates(tables)
     places = zip(rates["phase"], rates["step"], strict=True)
-    rates = rates[[(str(p), int(s)) not in told for p, s in places]]
+    rates = rates.loc[[(str(p), int(s)) not in told for p, s in places]]
     keys = [*factors, "phase", "planned", OTHER, "measure", "unit"]
     for levels, group in grouped(rates, keys):
         # Several steps with the same clients differ in nothing that is known: the first counts.
