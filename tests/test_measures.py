@@ -256,6 +256,7 @@ verify: 50
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_a_whole_study(tmp_path: Path) -> None:
     """By Snakemake: q2's readings are as many as q3 counts and as numpy finds."""
     space = Workspace(tmp_path)

@@ -16,7 +16,7 @@ from harness import ROOT, SAMPLE, SMALL, Workspace
 
 from storewise.ssearch.stream import open_input
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 REQUIRED = os.environ.get("STOREWISE_REQUIRE_ALL") == "1"
 

@@ -17,7 +17,7 @@ from harness import ROOT, SMALL, Workspace
 from storewise.analysis.parts import trial_files
 from storewise.metrics.packed import read_pack
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 STUDY = """\
 inputs: {paths: data}
