@@ -128,7 +128,8 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         },
     )
     try:
-        session = driver.connect()
+        # Else the first requests, and the counters, leave out nodes that are not connected yet.
+        session = driver.connect(wait_for_all_pools=True)
     except FAILURES as error:
         driver.shutdown()
         hosts = ", ".join(map(where, endpoints))

@@ -241,5 +241,11 @@ class MongoLink(Client):
     def _words(self, verb: str) -> Iterator[None]:
         try:
             yield
+        except ServerSelectionTimeoutError as error:
+            # The driver names no server while its first attempts are still on their way.
+            words, hosts = words_of(error), [host_port(e) for e in self._shared.seeds]
+            if not any(host in words for host in hosts):
+                words = f"{', '.join(hosts)}: {words}"
+            raise EngineError(f"mongodb: {verb}: {words}") from error
         except _FAILURES as error:
             raise EngineError(f"mongodb: {verb}: {words_of(error)}") from error
