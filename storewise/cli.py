@@ -419,12 +419,12 @@ def run(
     """Run a study to its report, trying failed trials again as the study says.
 
     Further arguments go to Snakemake. Exit status 0 if every trial was measured, 1 if some were
-    given up (the report is there and names them).
+    given up (the report is there and names them), 3 if the report could not be published.
 
     Example: `storewise run demo`, or `storewise run mine.yaml --profile slurm`
     """
     from storewise.publishing import published_at
-    from storewise.runner import results_of, run_study
+    from storewise.runner import NOT_PUBLISHED, results_of, run_study
 
     status = run_study(
         study,
@@ -435,7 +435,7 @@ def run(
         extra=context.args,
         say=say,
     )
-    if status in {0, 1}:
+    if status in {0, 1, NOT_PUBLISHED}:
         report, finding = results_of(study, scale)
         if report is not None:
             typer.echo(finding)

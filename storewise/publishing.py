@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from storewise.objects.publish import Local, Plan, Progress
 
 #: What the rule `publish` leaves in the results: where they are.
+PUBLISH_LOG = "logs/publish.log"
 PUBLISHED = "published.json"
 #: Directory of the results with the study's files, made when they are published.
 CONFIG = "config"
@@ -336,4 +337,12 @@ def published_at(results: Path) -> str | None:
             return None
         return str(json.loads((results / PUBLISHED).read_text(encoding="utf-8"))["place"])
     except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def last_attempt(results: Path) -> int | None:
+    """When the workflow last began to publish, in ns as the file system has it; None for never."""
+    try:
+        return (results / PUBLISH_LOG).stat().st_mtime_ns
+    except FileNotFoundError:
         return None

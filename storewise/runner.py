@@ -15,6 +15,7 @@ from pathlib import Path
 from storewise.config import Study, load_study
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
+from storewise.publishing import PUBLISH_LOG, last_attempt, published_at
 from storewise.session.cluster import node_jobs
 from storewise.session.live import Process, write_aside
 from storewise.session.record import DOOR_VARIABLE
@@ -25,6 +26,8 @@ FAILED = "failed.json"
 #: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
 #: EC2 each minute, and what it finds takes effect with its next look.
 NOTICED = 120.0
+#: Exit status: the report is there, but publishing it has failed.
+NOT_PUBLISHED = 3
 HOME = Path(__file__).resolve().parent.parent
 
 
@@ -52,7 +55,8 @@ def run_study(
     """Run a study to its report; returns the exit status for the shell.
 
     0: every trial was measured. 1: the report is there, but trials failed for good (named in
-    it). 2 or more: Snakemake failed for another reason than a trial; it has said so.
+    it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2 and others:
+    Snakemake failed for another reason than a trial; it has said so.
     """
     home = workflow_home()
     study = load_study(name, scale=scale, root=home)
@@ -63,7 +67,7 @@ def run_study(
         for trial in study.trials():
             (results / "trials" / trial.id / FAILED).unlink(missing_ok=True)
     command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
-    started = time.time()
+    started, published = time.time(), last_attempt(results)
     while True:
         before = _attempts(study, results, started)
         status = _snakemake(command)
@@ -72,7 +76,14 @@ def run_study(
         after = _attempts(study, results, started)
         new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
         if not new:
-            return max(status, 2)
+            if last_attempt(results) in {None, published} or published_at(results):
+                return 2
+            say(
+                f"the results are not published, {results / PUBLISH_LOG} says why; when that is "
+                f"mended: storewise publish {name}"
+            )
+            status = NOT_PUBLISHED
+            break
         for name_of in new:
             tried = after[name_of]
             if len(tried) > study.retries:
@@ -88,7 +99,7 @@ def run_study(
                 _await_end(until + (NOTICED if profile is not None else 0.0), say)
             except KeyboardInterrupt:
                 return 128 + signal.SIGINT
-    if status != 0:
+    if status not in {0, NOT_PUBLISHED}:
         return status
     given_up = [t.id for t in study.trials() if (results / "trials" / t.id / FAILED).exists()]
     if given_up:
@@ -96,7 +107,7 @@ def run_study(
             f"{len(given_up)} of {len(study.trials())} trials failed: {', '.join(given_up)}; "
             "the report has their reasons, --retry-failed tries them again"
         )
-    return 1 if given_up else 0
+    return status or (1 if given_up else 0)
 
 
 def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from harness import ROOT, Workspace
+from s3_faults import Status
 from s3_server import Bucket
 from test_workflow import MEASURING, edited_workflow, planned
 
 from storewise.config import load_study
 from storewise.objects.manifest import MANIFEST
+from storewise.runner import NOT_PUBLISHED
 
 pytestmark = pytest.mark.e2e
 
@@ -82,6 +84,23 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_starts(
     assert done.returncode != 0
     assert "cannot be published when they are there: s3://no-such-bucket-here/" in done.stderr
     assert not (measured.results / "trials").exists()
+
+
+def test_a_report_that_cannot_be_published_is_there(measured: Workspace, s3: Bucket) -> None:
+    """The target `publish` keeps the run from measuring what only looks measured."""
+    (measured.results / "analysis" / "verdict.json").write_text('{"finding": "Take sqlite."}')
+    s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="report.html", times=None)
+    for _ in range(2):
+        done = measured.storewise("run", "s.yaml", "publish")
+        assert done.returncode == NOT_PUBLISHED, done.stdout + done.stderr
+        assert done.stdout.splitlines() == ["Take sqlite.", "Report: results/s/report.html"]
+        said = "not published, results/s/logs/publish.log says why; when that is mended: storewise"
+        assert f"{said} publish s.yaml" in done.stderr
+        log = (measured.results / "logs" / "publish.log").read_text()
+        assert "report.html: access denied for PutObject" in log
+    s3.faults.clear()
+    done = measured.storewise("publish", "s.yaml")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.all_cells  # in every run a study on Slurm does so, with the profile `aws`

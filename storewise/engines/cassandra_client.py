@@ -23,7 +23,13 @@ from storewise.engines.cassandra_cql import (
     of_key,
     select_cql,
 )
-from storewise.engines.cassandra_link import KEYS, CassandraLink, open_shared, passes
+from storewise.engines.cassandra_link import (
+    KEYS,
+    PATIENCE_SECONDS,
+    CassandraLink,
+    open_shared,
+    passes,
+)
 from storewise.engines.cassandra_status import counters_of, disk_bytes_of
 from storewise.engines.shards import SCHEMA_TABLE, describe
 from storewise.engines.tabular import Row, Table, check_limit, make_tables, quoted
@@ -51,7 +57,6 @@ _COMPACTIONS = {
 #: A count asks for so many parts of the ring of each node, so that none takes long.
 _PARTS = 16
 _COUNTS_AT_ONCE = 8
-_RESEND_SECONDS = 10.0
 #: Far above any build; one that fails never says so to clients.
 _INDEX_SECONDS = 4 * 3600.0
 #: An index that no node is building, and that cannot be asked either, has failed.
@@ -207,7 +212,7 @@ class CassandraClient(CassandraLink):
         Waits for all; those that no server answered are sent again for some seconds."""
         results: list[Any] = [None] * len(statements)
         left = list(range(len(statements)))
-        until = time.monotonic() + _RESEND_SECONDS
+        until = time.monotonic() + PATIENCE_SECONDS
         while left:
             done = self._try(verb, partial(self._execute, [statements[n] for n in left]))
             again = []

@@ -44,8 +44,9 @@ _CONNECT_SECONDS = 5.0
 #: Above the servers' own timeouts: they say more than "no answer".
 _REQUEST_SECONDS = 75.0
 _RECONNECT_SECONDS = 0.5
-#: How long a client asks again when no server answers.
-_PATIENCE_SECONDS = 10.0
+#: How long a client asks again when no server answers: above the servers' own timeouts, else a
+#: single one, of a disk that hesitates, would be the end of a trial.
+PATIENCE_SECONDS = 30.0
 _RETRIES = 3
 #: What passes by itself: a server that goes, or comes back, or is slow.
 _PASSING = (NoHostAvailable, ConnectionException, OperationTimedOut, ReadTimeout, WriteTimeout)
@@ -211,7 +212,7 @@ class CassandraLink(Client):
         """Do what may be done twice, again for some seconds where no server answers."""
         if self._shared.closed:
             raise EngineError("cassandra: this client is closed")
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + PATIENCE_SECONDS
         with self._words(verb):
             while time.monotonic() < until:
                 try:

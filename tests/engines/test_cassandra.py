@@ -14,15 +14,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from cassandra import WriteTimeout
 from engine_samples import connect, fill, sample
 from harness import unavailable
 from server_stores import available
 
 from storewise.documents import KINDS, Kind
+from storewise.engines import cassandra_link
 from storewise.engines.base import Client, Cluster, Endpoint, Schema
 from storewise.engines.cassandra_client import CassandraClient
 from storewise.engines.cassandra_cluster import FAILURES, query, words_of
@@ -250,6 +253,24 @@ def test_bounds_are_those_of_the_server() -> None:
     assert bounds(gene, "A", "A") == [("=", "A")]
     assert bounds(gene, "A", None) == [(">=", "A")]
     assert bounds(gene, None, None) == []
+
+
+def test_a_request_that_the_server_gave_up_twice_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the server's own limit, as where its disk hesitates."""
+    clock, answers = [0.0], iter([*[WriteTimeout("10 s are over", write_type=0)] * 2, None])
+
+    def ask() -> str:
+        clock[0] += 10.0
+        if error := next(answers):
+            raise error
+        return "written"
+
+    here = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda _: None)
+    monkeypatch.setattr(cassandra_link, "time", here)
+    client = CassandraClient(SimpleNamespace(closed=False, endpoints=()))  # type: ignore[arg-type]
+    assert client._try("insert", ask) == "written"
 
 
 # Real servers from here on.
