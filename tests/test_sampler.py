@@ -129,9 +129,7 @@ def test_one_of_a_host_is_elected(tmp_path):
 
 
 def test_canary(tmp_path):
-    start = time.perf_counter()
     samples = run_canary(tmp_path, seconds=0.15, phase="write")
-    assert time.perf_counter() - start < 5
     assert {s.metric for s in samples} == {"canary_cpu", "canary_disk_write", "canary_disk_read"}
     assert all(s.value > 0 and METRICS[s.metric] == s.unit for s in samples)
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -183,10 +182,8 @@ def test_a_job_told_to_end_while_its_guard_still_starts(
         raise Aborted("SIGTERM")
 
     monkeypatch.setattr(Guarded, "hear", told)
-    began = time.monotonic()
     with pytest.raises(Aborted, match="SIGTERM"):
         start(words=("mute",))
-    assert time.monotonic() - began < 8
     assert ours() == []
 
 

@@ -295,10 +295,8 @@ def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
     job = node_job(live, both, runtime_minutes=8 / 60)
     thread = meanwhile(job)
     form = FormJob(both, live, live / "cluster.json", live.parent)
-    start = time.monotonic()
     with pytest.raises(StorewiseError, match=r"data1 never started .*data0 on host \S+ is nearly"):
         run_form(form, SESSION, lambda: None, logging.getLogger("form"))
-    assert time.monotonic() - start < 8
     (live / STOP).touch()
     thread.join(20)
 
