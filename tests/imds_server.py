@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,13 +24,16 @@ DOCUMENT = {
 class ImdsServer:
     """Answers as an instance would; a test sets what it is, and when it is taken back.
 
-    `requests` has method and path of each request. Tokens other than the latest are refused.
+    `requests` has method and path of each request. Tokens hold until `forget` is called.
     `ends_in`: as soon as somebody asks for an interruption, there is one in so many seconds; after
     that the host is another one, of which nothing is announced.
     `failing` is a status that is answered to each GET instead; `page` is one to each PUT.
     """
 
-    def __init__(self, life_cycle: str = "on-demand", document: object = DOCUMENT) -> None:
+    def __init__(
+        self, life_cycle: str = "on-demand", document: object = DOCUMENT, port: int = 0
+    ) -> None:
+        self._port = port
         self.life_cycle = life_cycle
         self.document = document
         self.spot_action: str | None = None
@@ -37,7 +41,8 @@ class ImdsServer:
         self._ends: datetime | None = None
         self.failing: int | None = None
         self.page: str | None = None
-        self.token = 0
+        self.tokens = 0
+        self._oldest = 1
         self.requests: list[tuple[str, str]] = []
 
     def __enter__(self) -> Self:
@@ -50,12 +55,13 @@ class ImdsServer:
                 if self.path != "/latest/api/token" or not seconds.isdigit():
                     self._answer(400, "")
                     return
-                outer.token += 1
-                self._answer(200, f"token-{outer.token}" if outer.page is None else outer.page)
+                outer.tokens += 1
+                self._answer(200, f"token-{outer.tokens}" if outer.page is None else outer.page)
 
             def do_GET(self) -> None:
                 outer.requests.append(("GET", self.path))
-                if self.headers.get("X-aws-ec2-metadata-token") != f"token-{outer.token}":
+                token = self.headers.get("X-aws-ec2-metadata-token", "").removeprefix("token-")
+                if not token.isdigit() or int(token) < outer._oldest:
                     self._answer(401, "")
                     return
                 if self.path == INTERRUPTION:
@@ -76,7 +82,7 @@ class ImdsServer:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         )
@@ -94,8 +100,12 @@ class ImdsServer:
         self._thread.join()
 
     @property
+    def port(self) -> int:
+        return int(self._server.server_port)
+
+    @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -104,6 +114,10 @@ class ImdsServer:
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.endpoint,
             "AWS_EC2_METADATA_DISABLED": "false",
         }
+
+    def forget(self) -> None:
+        """The tokens that were given do not hold any more."""
+        self._oldest = self.tokens + 1
 
     def take_back(self, at: str, action: str = "terminate") -> None:
         """Announce an interruption."""
@@ -126,3 +140,14 @@ class ImdsServer:
         if self.spot_action is not None:
             found[INTERRUPTION] = self.spot_action
         return found
+
+
+def main(port: str, kind: str, life_cycle: str) -> None:
+    """An instance of a type: until its input ends."""
+    with ImdsServer(life_cycle, {**DOCUMENT, "instanceType": kind}, int(port)):
+        print("ready", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

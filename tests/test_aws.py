@@ -1,7 +1,7 @@
 """A study through profiles/aws, from inputs on S3 to results on S3 and back, on a real Slurm.
 
-Its hosts stand for instances, and moto for S3, which they reach over their network. One host goes
-in the middle of a trial, as an instance does that EC2 takes back.
+Its hosts stand for instances, each with metadata of its own, and moto for S3, which they reach over
+their network. One host goes in the middle of a trial, as an instance does that EC2 takes back.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import pandas as pd
 import pytest
 from harness import ROOT, SMALL, unavailable, wait_until
+from imds_server import DOCUMENT, ImdsServer
 from s3_server import S3Server
 from slurm_cluster import slurm_cluster, why_not
 from slurm_view import SlurmCluster
@@ -26,6 +29,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 PROFILE = ROOT / "profiles" / "aws" / "config.yaml"
 #: Hosts by queue of cluster.yaml; a spare one where one is lost.
 QUEUES = {"data": ("sw1", "sw2"), "data-large": ("sw3",), "work": ("sw4",)}
+#: What the hosts of a queue say that they are, as cluster.yaml starts them; and the head node.
+INSTANCES = {
+    "data": ("i4i.2xlarge", "on-demand"),
+    "data-large": ("i4i.8xlarge", "on-demand"),
+    "work": ("c7i.8xlarge", "spot"),
+}
+HEAD = {**DOCUMENT, "instanceType": "m7i.xlarge"}
 STUDY = """\
 title: Two classes of instances
 inputs: {{paths: s3://{bucket}/corpus/}}
@@ -55,6 +65,24 @@ def s3(slurm: SlurmCluster) -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture
+def instances(slurm: SlurmCluster) -> Iterator[dict[str, str]]:
+    """Metadata on all hosts, at one address of each; the environment that says so."""
+    program = str(Path(__file__).with_name("imds_server.py"))
+    with ImdsServer(document=HEAD) as head, ExitStack() as stack:
+        for queue, hosts in QUEUES.items():
+            for host in hosts:
+                command = f"nsenter --target {slurm.hosts[host].pid} --net".split()
+                kind, life_cycle = INSTANCES[queue]
+                command += [sys.executable, program, str(head.port), kind, life_cycle]
+                started = stack.enter_context(
+                    subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True)
+                )
+                assert started.stdout is not None
+                assert started.stdout.readline() == "ready\n", f"no metadata on {host}"
+        yield head.environment
+
+
 def profile(place: SlurmWorkspace) -> Path:
     """The profile with this cluster's disk, and a quicker look at jobs."""
     text = PROFILE.read_text()
@@ -78,9 +106,13 @@ def analysed(results: Path) -> dict[str, bytes]:
 
 @pytest.mark.timeout(1200)
 def test_from_a_prefix_to_a_publication_and_back(
-    place: SlurmWorkspace, s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: SlurmWorkspace,
+    s3: S3Server,
+    instances: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    for name, value in s3.environment.items():
+    for name, value in {**s3.environment, **instances}.items():
         monkeypatch.setenv(name, value)
     bucket, client = s3.bucket("storewise-test"), s3.client()
     for path in SMALL[:4]:
@@ -119,6 +151,15 @@ def test_from_a_prefix_to_a_publication_and_back(
     place.verified(2)
     page = (place.results / "report.html").read_text()
     assert f"1 attempt failed before it was measured: {reason}" in page
+
+    # What the hosts were, and what that costs, is as each of them says.
+    for kind, life_cycle in INSTANCES.values():
+        assert f"{kind}, {life_cycle}, zone eu-central-1b, image ami-0abcdef1234567890" in page
+    costs = pd.read_csv(place.results / "analysis" / "costs.csv").dropna(subset="note")
+    for node_class, kind in (("data", "i4i.2xlarge"), ("large", "i4i.8xlarge")):
+        priced = f"priced as 1 x c7i.8xlarge spot and 1 x {kind} on demand;"
+        notes = set(costs.loc[costs["node_class"] == node_class, "note"])
+        assert notes and all(note.startswith(priced) for note in notes), notes
 
     # The study's classes are a factor of every table.
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")

@@ -167,7 +167,7 @@ def test_no_service_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_expired_token_is_asked_for_anew(imds: ImdsServer) -> None:
     client = Metadata()
     assert client.spot_action() is None
-    imds.token += 1  # the old one does not hold any more
+    imds.forget()
     imds.take_back(AT)
     notice = client.spot_action()
     assert notice is not None
