@@ -129,7 +129,7 @@ def test_a_killed_router_is_noticed_by_its_starter(live: Path) -> None:
             return str(error)
         return ""
 
-    text = wait_until(noticed, 5, "the failure")
+    text = wait_until(noticed, 30, "the failure")
     assert "router0: the server of Tcp" in text and "SIGKILL" in text
     with pytest.raises(EngineError):
         worker.throw(EngineError(text))  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def test_a_sharded_cluster_with_its_routers_on_the_worker_hosts(tmp_path: Path) 
     done = place.snakemake("--omit-from", "analyse", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(place.counts().values()) == {(place.documents(), place.documents())}
-    wait_until(lambda: not place.processes(), 5, "the end of all processes")
+    wait_until(lambda: not place.processes(), 30, "the end of all processes")
     assert place.left_behind() == []
     for phase in ("write", "read"):
         logs = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]

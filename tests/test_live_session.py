@@ -39,7 +39,7 @@ def live(
         assert ended.returncode == 0, ended.stderr
         assert "has ended" in ended.stderr
         assert run.wait(60) != 0
-        wait_until(lambda: not place.processes(), 10, "the end of all processes")
+        wait_until(lambda: not place.processes(), 30, "the end of all processes")
         assert place.left_behind() == []
         assert list(place.results.glob("failures/*")) == [], "ended by hand: no failure"
     finally:

@@ -169,7 +169,7 @@ def test_a_server_that_does_not_come_back_fails_the_order_with_its_log(
         EngineError, match=r"(?s)data0 was told to restart:.*status 4.*no data here"
     ):
         Orders(tmp_path).restart()
-    wait_until(lambda: loop.error is not None, 10, "the node's job has noticed")
+    wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
 
 
 def test_orders_for_nobody_are_refused(nodes: Nodes, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_slowing_that_ends_early_is_an_error(nodes: Nodes, tmp_path: Path) -> No
     for process in psutil.Process().children(recursive=True):
         if _is_slower(process):
             process.kill()
-    wait_until(lambda: loop.error is not None, 10, "the node's job has noticed")
+    wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
     assert "ended early" in str(loop.error)
 
 

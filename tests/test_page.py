@@ -75,7 +75,7 @@ def see(page: Any, figure: str) -> Any:
 def until(page: Any, condition: str) -> None:
     """Waits for a condition in JavaScript; the page itself may evaluate no text, so it is asked
     from outside."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(20)

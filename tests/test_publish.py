@@ -131,7 +131,7 @@ def test_a_publication_that_is_killed_goes_on(results: Path, s3: Bucket) -> None
     finally:
         process.kill()
         process.wait()
-    wait_until(lambda: s3.faults._at_once == 0, 10, "the end of its requests")
+    wait_until(lambda: s3.faults._at_once == 0, 30, "the end of its requests")
     with pytest.raises(ObjectError, match="half a publication"):
         publication(parse(f"{s3.uri}/{FOLDER}"))
     there = [key for key in s3.keys("p") if not key.endswith(MANIFEST)]

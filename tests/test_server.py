@@ -130,9 +130,9 @@ def test_a_killed_server_is_noticed(start: Start) -> None:
     server = start(words=("detach",))
     processes = ours()
     os.kill(server.pid, signal.SIGKILL)
-    text = wait_until(server.failure, 5, "the failure")
+    text = wait_until(server.failure, 30, "the failure")
     assert "SIGKILL" in text
-    assert gone(processes, 3)
+    assert gone(processes, 20)
 
 
 def test_a_killed_guard_takes_the_server_along(start: Start) -> None:
@@ -140,8 +140,8 @@ def test_a_killed_guard_takes_the_server_along(start: Start) -> None:
     processes = ours()
     assert server._process is not None and server._process._guard is not None
     os.kill(server._process._guard.pid, signal.SIGKILL)
-    wait_until(server.failure, 5, "the failure")
-    assert gone(processes, 3)
+    wait_until(server.failure, 30, "the failure")
+    assert gone(processes, 20)
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2], ids=["job", "guard", "server"])
@@ -161,12 +161,12 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
     assert (tmp_path / "elsewhere").exists()
     os.kill(pids[victim], signal.SIGKILL)
     if victim != 0:
-        job.communicate(timeout=10)  # the job itself ends with its input
-    job.wait(10)
+        job.communicate(timeout=60)  # the job itself ends with its input
+    job.wait(60)
     left = processes if victim != 1 else [p for p in processes if p.pid in pids]
-    assert gone(left, 10)
+    assert gone(left, 30)
     if victim == 0:
-        wait_until(lambda: not (tmp_path / "data0").exists(), 5, "removal of the directory")
+        wait_until(lambda: not (tmp_path / "data0").exists(), 30, "removal of the directory")
         assert not (tmp_path / "elsewhere").exists(), "the guard cleans up for its job"
     for process in processes:
         if process.is_running():  # a killed guard cannot end what the server had detached

@@ -193,7 +193,7 @@ def fails(place: Workspace, *arguments: str, study: str = SHORT) -> str:
     run = place.start(place.command(*arguments))
     assert run.wait(150) != 0
     print(f"failed after {time.monotonic() - start:.1f} s")
-    wait_until(lambda: not place.processes(), 5, "the end of all processes")
+    wait_until(lambda: not place.processes(), 30, "the end of all processes")
     assert place.left_behind() == []
     return the_failure(place)
 
@@ -251,7 +251,7 @@ def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
     place.write_study(LONG_READ)
     run = place.start(place.command("--set-resources", "node:runtime=1"))
     assert run.wait(120) != 0
-    wait_until(lambda: not place.processes(), 5, "the end of all processes")
+    wait_until(lambda: not place.processes(), 30, "the end of all processes")
     assert place.left_behind() == []
     text = the_failure(place)
     assert re.search(r"data[01] stopped in order before its wall time", text)

@@ -147,5 +147,5 @@ def test_the_cluster_of_tests_leaves_nothing(tmp_path: Path) -> None:
         assert cluster.listeners("sw1") == {}
         init = cluster.hosts["sw1"]
         os.kill(init.pid, signal.SIGKILL)
-        wait_until(lambda: not sleeper.is_running(), 10, "the end of the host's processes")
+        wait_until(lambda: not sleeper.is_running(), 30, "the end of the host's processes")
     assert not (Path("/sys/class/net") / f"storewise{cluster.slot}").exists()
