@@ -16,11 +16,8 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
-    field_validator,
-    model_validator,
 )
 
 from storewise.engines.registry import ENGINES, engine
@@ -33,75 +30,12 @@ from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import OF_SERVERS, SERVER_FACTORS, check_study
 from storewise.studyerror import explain
 from storewise.studyfile import StudyText, nearest, read_yaml
+from storewise.studyinputs import Inputs, SampleOf, Search, Section, as_list
 from storewise.sweeps import expand_sweep
 from storewise.trial import Phase, Trial, trial_id, trial_seed
 from storewise.workloads.registry import WORKLOADS, workload
 
 STUDIES = Path("config/studies")
-#: Search options of the published study; -E takes one argument of two values.
-STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
-
-
-class _Section(BaseModel):
-    # Strict: `repeats: true` is a slip, not one repeat.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-class SampleOf(_Section):
-    """A seeded part of the input files; exactly one of `files`, `bytes`, `share`."""
-
-    files: int | None = Field(default=None, ge=1)
-    bytes: int | None = Field(default=None, ge=1)
-    share: float | None = Field(default=None, gt=0, le=1)
-    seed: int = 1
-
-    @model_validator(mode="after")
-    def _one(self) -> SampleOf:
-        if sum(v is not None for v in (self.files, self.bytes, self.share)) != 1:
-            raise ValueError("give exactly one of files, bytes and share")
-        return self
-
-
-class Search(_Section):
-    """FASTA files to search, for users who have only sequences."""
-
-    queries: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
-    libraries: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
-    program: str = "ssearch36"
-    options: list[str] = list(STUDY_SEARCH_OPTIONS)
-    queries_per_file: int = Field(default=1, ge=1)
-    jobs: int = Field(default=1, ge=1, le=1000)
-
-    @field_validator("queries", "libraries")
-    @classmethod
-    def _files(cls, value: list[str]) -> list[str]:
-        for path in value:
-            if is_remote(path):
-                raise ValueError(
-                    f"{path!r} is on S3; the search programs read files: copy it to a file system "
-                    "of the workers first"
-                )
-        return value
-
-
-class Inputs(_Section):
-    """Where the SSEARCH outputs are, or what to search."""
-
-    paths: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
-    search: Search | None = None
-    sample: SampleOf | None = None
-    digest: Literal["full", "sampled"] = "full"
-    jobs: int = Field(default=1, ge=1, le=1000)
-
-    @model_validator(mode="after")
-    def _some(self) -> Inputs:
-        if self.paths and self.search is not None:
-            raise ValueError("give either paths (SSEARCH outputs) or search (FASTA files)")
-        return self
 
 
 def _engines(value: Any) -> Any:
@@ -145,7 +79,7 @@ def _phases(value: Any) -> Any:
     return found
 
 
-class Study(_Section):
+class Study(Section):
     """One study, resolved: `extends` followed, the scale applied, every value checked."""
 
     name: str
@@ -154,9 +88,7 @@ class Study(_Section):
     inputs: Inputs = Field(default_factory=Inputs)
     """Empty for a workload that makes its data itself."""
     engines: Annotated[dict[str, dict[str, Any]], BeforeValidator(_engines)] = Field(min_length=1)
-    factors: dict[str, Annotated[list[Any], BeforeValidator(_as_list)]] = Field(
-        default_factory=dict
-    )
+    factors: dict[str, Annotated[list[Any], BeforeValidator(as_list)]] = Field(default_factory=dict)
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     repeats: int = Field(default=1, ge=1, le=1000)
     phases: Annotated[list[Phase], BeforeValidator(_phases)] = Field(min_length=1)
@@ -170,7 +102,7 @@ class Study(_Section):
     live_sessions: int = Field(default=1, ge=1)
     keep_data: bool = False
     allow_open_ports: bool = False
-    references: Annotated[list[str], BeforeValidator(_as_list)] = Field(default_factory=list)
+    references: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     """Published studies (``storewise.references``) whose figures the report shows beside ours."""
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict

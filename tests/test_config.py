@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storewise.config import Inputs, SampleOf, Search, Study, load_study
+from storewise.config import Study, load_study
 from storewise.errors import ConfigError
+from storewise.studyinputs import Inputs, SampleOf, Search
 from storewise.trial import Trial
 
 ROOT = Path(__file__).parent.parent

@@ -19,11 +19,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storewise.config import STUDY_SEARCH_OPTIONS
 from storewise.errors import InputError, SearchError
 from storewise.ssearch.fasta import count_parts, read_fasta, split_fasta
 from storewise.ssearch.scan import scan_file
 from storewise.ssearch.search import STUDY_OPTIONS, record_path, run_search
+from storewise.studyinputs import STUDY_SEARCH_OPTIONS
 
 QUERY = ">q1 [gene=a] first\nACGTTGCAAGGCTTACGATCGATTACGG\n>q2 second\nTTGACCATGCAGGATCCATAGGCA\n"
 LIBRARY = "".join(

@@ -1,0 +1,87 @@
+"""What a study says of its inputs: paths, a sample of them, or a search.
+
+Pydantic models of the key `inputs`; ``config/README.md`` explains each key to users.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from storewise.objects.uri import is_remote
+
+#: Search options of the published study; -E takes one argument of two values.
+STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
+
+
+class Section(BaseModel):
+    """A part of a study: unknown keys and values of another type are errors."""
+
+    # Strict: `repeats: true` is a slip, not one repeat.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def as_list(value: Any) -> Any:
+    """One value is a list of one."""
+    return value if isinstance(value, list) else [value]
+
+
+class SampleOf(Section):
+    """A seeded part of the input files; exactly one of `files`, `bytes`, `share`."""
+
+    files: int | None = Field(default=None, ge=1)
+    bytes: int | None = Field(default=None, ge=1)
+    share: float | None = Field(default=None, gt=0, le=1)
+    seed: int = 1
+
+    @model_validator(mode="after")
+    def _one(self) -> SampleOf:
+        if sum(v is not None for v in (self.files, self.bytes, self.share)) != 1:
+            raise ValueError("give exactly one of files, bytes and share")
+        return self
+
+
+class Search(Section):
+    """FASTA files to search, for users who have only sequences."""
+
+    queries: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1)
+    libraries: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1)
+    program: str = "ssearch36"
+    options: list[str] = list(STUDY_SEARCH_OPTIONS)
+    queries_per_file: int = Field(default=1, ge=1)
+    jobs: int = Field(default=1, ge=1, le=1000)
+
+    @field_validator("queries", "libraries")
+    @classmethod
+    def _files(cls, value: list[str]) -> list[str]:
+        for path in value:
+            if is_remote(path):
+                raise ValueError(
+                    f"{path!r} is on S3; the search programs read files: copy it to a file system "
+                    "of the workers first"
+                )
+        return value
+
+
+class Inputs(Section):
+    """Where the SSEARCH outputs are, or what to search."""
+
+    paths: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
+    search: Search | None = None
+    sample: SampleOf | None = None
+    digest: Literal["full", "sampled"] = "full"
+    jobs: int = Field(default=1, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _some(self) -> Inputs:
+        if self.paths and self.search is not None:
+            raise ValueError("give either paths (SSEARCH outputs) or search (FASTA files)")
+        return self
