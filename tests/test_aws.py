@@ -153,8 +153,8 @@ def test_from_a_prefix_to_a_publication_and_back(
     for node_class, kind in (("data", "i4i.2xlarge"), ("large", "i4i.8xlarge")):
         priced = f"priced as 1 x c7i.8xlarge spot and 1 x {kind} on demand;"
         notes = set(costs.loc[costs["node_class"] == node_class, "note"])
-        said = {note.partition(";")[0] + ";" for note in notes if note.startswith("priced as")}
-        assert said == {priced}, notes
+        found = {note.partition(";")[0] + ";" for note in notes if note.startswith("priced as")}
+        assert found == {priced}, notes
 
     # The study's classes are a factor of every table.
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
