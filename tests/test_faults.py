@@ -90,13 +90,16 @@ CELLS: list[tuple[Cause, str, str | None]] = [
     (kill_worker, "read", "phase failed"),
     (kill_client, "read", "read.1"),
     (stop_worker, "write", "SIGTERM"),
-    (kill_snakemake, "write", None),
     (interrupt, "read", None),
     (terminate, "write", None),
     (hang_up, "read", None),
 ]
 if os.environ.get("STOREWISE_ALL_CELLS") == "1":
-    CELLS += [(kill_worker, "write", "load failed"), (kill_snakemake, "read", None)]
+    CELLS += [
+        (kill_worker, "write", "load failed"),
+        # In every run it is killed beside servers.
+        *((kill_snakemake, phase, None) for phase in ("write", "read")),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -471,8 +471,11 @@ def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
     client.close()
 
 
-def test_all_replicas_are_one_too_many_then(ring: LocalCluster) -> None:
+def test_all_replicas_are_one_too_many_then(
+    ring: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the ring of the test before: ALL needs the dead node, and says so."""
+    monkeypatch.setattr(cassandra_link, "PATIENCE_SECONDS", 2.0)
     client = connect(replace(ring.cluster, consistency="all"), "read")
     with pytest.raises(EngineError, match="Cannot achieve consistency level ALL"):
         client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
