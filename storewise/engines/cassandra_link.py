@@ -44,8 +44,8 @@ _CONNECT_SECONDS = 5.0
 #: Above the servers' own timeouts: they say more than "no answer".
 _REQUEST_SECONDS = 75.0
 _RECONNECT_SECONDS = 0.5
-#: How long a client asks again when no server answers: above the servers' own timeouts, else a
-#: single one, of a disk that hesitates, would be the end of a trial.
+#: How long a client asks again when no server answers: some times a server's own limit of a read or
+#: write (10 s), else two in a row that wait for a slow disk would be the end of a trial.
 PATIENCE_SECONDS = 30.0
 _RETRIES = 3
 #: What passes by itself: a server that goes, or comes back, or is slow.
