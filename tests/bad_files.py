@@ -233,8 +233,6 @@ _SEARCHES = {
     "-m 8 output": (["-m", "8"], "not an output of ssearch36", None),
     "-m 9 output": (["-m", "9"], "is it an output of -m 10?", b"\n s-w opt:"),
     "-m B output": (["-m", "B"], "is it an output of -m 10?", b"\n  2>>>"),
-    "no alignments asked for": (["-m", "10", "-d", "0"], "best scores, but no alignments",
-                                b"\n>>><<<"),
 }  # fmt: skip
 
 

@@ -37,6 +37,8 @@ from harness import SMALL, Workspace
 
 STOREWISE = str(Path(sys.executable).parent / "storewise")
 SECONDS = 30
+#: An output of `-m 10 -d 0`: each query is a document, and nothing else is.
+SCORES = (Path(__file__).parent / "data" / "ssearch36_scores.m10").read_bytes()
 #: Changes that must not matter: name -> (content, documents).
 GOOD = {
     "two files glued without a newline": (CONTENT.rstrip(b"\n") + CONTENT, 2 * DOCUMENTS),
@@ -52,6 +54,7 @@ GOOD = {
         DOCUMENTS,
     ),
     "a score of inf": (damaged(rb"; sw_bits: .*", rb"; sw_bits: inf")[0], DOCUMENTS),
+    "best scores and no alignments": (SCORES, SCORES.count(b">>><<<")),
 }
 
 
@@ -162,7 +165,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> list[Bad]:
 
 
 def test_other_outputs_of_ssearch36(searched: list[Bad], tmp_path: Path) -> None:
-    assert len(searched) == 7
+    assert len(searched) == 6
     for bad in searched:
         (tmp_path / file_name(bad.kind)).write_bytes(bad.stored)
     paths = {bad.kind: tmp_path / file_name(bad.kind) for bad in searched}
@@ -302,6 +305,9 @@ def test_every_good_file_is_stored(quarantined: tuple[Workspace, dict[str, Bad],
     expected = sum(of_content.values())
     assert list(place.counts().values()) == [(expected, expected)]
     assert place.documents() == expected
+    report = html.unescape((place.results / "report.html").read_text())
+    assert "data/best_scores_and_no_alignments.m10" in report
+    assert "have best scores and no alignments" in report
     assert place.left_behind() == []
 
 

@@ -282,7 +282,7 @@ def test_a_prefix_that_has_nothing_is_refused_with_file_line_and_key(s3, s3_corp
 def test_tools_take_objects_as_they_take_files(s3, s3_corpus, tmp_path):
     path = next(path for path in SMALL if s3_corpus[0].endswith(path.name))
     made = [
-        convert_file(source, "jsonl", tmp_path / name)
+        convert_file(source, "jsonl", tmp_path / name).paths
         for source, name in ((s3_corpus[0], "remote"), (path, "local"))
     ]
     assert len(made[0]) == len(made[1]) > 0

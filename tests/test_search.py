@@ -202,7 +202,10 @@ def test_bad_inputs_are_errors_not_outputs(
         ("exit 0", "no complete -m 10 output: the file is empty"),
         ("echo hello", "no complete -m 10 output: not an SSEARCH output"),
         ("head -n 40 {whole}; echo 'disk trouble' >&2", r"not complete.*(?s:.)*\n  disk trouble"),
-        ("printf '        0 residues in     0 sequences\\n'", "found no sequence in the library"),
+        (
+            "printf '        0 residues in 0 library sequences\\n'",
+            "found no sequence in the library",
+        ),
     ],
 )
 def test_failing_programs(

@@ -142,7 +142,12 @@ BAD = {
         b"; pg_name",
         "unexpected",
     ),
-    "end of query lost": (changed(b">>><<<\n", b""), b"  2>>>", "before the next query"),
+    "end of query lost": (changed(b">>><<<\n", b""), b">>><<<", "behind every query"),
+    "another end of query lost": (
+        changed(b">>><<<\n", b"", CONTENT.index(b"  2>>>")),
+        b"  3>>>",
+        "before the next query",
+    ),
     "query lost": (changed(b"  2>>>", b"  3>>>"), b"  3>>>", "missing or doubled"),
     "last queries lost": (
         CONTENT[: CONTENT.index(b"  3>>>")] + CONTENT[CONTENT.index(b">>>///") :],
@@ -152,7 +157,7 @@ BAD = {
     "end mark of an unfinished query": (
         CONTENT[: CONTENT.index(b"\n>>>pGT875")] + b"\n" + CONTENT[CONTENT.index(b">>>///") :],
         b">>>///",
-        "unexpected",
+        "best scores, but no alignments",
     ),
     "text after the end": (CONTENT + b"garbage\n", b"garbage", "no search starts here"),
     "hits after the end": (changed(b"3377 residues", b">>X\n3377 residues"), b">>X", "unexpected"),

@@ -31,7 +31,7 @@ def expected() -> dict[Kind, list[dict[str, object]]]:
 
 
 def test_jsonl(tmp_path: Path) -> None:
-    paths = convert_file(SOURCE, "jsonl", tmp_path)
+    paths = convert_file(SOURCE, "jsonl", tmp_path).paths
     for (kind, documents), path in zip(expected().items(), paths, strict=True):
         assert path.name.endswith(f".{kind.table}.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -44,7 +44,7 @@ def test_jsonl(tmp_path: Path) -> None:
 
 
 def test_bson(tmp_path: Path) -> None:
-    paths = convert_file(SOURCE, "bson", tmp_path)
+    paths = convert_file(SOURCE, "bson", tmp_path).paths
     for documents, path in zip(expected().values(), paths, strict=True):
         with path.open("rb") as file:
             found = [plain(bson.encode(d)) for d in bson.decode_file_iter(file)]
@@ -52,7 +52,7 @@ def test_bson(tmp_path: Path) -> None:
 
 
 def test_parquet(tmp_path: Path) -> None:
-    paths = convert_file(SOURCE, "parquet", tmp_path)
+    paths = convert_file(SOURCE, "parquet", tmp_path).paths
     for (kind, documents), path in zip(expected().items(), paths, strict=True):
         table = pq.read_table(path)
         names = [field.name for field in kind.fields]
@@ -72,14 +72,14 @@ def test_names_do_not_meet(tmp_path: Path) -> None:
         path = tmp_path / directory / "same.m10"
         path.parent.mkdir()
         path.write_bytes(SOURCE.read_bytes())
-        names |= set(convert_file(path, "jsonl", tmp_path / "out"))
-        names |= set(convert_file(path, "jsonl", tmp_path / "out"))
+        names |= set(convert_file(path, "jsonl", tmp_path / "out").paths)
+        names |= set(convert_file(path, "jsonl", tmp_path / "out").paths)
     assert len(names) == 8 and names == set((tmp_path / "out").iterdir())
 
 
 def test_a_stream_gives_the_same(tmp_path: Path) -> None:
-    ours = convert_file(io.BytesIO(SOURCE.read_bytes()), "bson", tmp_path / "stream")
-    theirs = convert_file(SOURCE, "bson", tmp_path / "path")
+    ours = convert_file(io.BytesIO(SOURCE.read_bytes()), "bson", tmp_path / "stream").paths
+    theirs = convert_file(SOURCE, "bson", tmp_path / "path").paths
     for one, other in zip(ours, theirs, strict=True):
         assert one.read_bytes() == other.read_bytes()
     assert sorted((tmp_path / "stream").iterdir()) == sorted(ours)

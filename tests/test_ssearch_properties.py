@@ -21,7 +21,9 @@ SCORES = st.one_of(st.integers(-5, 10**6), st.sampled_from([2**31 - 1, 2**31, 2*
 DESCRIPTIONS = st.text(
     st.characters(exclude_characters="\n\r\0", exclude_categories=("Cs",)), max_size=60
 ).map(lambda text: text.encode("utf-8")[:61])
-IDS = st.text("abcXYZ019|._:", min_size=1, max_size=14)
+#: Ids that look like marks: FASTA files may hold any.
+MARKS = [">lead2", ">>x", "1>>>q", "2>>>q", ">2>>>q", "><<<", ">///", ">--", "--", ";", ">q,"]
+IDS = st.one_of(st.text("abcXYZ019|._:", min_size=1, max_size=14), st.sampled_from(MARKS))
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ def searches(draw: st.DrawFn) -> bytes:
         if not hits:
             out.append(b"!! No sequences with E() < 1\n" + (b">>><<<\n" if new else b""))
             continue
-        out.append(b"The best scores are:   s-w\n>> odd row\n; odd row\n\n")
+        out.append(b"The best scores are:   s-w\n>> odd row\n; odd row\n")
+        out.extend(f"{mark} x - 5 nt  (99) 9\n".encode() for mark in draw(st.lists(IDS)))
+        out.append(b"\n")
         out.append(f">>>{name}, 99 nt vs l library\n; pg_name: ss\n; pg_argv: ss".encode())
         out.append(b"; pg_name_alg: SW\n" if new else b"\n; pg_name: SW\n")
         out.append(b"; mp_stats: none\n")

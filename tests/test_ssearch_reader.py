@@ -25,14 +25,22 @@ COUNTS = {
     "fasta36_dna.m10": ("FASTA", "36.3.8i", Counts(1, 9, 9)),
     "fasta36_protein.m10": ("FASTA", "36.3.8i", Counts(1, 12, 12)),
     "fastx36.m10": ("FASTX", "36.3.8i", Counts(1, 24, 24)),
+    "ggsearch36_no_length.m10": ("GGSEARCH", "36.3.8i", Counts(2, 2, 2)),
     "lalign36_dna.m10": ("LALIGN", "36.3.8i", Counts(1, 4, 6)),
     "lalign36_protein.m10": ("LALIGN", "36.3.8i", Counts(1, 1, 3)),
     "ssearch35.m10": ("SSEARCH", "35.03", Counts(3, 1, 1)),
     "ssearch36.m10": ("SSEARCH", "36.3.8i", Counts(3, 36, 36)),
     "ssearch36_context.m10": ("SSEARCH", "36.3.8i", Counts(1, 10, 27)),
+    "ssearch36_identities.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_identities_marks.m10": ("SSEARCH", "36.3.8i", Counts(3, 12, 12)),
+    "ssearch36_identities_scores.m10": ("SSEARCH", "36.3.8i", Counts(3, 0, 0)),
+    "ssearch36_list.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_marks.m10": ("SSEARCH", "36.3.8i", Counts(3, 30, 30)),
     "ssearch36_nohits.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
     "ssearch36_nostats.m10": ("SSEARCH", "36.3.8i", Counts(1, 12, 12)),
     "ssearch36_protein_codes.m10": ("SSEARCH", "36.3.8i", Counts(1, 6, 6)),
+    "ssearch36_scores.m10": ("SSEARCH", "36.3.8i", Counts(3, 0, 0)),
+    "ssearch36_to_file.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
     "tfastx36.m10": ("TFASTX", "36.3.8i", Counts(1, 12, 13)),
     "tfastx36_old.m10": ("TFASTX", "36.3.4", Counts(4, 9, 12)),
     "tfasty36.m10": ("TFASTY", "36.3.8i", Counts(1, 2, 5)),
@@ -165,8 +173,20 @@ def test_old_versions_keep_both_names() -> None:
     assert hit["lib"] == "NC_002128.faa"
 
 
-#: SearchIO knows no lalign, and takes the query's id without `gi|N|` for another query.
-BIOPYTHON_CANNOT = {"fastx36.m10", "lalign36_dna.m10", "lalign36_protein.m10"}
+#: SearchIO knows no lalign, takes the query's id without `gi|N|` for another query, an id for a
+#: mark, and a table of scores without alignments for the end of the file.
+BIOPYTHON_CANNOT = {
+    "fastx36.m10",
+    "ggsearch36_no_length.m10",
+    "lalign36_dna.m10",
+    "lalign36_protein.m10",
+    "ssearch36_identities.m10",
+    "ssearch36_identities_marks.m10",
+    "ssearch36_identities_scores.m10",
+    "ssearch36_marks.m10",
+    "ssearch36_scores.m10",
+    "ssearch36_to_file.m10",
+}
 
 
 @pytest.mark.parametrize("name", [n for n in REAL if n not in BIOPYTHON_CANNOT])

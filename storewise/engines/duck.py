@@ -303,10 +303,8 @@ class DuckdbEngine(Engine):
             import_module("storewise.engines.arrow")
             # `fsync_mode` came with DuckDB 2; an older one refuses it by name.
             extra = {"fsync_mode": "NONE"} if level == "relaxed" else {}
-            database, temporary = str(stores[0] / FILE_NAME), stores[0] / "temporary"
-            return DuckdbClient(
-                open_duckdb(self.name, database, settings, temporary, extra), shared
-            )
+            database = str(stores[0] / FILE_NAME)
+            return DuckdbClient(open_duckdb(self.name, database, settings, extra), shared)
         client = DuckdbClient(open_duckdb(self.name, ":memory:", settings), shared)
         try:
             shared.tables = _attach(client, shared)

@@ -6,8 +6,9 @@ https://duckdb.org/docs/stable/configuration/overview.
 
 from __future__ import annotations
 
-import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -43,27 +44,29 @@ def open_duckdb(
     engine_name: str,
     database: str,
     settings: DuckSettings,
-    temporary: Path | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """A connection to a database file or to ``:memory:``; EngineError in DuckDB's words.
 
-    `temporary` is where sorts that outgrow the memory go; the system's directory where None.
+    Sorts that outgrow the memory go to a new directory that only this user can enter, below that
+    of Python's `tempfile` (in a job the session's own); it goes with the connection.
     """
-    # Processes must not share a directory: DuckDB's temporary files have the same names in each.
-    temporary = temporary or Path(tempfile.gettempdir()) / f"storewise-duckdb-{os.getpid()}"
+    temporary = tempfile.mkdtemp(prefix="storewise-duckdb-")
     config = {
         "threads": settings.threads,
         "memory_limit": f"{settings.memory_limit_mib}MiB",
-        "temp_directory": str(temporary),
+        "temp_directory": temporary,
         # A worker never loads code from the network.
         "autoinstall_known_extensions": False,
         **(extra or {}),
     }
     try:
-        return duckdb.connect(database, config=config)
+        connection = duckdb.connect(database, config=config)
     except FAILURES as error:
+        shutil.rmtree(temporary, ignore_errors=True)
         raise EngineError(f"{engine_name}: {database}: {error}") from error
+    weakref.finalize(connection, shutil.rmtree, temporary, ignore_errors=True)
+    return connection
 
 
 def sql_string(text: str) -> str:

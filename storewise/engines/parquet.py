@@ -376,10 +376,7 @@ class ParquetEngine(Engine):
         )
         # Readers come after `finish`, which alone replaces files: DuckDB may keep their footers.
         extra = {"parquet_metadata_cache": mode == "read"}
-        temporary = stores[0] / "temporary" if mode == "write" else None
-        client = ParquetClient(
-            open_duckdb(self.name, ":memory:", settings, temporary, extra), shared
-        )
+        client = ParquetClient(open_duckdb(self.name, ":memory:", settings, extra), shared)
         try:
             if mode == "write":
                 _arrow()

@@ -55,19 +55,13 @@ class DocumentBatch:
 
 @dataclass(slots=True)
 class Query:
-    """The query-library search that is being read.
-
-    `scored` says whether its table of best scores has rows, `headed` whether its `>>>` line has
-    been read.
-    """
+    """The query-library search that is being read."""
 
     ordinal: int
     id: str
     library: str
     parameters: dict[str, str]
     task: bytes = b""
-    scored: bool = False
-    headed: bool = False
 
 
 @contextmanager

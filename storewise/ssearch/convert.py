@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, BinaryIO, Literal, Protocol, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, cast, get_args
 
 import orjson
 import pyarrow as pa
@@ -24,10 +24,19 @@ from storewise.documents import (
     Kind,
     fields,
 )
-from storewise.errors import StorewiseError
+from storewise.errors import InputError, StorewiseError
 from storewise.objects.uri import is_remote
 from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import STDIN, Source, content_digest, open_input, source_name
+from storewise.ssearch.stream import (
+    CHANGED,
+    STDIN,
+    Digesting,
+    Source,
+    content_digest,
+    damage,
+    open_input,
+    source_name,
+)
 
 Format = Literal["jsonl", "bson", "parquet"]
 
@@ -158,8 +167,15 @@ def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
     return Path(spool.name)
 
 
-def convert_file(source: Source, to: str, outdir: Path | str) -> list[Path]:
-    """Writes the documents of `source` below `outdir` and returns the paths, in order of kinds.
+class Converted(NamedTuple):
+    """The files that were written, in order of kinds, and what is to be said of the input."""
+
+    paths: list[Path]
+    warnings: list[str]
+
+
+def convert_file(source: Source, to: str, outdir: Path | str) -> Converted:
+    """Writes the documents of `source` below `outdir`.
 
     Four files, ``NAME-HASH.KIND.EXTENSION`` (`output_stem`; KIND is tasks, rna, gs or align); they
     appear together, when all are whole, and replace those of an earlier conversion. After an error
@@ -182,7 +198,7 @@ def convert_file(source: Source, to: str, outdir: Path | str) -> list[Path]:
         ) from error
 
 
-def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> list[Path]:
+def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Converted:
     make, encoding = _WRITERS[to]
     readable = _rewindable(source, directory, stack)
     digest = content_digest(readable)
@@ -191,12 +207,25 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> list
     for writer in writers.values():
         stack.callback(writer.close)  # before its file, after an error too
     # The name for messages must be the input's, not the copy's.
-    reader = DocumentReader(
-        readable, digest, encoding=encoding, alignments_per_batch=_BATCH, name=source_name(source)
-    )
-    for batch in reader:
-        for kind, documents in batch:
-            writers[kind].write(documents)
+    name = source_name(source)
+    with open_input(readable) as stream:
+        content = Digesting(stream, name)
+        reader = DocumentReader(
+            cast(BinaryIO, content),
+            digest,
+            encoding=encoding,
+            alignments_per_batch=_BATCH,
+            name=name,
+        )
+        try:
+            for batch in reader:
+                for kind, documents in batch:
+                    writers[kind].write(documents)
+        except InputError as error:
+            raise damage(stream, error) from error
+        # The ids are made of the digest, so the file was read once before.
+        if content.digest() != digest:
+            raise InputError(name, CHANGED)
     stem = output_stem(source, digest)
     paths = []
     for kind, file in files.items():
@@ -208,7 +237,7 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> list
         path = directory / f"{stem}.{kind.table}.{to}"
         Path(file.name).replace(path)
         paths.append(path)
-    return paths
+    return Converted(paths, reader.warnings)
 
 
 def _umask() -> int:

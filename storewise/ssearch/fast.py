@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from math import isfinite
 from typing import TypeVar
 
 import numpy as np
@@ -45,6 +46,8 @@ _SMALL_WINDOW = 1 << 12
 _LONGEST_REST = 256
 
 _REMEMBERED = 100_000
+#: A layout of more keys, which no program writes, would take longer to compile than to read.
+_MOST_KEYS = 100
 _Value = TypeVar("_Value")
 #: 64-bit integers: enough for the 18 digits that `grammar.INTEGER` allows.
 Integers = npt.NDArray[np.int64]
@@ -66,6 +69,14 @@ class _Memo(dict[bytes, _Value]):
             self.clear()
         self[printed] = value = self._make(stripped)
         return value
+
+
+def _finite(printed: bytes) -> float:
+    """A float; ValueError where it would be infinite, which the reference reader makes a null."""
+    value = float(printed)
+    if not isfinite(value):
+        raise ValueError(printed)
+    return value
 
 
 @dataclass(slots=True)
@@ -165,11 +176,13 @@ class FastReader:
         self._next_rest = 1
         self._window = _FULL_WINDOW
         self._integers = _Memo(INTEGER, int)
-        self._floats = _Memo(NUMBER, float)
+        self._floats = _Memo(NUMBER, _finite)
         self._frames = _Memo(FRAME, bytes.decode)
 
     def learn(self, layout: Layout, size: int) -> None:
         """Told of each alignment (of `size` bytes) that the reference reader had to read."""
+        if len(layout.keys) + layout.codes > _MOST_KEYS:
+            return
         if layout != self._layout:
             self._layout = layout
             self._window = _FULL_WINDOW

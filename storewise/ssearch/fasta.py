@@ -59,12 +59,15 @@ class _CountedLines:
 
 
 def _split_lines(pieces: Iterable[str]) -> Iterator[str]:
-    rest = ""
+    # A chromosome may be one line: its pieces are joined once.
+    begun: list[str] = []
     for piece in pieces:
-        *lines, rest = (rest + piece).split("\n")
-        for line in lines:
-            yield line + "\n"
-    if rest:
+        first, *others = piece.split("\n")
+        begun.append(first)
+        for line in others:
+            yield "".join(begun) + "\n"
+            begun = [line]
+    if rest := "".join(begun):
         yield rest
 
 

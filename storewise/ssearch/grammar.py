@@ -8,25 +8,35 @@ format as it is read here.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+#: Numbers of up to 18 digits: they fit 64 bits, and Python converts no longer ones than 4,300.
+_N = rb"[0-9]{1,18}"
 #: `  1>>>ID DESCRIPTION - 534 nt`; versions up to 34 may lack the length.
-QUERY_LINE = re.compile(rb" *(\d+)>>>(.*?)(?: - (\d+) (?:nt|aa)\b.*)?")
-#: `>>>ID, 534 nt vs LIB library`
-HEADER_LINE = re.compile(rb">>>(.*), (\d+) (?:nt|aa) vs (.*) library")
+_QUERY_START = re.compile(rb" *([0-9]{1,9})>>>")
+_QUERY_END = re.compile(
+    rb" - (" + _N + rb") (?:nt|aa)(?: \((?:reverse complement|forward-only)\))?"
+)
+#: What is before LIB in `>>>ID, 534 nt vs LIB library`.
+_BEFORE_LIBRARY = re.compile(rb", " + _N + rb" (?:nt|aa) vs ")
+_LIBRARY_END = b" library"
 PROGRAM_LINE = re.compile(rb"([A-Z]{4,10})\b.*")
-VERSION_LINE = re.compile(rb" version +(\S+)(.*)")
-#: Versions up to 35: `Query library Q vs LIB library`, or `Library: LIB   45119 residues in ...`.
-OLD_LIBRARY_LINE = re.compile(rb"Query library .* vs (.*) library")
-LIBRARY_LINE = re.compile(rb"Library: (.*?)(?: +\d+ residues in +\d+ sequences)?")
-NO_LIBRARY_LINE = re.compile(rb"(?:Library: .*)? *0 residues in +0 sequences")
+VERSION_LINE = re.compile(rb" version +(([0-9]{1,9})(?![0-9])\S*)(.*)")
+#: Behind each query line; the first one is that of the library. On the `Library:` line up to
+#: version 35.
+RESIDUES = re.compile(rb"(?:^|(?<= ))" + _N + rb" residues in +(" + _N + rb") sequences$", re.M)
 BEST_SCORES = b"The best scores are:"
 END_OF_QUERY = b">>><<<"
 END_OF_SEARCH = b">>>///"
 NEXT_ALIGNMENT = b">--"
 LAST_LINE = b"Function used was"
-QUERY_COUNT_LINE = re.compile(rb"\d+ residues in (\d+) query +sequences?")
+QUERY_COUNT_LINE = re.compile(
+    rb"^(" + _N + rb") residues in (" + _N + rb") query +sequences?", re.M
+)
+#: Programs whose queries are sets of peptides, aligned piece by piece.
+SETS_OF_PEPTIDES = frozenset({"FASTF", "FASTM", "FASTS", "TFASTF", "TFASTM", "TFASTS"})
 
 PARAMETER_LINE = re.compile(rb"; ((?:pg|mp)_[^:]+):(.*)")
 #: `; pg_argv:` lacks its newline, so the next key follows on the same line; the last one counts,
@@ -113,6 +123,68 @@ class Layout(NamedTuple):
     codes: int
 
 
+class QueryLine(NamedTuple):
+    """What a query line says; `length` is None where it has none."""
+
+    number: int
+    name: bytes
+    length: int | None
+
+
+def query_line(line: bytes) -> QueryLine | None:
+    """`  1>>>ID DESCRIPTION - 534 nt`, or None for any other line."""
+    start = _QUERY_START.match(line)
+    if start is None:
+        return None
+    at = line.rfind(b" - ")
+    end = _QUERY_END.fullmatch(line, at) if at >= start.end() else None
+    if end is None:
+        return QueryLine(int(start[1]), line[start.end() :], None)
+    return QueryLine(int(start[1]), line[start.end() : at], int(end[1]))
+
+
+def ends_table(line: bytes) -> bool:
+    """Whether a line ends the table of best scores.
+
+    A row starts with an id, which may look like any mark, and ends with scores: so only whole lines
+    count. With ``-d 0`` no empty line comes before the marks.
+    """
+    if not line or line in (END_OF_QUERY, END_OF_SEARCH):
+        return True
+    query = query_line(line)
+    return query is not None and query.length is not None
+
+
+def continues_alignments(following: bytes) -> bool:
+    """Whether a line among alignments that starts with `>>` is a hit or names a sequence, as told
+    by the line that follows it: an id may start with `>`, and `>>><<<` be a hit of that name."""
+    return following.startswith(b"; ") and not following.startswith((b"; pg_", b"; mp_"))
+
+
+def header_library(line: bytes) -> bytes | None:
+    """LIB of `>>>ID, 534 nt vs LIB library`, or None for any other line."""
+    if not line.startswith(b">>>") or not line.endswith(_LIBRARY_END):
+        return None
+    # An id may look like it: the last one counts.
+    found = deque(_BEFORE_LIBRARY.finditer(line, 3, len(line) - len(_LIBRARY_END)), maxlen=1)
+    return line[found[0].end() : -len(_LIBRARY_END)] if found else None
+
+
+def library_name(line: bytes) -> bytes | None:
+    """The library that a preamble line names, or None.
+
+    `Library: LIB`; up to version 35 `Library: LIB   45119 residues in   180 sequences` or
+    `Query library Q vs LIB library`.
+    """
+    if line.startswith(b"Library: "):
+        found = RESIDUES.search(line)
+        return line[9:] if found is None else line[9 : found.start()].rstrip(b" ")
+    if line.startswith(b"Query library ") and line.endswith(_LIBRARY_END):
+        _, found_vs, library = line[14 : -len(_LIBRARY_END)].rpartition(b" vs ")
+        return library if found_vs else None
+    return None
+
+
 class Hit(NamedTuple):
     """What a hit's `>>` line says."""
 
@@ -121,17 +193,32 @@ class Hit(NamedTuple):
     chromosome: str | None
 
 
-_GENES = (
-    re.compile(r"\bgene:(\S+)"),
-    re.compile(r"\[gene=([^\]]+)\]"),
-    re.compile(r"\bGN=(\S+)"),
-)
+_GENE = re.compile(r"\bgene:(\S+)")
+_GENE_UNIPROT = re.compile(r"\bGN=(\S+)")
 _CHROMOSOMES = (
     re.compile(r"\bchromosome:[^\s:]+:([^\s:]+):"),
     re.compile(r"\bchromosome:([^\s:]+)(?!\S)"),
-    re.compile(r"\[chromosome=([^\]]+)\]"),
-    re.compile(r"\bchromosome ([0-9]{1,2}|[XYZWM]|MT|[IVX]{1,5}|[0-9]{1,2}[A-Za-z]{1,2})\b"),
 )
+_CHROMOSOME_TEXT = re.compile(
+    r"\bchromosome ([0-9]{1,2}|[XYZWM]|MT|[IVX]{1,5}|[0-9]{1,2}[A-Za-z]{1,2})\b"
+)
+
+
+def _bracketed(key: str, description: str) -> str | None:
+    """X of the first `[key=X]`.
+
+    An expression would look for the bracket's end anew from each of many `[key=`.
+    """
+    start = description.find(f"[{key}=")
+    while start >= 0:
+        begin = start + len(key) + 2
+        end = description.find("]", begin)
+        if end < 0:
+            return None
+        if end > begin:
+            return description[begin:end]
+        start = description.find(f"[{key}=", end)
+    return None
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], description: str) -> str | None:
@@ -147,7 +234,17 @@ def read_hit(line: bytes) -> Hit:
     if not words:
         return Hit("", None, None)
     description = words[1] if len(words) > 1 else ""
-    return Hit(words[0], _first(_GENES, description), _first(_CHROMOSOMES, description))
+    gene = (
+        _first((_GENE,), description)
+        or _bracketed("gene", description)
+        or _first((_GENE_UNIPROT,), description)
+    )
+    chromosome = (
+        _first(_CHROMOSOMES, description)
+        or _bracketed("chromosome", description)
+        or _first((_CHROMOSOME_TEXT,), description)
+    )
+    return Hit(words[0], gene, chromosome)
 
 
 def translated_side(program: str) -> str | None:

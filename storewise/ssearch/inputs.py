@@ -1,15 +1,17 @@
 """Which files a study names: directories, globs, lists and single files."""
 
 # A million paths are strings here; a Path object for each would cost several times as much.
-# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH123, PTH207
+# ruff: noqa: PTH110, PTH112, PTH116, PTH118, PTH123
 
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import glob
 import hashlib
 import io
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from storewise.errors import InputError
 from storewise.objects.uri import is_remote
 from storewise.ssearch import remote
 from storewise.ssearch.scan import CHUNK_BYTES
+from storewise.ssearch.stream import check_name
 
 _LIST_SUFFIXES = (".list", ".txt")
 _HEAD_BYTES = 4096
@@ -37,8 +40,9 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
     On S3 a spec is ``s3://BUCKET/PREFIX/`` (all objects below it), an object, a list, or a glob;
     in a list, a prefix that ends with a slash or a glob names many objects. Keys stay as they are.
 
-    Raises InputError for a spec that matches nothing and for a name that is not UTF-8, ObjectError
-    where S3 cannot be asked.
+    Raises InputError for a spec that matches nothing, for a directory that cannot be read and for
+    a name with control characters or bytes that are not UTF-8, ObjectError where S3 cannot be
+    asked.
     """
     found: set[str] = set()
     for spec in specs:
@@ -53,14 +57,7 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
                 expected="a directory or prefix with files, a glob that matches, a list, or a file",
             )
     for path in found:
-        # Arrow and JSON hold text; a name of other bytes would fail there without saying which.
-        try:
-            path.encode()
-        except UnicodeEncodeError:
-            raise InputError(
-                path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
-                "the file name is not UTF-8; rename it",
-            ) from None
+        check_name(path)  # each becomes a line of a list, a row of a table, a word of a log
     return sorted(found)
 
 
@@ -71,7 +68,7 @@ def matches(spec: str) -> bool:
         return next(remote.expand(path), None) is not None
     if os.path.lexists(path):
         return True
-    return glob.has_magic(spec) and next(glob.iglob(spec, recursive=True), None) is not None
+    return glob.has_magic(spec) and next(_matching(spec), None) is not None
 
 
 def nearest_path(spec: str) -> str:
@@ -82,7 +79,7 @@ def nearest_path(spec: str) -> str:
     directory = Path(path.anchor)
     names = path.parts[1:] if path.anchor else path.parts
     for i, name in enumerate(names):
-        if (directory / name).exists():
+        if os.path.exists(directory / name):
             directory /= name
             continue
         try:
@@ -108,33 +105,66 @@ def _expand(spec: str) -> Iterator[str]:
     elif os.path.exists(spec):
         yield from _named_in(spec) if _is_list(spec) else (spec,)
     elif glob.has_magic(spec):
-        yield from (path for path in glob.iglob(spec, recursive=True) if os.path.isfile(path))
+        yield from (path for path in _matching(spec) if not os.path.isdir(path))
 
 
-def _walk(top: str) -> Iterator[str]:
-    """Regular files below `top`, without keeping the tree in memory."""
+def _entries(directory: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:
+    """What is in `directory`: names that start with a dot, or those that do not."""
+    try:
+        with os.scandir(directory or ".") as entries:
+            return [entry for entry in entries if entry.name.startswith(".") == hidden]
+    except OSError as error:
+        reason = f"the directory cannot be read: {error.strerror or error}"
+        raise InputError(directory or ".", reason) from error
+
+
+def _directories(top: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """`top` and all directories below it with their entries, each once, links followed, without
+    keeping the tree in memory."""
     seen: set[tuple[int, int]] = set()
     waiting = [top]
     while waiting:
         directory = waiting.pop()
-        try:
-            status = os.stat(directory)
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    if entry.name.startswith("."):
-                        continue
-                    if entry.is_dir():
-                        waiting.append(entry.path)
-                    elif entry.is_file() or entry.is_symlink():
-                        # A dangling link is reported when the file is read.
-                        yield entry.path
-        except OSError as error:
-            raise InputError(
-                directory, f"the directory cannot be read: {error.strerror or error}"
-            ) from error
+        entries = _entries(directory)
+        status = os.stat(directory or ".")
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield directory, entries
+        waiting += [entry.path for entry in entries if entry.is_dir()]
+
+
+def _walk(top: str) -> Iterator[str]:
+    """Regular files below `top`."""
+    for _, entries in _directories(top):
+        # A dangling link is reported when the file is read.
+        yield from (e.path for e in entries if not e.is_dir() and (e.is_file() or e.is_symlink()))
+
+
+def _matching(pattern: str, *, directories: bool = False) -> Iterator[str]:
+    """What a glob finds (of a last ``**`` the `directories` alone): as `glob.iglob`, which however
+    leaves out what it may not read, and goes round in loops of links."""
+    head, _, name = pattern.rpartition("/")
+    head = head or ("/" if pattern.startswith("/") else "")
+    if not glob.has_magic(head):
+        parents: Iterable[str] = [head] if os.path.isdir(head or ".") else []
+    else:
+        found = _matching(head, directories=True)
+        parents = (path for path in found if os.path.isdir(path or "."))
+    for parent in parents:
+        if name == "**":
+            for directory, entries in _directories(parent):
+                yield directory
+                if not directories:
+                    yield from (entry.path for entry in entries if not entry.is_dir())
+        elif not glob.has_magic(name):
+            if os.path.lexists(path := os.path.join(parent, name)):
+                yield path
+        else:
+            matches_name = re.compile(fnmatch.translate(name)).match
+            for entry in _entries(parent, hidden=name.startswith(".")):
+                if matches_name(entry.name):
+                    yield os.path.join(parent, entry.name)
 
 
 def _is_list(path: str) -> bool:

@@ -13,8 +13,9 @@ from storewise.ssearch.stream import Source, source_name
 def inspect_file(source: Source) -> dict[str, Any]:
     """Reads `source` whole, with every check, and says what it holds; ready for JSON.
 
-    Keys: ``file, program, version, queries, hits, alignments, documents, complete`` and, for a
-    file that is not complete, ``error``: an object with ``message, line, offset, expected, found``
+    Keys: ``file, program, version, queries, hits, alignments, documents, complete``; where there is
+    something to say of a file, ``warnings``: a list of sentences; and, for a file that is not
+    complete, ``error``: an object with ``message, line, offset, expected, found``
     (null where they make no sense). The counts of such a file are what had been read when the error
     was met. Raises nothing for a bad or missing file.
     """
@@ -36,6 +37,8 @@ def inspect_file(source: Source) -> dict[str, Any]:
         "documents": counts.documents,
         "complete": error is None,
     }
+    if reader.warnings:
+        result["warnings"] = reader.warnings
     if error is not None:
         result["error"] = {
             "message": error.reason,

@@ -12,6 +12,8 @@ MAX_LINE = 8 << 20
 CHUNK = 1 << 19
 _NEWLINE = 10
 _PIECE = 1 << 15
+#: Enough for `; pg_`, which tells what a line is that may be a mark.
+_FOLLOWING = 5
 
 
 def shown(data: bytes | None, limit: int = 60) -> str:
@@ -101,6 +103,12 @@ class Lines:
             self.number += 1
         self._find()
         return self.line
+
+    def following(self) -> bytes:
+        """The first bytes of the line behind the current one."""
+        while len(self.buffer) - self._end <= _FOLLOWING and self.fill():
+            continue
+        return self.buffer[self._end + 1 : self._end + 1 + _FOLLOWING]
 
     def jump(self, position: int) -> None:
         """Moves to buffer `position`, the start of a line ahead."""

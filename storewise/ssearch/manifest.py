@@ -23,7 +23,7 @@ from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.cache import ScanCache
 from storewise.ssearch.inputs import list_inputs, slice_paths
-from storewise.ssearch.scan import DigestMode
+from storewise.ssearch.scan import RULES, DigestMode
 from storewise.ssearch.survey import Progress, status_of, survey
 from storewise.ssearch.table import (
     FILE_COLUMNS,
@@ -68,8 +68,9 @@ class BadInput:
 class ManifestSummary:
     """What a build did and found. `documents` is None where any file was only sampled.
 
-    `duplicates` are (path, path of the equal file that is used in its place); `files`, `bytes` and
-    `documents` count usable files without duplicates.
+    `duplicates` are (path, path of the equal file that is used in its place), `warnings` (path of a
+    file that is used, what is to be said of it); `files`, `bytes` and `documents` count usable
+    files without duplicates.
     """
 
     files: int
@@ -79,6 +80,7 @@ class ManifestSummary:
     reused: int
     bad: list[BadInput] = field(default_factory=list)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
 
 
 def build_manifest(
@@ -134,8 +136,9 @@ def merge_parts(
     quarantine: Path | None = None,
 ) -> ManifestSummary:
     """Makes the manifest `out` from the parts of a split build; as `build_manifest` else."""
-    tables = [read_table(part, "part") for part in parts]
-    table = pa.concat_tables(tables) if tables else PART_SCHEMA.empty_table()
+    # A part of an earlier version may lack a column.
+    tables = [PART_SCHEMA.empty_table(), *(read_table(part, "part") for part in parts)]
+    table = pa.concat_tables(tables, promote_options="default")
     return _finish(table.sort_by("path"), out, len(table), on_bad_input, quarantine)
 
 
@@ -159,6 +162,7 @@ def _scan(
 ) -> tuple[Any, int]:
     """The part table of `paths`, sorted, and how many files had to be digested."""
     mode = digest if digest == "full" else f"{digest}:{seed}"
+    mode += f" by rules {RULES}"
     place = cache_dir if cache_dir is not None else out.with_name(f".{out.name}.cache")
     status = status_of(paths)
     with ScanCache(place, mode) as cache:
@@ -214,6 +218,12 @@ def _finish(
             (row["path"], row["duplicate_of"])
             for row in manifest.filter(pc.is_valid(manifest["duplicate_of"]))
             .select(["path", "duplicate_of"])
+            .to_pylist()
+        ],
+        warnings=[
+            (row["path"], row["warning"])
+            for row in used.filter(pc.is_valid(used["warning"]))
+            .select(["path", "warning"])
             .to_pylist()
         ],
     )
@@ -276,7 +286,7 @@ def _write_quarantine(bad: Sequence[BadInput], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}.partial")
-        aside.write_text(text.getvalue())
+        aside.write_text(text.getvalue(), encoding="utf-8")
         aside.replace(path)
     except OSError as error:
         raise StorewiseError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -6,7 +6,9 @@ all but a fraction of the bytes, by `fast` or `reference`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from storewise.documents import DIGEST_BYTES, Encoding, Kind, make_id
@@ -15,6 +17,7 @@ from storewise.ssearch import grammar
 from storewise.ssearch.batch import Counts, DocumentBatch, Query, no_gc
 from storewise.ssearch.build import ColumnBuilder, documents_of, task_document, to_bson
 from storewise.ssearch.fast import Columns, FastReader
+from storewise.ssearch.frame import Frame, Misplaced, Place
 from storewise.ssearch.grammar import text
 from storewise.ssearch.lines import CHUNK, Lines, shown
 from storewise.ssearch.reference import SearchKeys, read_alignment
@@ -25,6 +28,16 @@ Mode = Literal["auto", "fast", "reference"]
 #: The first lines of a search; one that names no version in them is no output of these programs.
 _PREAMBLE_LINES = 40
 _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling"
+
+
+@contextmanager
+def _told(lines: Lines, found: str | None = None) -> Iterator[None]:
+    """Words what the frame cannot take, at the current line."""
+    try:
+        yield
+    except Misplaced as wrong:
+        found = shown(lines.line) if found is None else found
+        raise lines.error(wrong.reason, expected=wrong.expected, found=found) from None
 
 
 class DocumentReader:
@@ -77,11 +90,10 @@ class DocumentReader:
         self._builder = ColumnBuilder(digest, study_fields=study_fields)
         self._batch = DocumentBatch()
         # Of the search and query that are being read:
-        self._closed_queries = True
+        self._frame = Frame()
         self._current_program = ""
         self._preamble: dict[str, str] = {}
         self._library = ""
-        self._queries_of_search = 0
         self._tasks_made = 0
         self._fast = FastReader(patient=mode == "fast")
         self._keys = SearchKeys()
@@ -90,6 +102,7 @@ class DocumentReader:
         self.counts = Counts()
         self.program = self.version = None
         self.fast_alignments = 0
+        self._frame = Frame()
         self._tasks_made = 0
         self._batch = DocumentBatch()
         with open_input(self._source) as stream:
@@ -102,6 +115,11 @@ class DocumentReader:
                 raise damage(stream, error) from error
             if self._batch.tasks or self._batch.align:
                 yield self._cut(lines, len(self._batch.align))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is to be said of the file although it is complete; final after the iteration."""
+        return self._frame.warnings
 
     # -- the frame of a search ---------------------------------------------------------------
 
@@ -127,14 +145,14 @@ class DocumentReader:
             line = lines.line
             if line is None or not lines.terminated:
                 break
-            if line.startswith(b"# "):
-                self._preamble["pg_argv"] = text(line[2:]).strip()
-            elif match := grammar.PROGRAM_LINE.fullmatch(line):
-                program = text(match[1])
-            elif program and (match := grammar.VERSION_LINE.fullmatch(line)):
-                self._version(program, text(match[1]), text(match[2]))
+            if program and (match := grammar.VERSION_LINE.fullmatch(line)):
+                self._version(lines, program, match)
                 lines.next()
                 return True
+            match = grammar.PROGRAM_LINE.fullmatch(line)
+            program = text(match[1]) if match else ""
+            if line.startswith(b"# "):
+                self._preamble["pg_argv"] = text(line[2:]).strip()
             lines.next()
         raise lines.error(
             _NOT_SSEARCH if first else "no search starts here",
@@ -143,122 +161,106 @@ class DocumentReader:
             at=at,
         )
 
-    def _version(self, program: str, version: str, date: str) -> None:
+    def _version(self, lines: Lines, program: str, version: re.Match[bytes]) -> None:
+        with _told(lines):
+            self._frame.begin(program, int(version[2]))
         self._current_program = program
-        self._preamble["pg_ver"] = (version + date).strip()
+        self._preamble["pg_ver"] = text(version[1] + version[3]).strip()
         if self.program is None:
-            self.program, self.version = program, version
-        digits = version.split(".")[0]
-        self._closed_queries = not (digits.isdigit() and int(digits) < grammar.FIRST_CLOSED_VERSION)
+            self.program, self.version = program, text(version[1])
 
     def _search(self, lines: Lines) -> Iterator[DocumentBatch]:
         """Reads a search from behind its version line to behind its end mark."""
         self._keys = SearchKeys()
-        first = self.counts.queries
+        frame = self._frame
         query: Query | None = None
-        closed = True
         while True:
             line = lines.line
             if line is None or not lines.terminated:
-                if line in (grammar.END_OF_SEARCH, grammar.END_OF_QUERY) and self._is_end(line):
-                    lines.terminated = True  # a whole end mark; only its newline is missing
-                else:
-                    raise lines.unexpected(self._wanted(query), "the output is not complete")
+                if line != frame.last_mark:
+                    raise lines.unexpected(frame.wanted, "the output is not complete")
+                lines.terminated = True  # a whole end mark; only its newline is missing
             assert line is not None
-            if line == grammar.END_OF_SEARCH or (
-                line == grammar.END_OF_QUERY and not self._closed_queries
-            ):
-                self._end_of_search(lines, query, closed)
-                self._queries_of_search = self.counts.queries - first
-                return
-            if line == grammar.END_OF_QUERY:
-                if query is None:
-                    raise lines.unexpected("a query before '>>><<<'")
-                if query.scored and not query.headed:
-                    wanted = "'>>>ID, N nt vs LIBRARY library' first (was -d 0 asked for?)"
-                    raise lines.unexpected(wanted, "best scores, but no alignments")
+            if line in (grammar.END_OF_QUERY, grammar.END_OF_SEARCH):
+                with _told(lines):
+                    ended = frame.ends(line)
                 self._finish(query)
-                query, closed = None, True
+                query = None
                 lines.next()
+                if ended:
+                    return
             elif line.startswith(b">>>"):
-                if query is None or query.headed:
-                    raise lines.unexpected("a query line '  1>>>ID' before its '>>>ID' line")
+                with _told(lines):
+                    frame.header()
+                assert query is not None
                 self._header(lines, query)
                 yield from self._alignments(lines, query)
-            elif match := grammar.QUERY_LINE.fullmatch(line):
-                if query is not None:
-                    if self._closed_queries:
-                        hint = "" if query.headed else " (is it an output of -m 10?)"
-                        raise lines.unexpected(f"'>>><<<' before the next query{hint}")
-                    self._finish(query)
-                query = self._query(lines, match, self.counts.queries - first)
-                closed = False
-            elif line and self._frame_text(lines, line, query, after=first < self.counts.queries):
-                continue
+            elif found := grammar.query_line(line):
+                with _told(lines):
+                    frame.query(found)
+                self._finish(query)
+                query = self._query(lines, found)
+            elif line:
+                self._frame_text(lines, line, query)
             else:
                 lines.next()
 
-    def _is_end(self, line: bytes) -> bool:
-        return (line == grammar.END_OF_SEARCH) == self._closed_queries
-
-    def _wanted(self, query: Query | None) -> str:
-        if not self._closed_queries:
-            return "'>>><<<' and the closing lines"
-        return "'>>><<<' and '>>>///'" if query is not None else "'>>>///'"
-
-    def _end_of_search(self, lines: Lines, query: Query | None, closed: bool) -> None:
-        if self._closed_queries and not closed:
-            raise lines.unexpected("'>>><<<' before '>>>///'")
-        if query is not None:
-            self._finish(query)
-        lines.next()
-
-    def _frame_text(self, lines: Lines, line: bytes, query: Query | None, *, after: bool) -> bool:
-        """A line that is none of the marks; True if it has moved `lines` itself."""
+    def _frame_text(self, lines: Lines, line: bytes, query: Query | None) -> None:
+        """A line that is none of the marks."""
+        frame = self._frame
         # The histogram's last row starts with `>120`.
         if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
             raise lines.unexpected(
                 "'>>>ID, N nt vs LIBRARY library' first (is it an output of -m 10?)"
-                if query is not None and not query.headed
+                if frame.place is Place.QUERY
                 else "'  N>>>QUERY', '>>><<<' or '>>>///'"
             )
-        if query is None and after:
+        if frame.place is Place.BETWEEN:
             raise lines.unexpected("'  N>>>QUERY' or '>>>///' after '>>><<<'")
-        if query is not None and query.headed:
+        if frame.place is Place.ALIGNMENTS:
             raise lines.unexpected("'>>', '>--' or '>>><<<' after an alignment")
-        if grammar.NO_LIBRARY_LINE.fullmatch(line):
-            raise lines.error(
-                "the search had no library", expected="sequences in the library (was its path "
-                "right?)", found=shown(line),
-            )  # fmt: skip
+        if query is None:
+            program = grammar.PROGRAM_LINE.fullmatch(line)
+            if (library := grammar.library_name(line)) is not None:
+                self._library = text(library)  # up to version 34 it comes first
+            lines.next()
+            if program and lines.line and grammar.VERSION_LINE.fullmatch(lines.line):
+                with _told(lines):
+                    frame.begin(text(program[1]), grammar.FIRST_CLOSED_VERSION)
+            return
+        if residues := grammar.RESIDUES.search(line):
+            with _told(lines):
+                frame.library(int(residues[1]))
         if line.startswith(grammar.BEST_SCORES):
-            # Rows start with the ids and hold descriptions: text up to the empty line.
-            while (row := lines.next()) and lines.terminated and row != grammar.END_OF_QUERY:
-                if query is not None:
-                    query.scored = True
-            return True
-        match = grammar.LIBRARY_LINE.fullmatch(line) or grammar.OLD_LIBRARY_LINE.fullmatch(line)
-        if match is not None:
-            self._library = text(match[1])
-        elif query is not None:
+            self._table(lines)
+            return
+        if (library := grammar.library_name(line)) is not None:
+            self._library = text(library)
+        else:
             for key in ("Algorithm", "Parameters"):
                 start = f"{key}: ".encode()
                 if line.startswith(start):
                     query.parameters[f"mp_{key}"] = text(line[len(start) :]).strip()
-        if query is not None:
-            query.library = self._library
-        return False
+        query.library = self._library
+        lines.next()
+
+    def _table(self, lines: Lines) -> None:
+        """Passes over the table of best scores: its rows start with ids, which may be anything."""
+        self._frame.table()
+        while (row := lines.next()) is not None:
+            if not lines.terminated and row != self._frame.last_mark:
+                return
+            if grammar.ends_table(row):
+                self._frame.table_ends(empty_line=not row)
+                return
+            self._frame.row()
 
     def _closing(self, lines: Lines) -> None:
         """Reads the lines after the end mark, up to the next search or the end of the file."""
         while (line := lines.line) is not None:
             if match := grammar.QUERY_COUNT_LINE.match(line):
-                if int(match[1]) != self._queries_of_search:
-                    raise lines.error(
-                        "queries are missing",
-                        expected=f"{int(match[1])} queries before this line, as it says",
-                        found=f"{self._queries_of_search}",
-                    )
+                with _told(lines, found=str(self._frame.number)):
+                    self._frame.closing(int(match[1]), int(match[2]))
             elif line.startswith(grammar.LAST_LINE):
                 lines.next()
                 return
@@ -273,11 +275,8 @@ class DocumentReader:
 
     # -- queries -----------------------------------------------------------------------------
 
-    def _query(self, lines: Lines, match: Any, before: int) -> Query:
-        number = int(match[1])
-        if number != before + 1:
-            raise lines.unexpected(f"query number {before + 1}", "queries are missing or doubled")
-        words = text(match[2]).split(None, 1)
+    def _query(self, lines: Lines, found: grammar.QueryLine) -> Query:
+        words = text(found.name).split(None, 1)
         query = Query(
             self.counts.queries, words[0] if words else "", self._library, dict(self._preamble)
         )
@@ -288,13 +287,12 @@ class DocumentReader:
 
     def _header(self, lines: Lines, query: Query) -> None:
         """The `>>>` line and the pg_/mp_ lines; makes the task."""
-        line = lines.line
-        assert line is not None
-        match = grammar.HEADER_LINE.fullmatch(line)
-        if match is None:
+        assert lines.line is not None
+        library = grammar.header_library(lines.line)
+        if library is None:
             raise lines.unexpected("'>>>ID, N nt vs LIBRARY library'")
         if not query.library:
-            query.library = text(match[3])
+            query.library = text(library)
         parameters: dict[str, str] = {}
         while (following := lines.next()) is not None and following.startswith(b"; "):
             if not lines.terminated:
@@ -311,12 +309,11 @@ class DocumentReader:
                     raise lines.unexpected("each key once", f"{key} is given too often")
                 parameters[name] = value.strip()
         query.parameters = parameters
-        query.headed = True
         self._finish(query)
 
-    def _finish(self, query: Query) -> None:
+    def _finish(self, query: Query | None) -> None:
         """Adds the query's task, if that has not been done."""
-        if query.ordinal != self._tasks_made:
+        if query is None or query.ordinal != self._tasks_made:
             return
         document = task_document(
             query.task, query.id, query.library, query.parameters, study_fields=self._study
@@ -335,8 +332,11 @@ class DocumentReader:
             if not line:
                 lines.next()
                 continue
-            if line.startswith(b">>>") or not line.startswith((b">>", b">--")):
+            if not line.startswith((b">>", b">--")) or (
+                line.startswith(b">>>") and not grammar.continues_alignments(lines.following())
+            ):
                 return
+            self._frame.aligned()
             with no_gc():
                 columns = fast.take(lines, hit) if fast is not None else None
                 if columns is not None:

@@ -7,6 +7,7 @@ errors about alignments.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 
 from storewise.ssearch.grammar import (
     CODE_KEY,
@@ -30,6 +31,7 @@ from storewise.ssearch.lines import Lines, shown
 
 _SEQUENCE_INTEGERS = ("al_start", "al_stop", "al_display_start", "sq_len")
 _FRAME_SHIFTS = (b"/", b"\\")
+_CODON = 3
 
 
 @dataclass(slots=True)
@@ -58,13 +60,14 @@ def _integer(lines: Lines, name: str, value: bytes) -> int:
 
 
 def _number(lines: Lines, name: str, value: bytes) -> float | None:
-    """A finite number; None for one that the program could not compute."""
+    """A finite number; None for one that the program could not compute, or no float can hold."""
     stripped = value.strip()
     if NOT_FINITE.fullmatch(stripped):
         return None
     if not NUMBER.fullmatch(stripped):
         raise lines.error("bad number", expected=f"a number for {name}", found=shown(stripped))
-    return float(stripped)
+    number = float(stripped)
+    return number if isfinite(number) else None
 
 
 def _whole_line(lines: Lines, expected: str) -> bytes:
@@ -72,6 +75,14 @@ def _whole_line(lines: Lines, expected: str) -> bytes:
     if lines.line is None or not lines.terminated:
         raise lines.unexpected(expected, "the file ends inside an alignment")
     return lines.line
+
+
+def _line_behind(lines: Lines) -> bytes:
+    """The current line, which may be the first behind an alignment: that it has its newline is then
+    not the alignment's matter."""
+    if lines.line is not None and lines.line.startswith(b">"):
+        return lines.line
+    return _whole_line(lines, "what follows an alignment")
 
 
 def _scores(lines: Lines) -> tuple[dict[str, object], list[tuple[bytes, str | None]]]:
@@ -140,7 +151,7 @@ def _sequence(lines: Lines, which: str) -> _Sequence:
     while SEQUENCE_LINE.fullmatch(line):
         pieces.append(line)
         lines.next()
-        line = _whole_line(lines, f"residues of the {which} or what follows them")
+        line = _line_behind(lines)
     if not pieces:
         raise lines.unexpected(f"residues of the {which}")
     sequence.displayed = b"".join(pieces)
@@ -234,13 +245,13 @@ def read_alignment(lines: Lines, program: str, hit: bytes | None) -> tuple[Align
     consensus = lines.line == CONSENSUS_KEY
     if consensus:
         lines.next()
-        while CONSENSUS_LINE.fullmatch(_whole_line(lines, "the rest of al_cons")):
+        while CONSENSUS_LINE.fullmatch(_line_behind(lines)):
             lines.next()
     codes = 0
-    while CODE_KEY.fullmatch(_whole_line(lines, "what follows an alignment")):
+    while CODE_KEY.fullmatch(_line_behind(lines)):
         codes += 1
         lines.next()
-    line = _whole_line(lines, "what follows an alignment")
+    line = _line_behind(lines)
     if line and not line.startswith(b">") and b">>>" not in line:
         raise lines.unexpected("'>>', '>--', '>>><<<' or an empty line after an alignment")
     row = _check(lines, at, values, query, library, program)
@@ -265,6 +276,8 @@ def _check(
     columns = overlap
     side = translated_side(program)
     translated = {"query": query, "library": library}.get(side or "")
+    # fasty and tfasty do not print all of their shifts.
+    shifts = "none" if side is None else "codons" if "X" in program else "unknown"
     if translated is not None:
         # The overlap of a translated alignment leaves out the columns of frame shifts.
         columns += sum(translated.displayed.count(mark) for mark in _FRAME_SHIFTS)
@@ -278,13 +291,13 @@ def _check(
                 found=f"{len(piece)}",
                 at=at,
             )
-        shift = "none"
-        if sequence is translated:
-            shift = "codons" if "X" in program else "unknown"
+        shift = shifts if sequence is translated else "none"
         _check_span(lines, at, sequence, piece, which, shift)
         pieces.append(piece)
     frame = values.get("frame")
     turned = library if side == "library" else query
+    if shifts == "unknown" and abs(turned.stop - turned.start) < _CODON:
+        frame = None  # of one codon the programs print a wrong stop
     if (frame == "f" and turned.start > turned.stop) or (
         frame == "r" and turned.start < turned.stop
     ):

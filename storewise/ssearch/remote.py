@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storewise.errors import InputError
+from storewise.errors import InputError, is_plain
 from storewise.objects.uri import is_remote
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def expand(spec: str) -> Iterator[str]:
     from storewise.objects import listing
 
     for uri in listing.expand(spec):
-        if not uri.isprintable() and any(end in uri for end in "\n\r\0"):
-            raise InputError(repr(uri), "the key has a line break or NUL in it; copy the object")
+        if not is_plain(uri):
+            raise InputError(uri, "the key has control characters in it; copy the object")
         yield uri
 
 

@@ -50,8 +50,8 @@ STUDY_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
 
 _CHUNK_BYTES = 1 << 20
 _TAIL_LINES = 5
-#: What the program says about an empty library, in its preamble and in its closing lines.
-_NO_LIBRARY = re.compile(rb"^ *0 residues in +\d+ (?:library )?sequences", re.MULTILINE)
+#: What the program says about an empty library in its closing lines.
+_NO_LIBRARY = re.compile(rb"^ *0 residues in +\d+ library sequences", re.MULTILINE)
 _VERSION = re.compile(rb"^ version +(.+)$", re.MULTILINE)
 _LIBRARY = re.compile(rb"^ *(\d+) residues in +(\d+) +library sequences", re.MULTILINE)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -224,7 +224,7 @@ def _run(
         raise SearchError(f"{what} was killed by {_signal_name(-status)}{said}")
     if status > 0:
         raise SearchError(f"{what} failed with exit status {status}{said}")
-    if _NO_LIBRARY.search(head) or _NO_LIBRARY.search(tail):
+    if _NO_LIBRARY.search(tail):
         raise SearchError(
             f"{what} found no sequence in the library; check that it is FASTA of the right kind "
             f"(nucleotide or protein){said}"

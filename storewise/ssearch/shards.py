@@ -169,7 +169,7 @@ def write_shards(
     digests, sizes = table["digest"].to_pylist(), table["bytes"].to_pylist()
     previous = _read_state(state, n) if state is not None else {}
     shards = assign(digests, sizes, n, previous)
-    table = table.drop_columns(["duplicate_of"])
+    table = table.select([n for n in SHARDS_SCHEMA.names if n in table.column_names])
     table = table.append_column("shard", pa.array(shards, pa.int32())).cast(SHARDS_SCHEMA)
     write_table(table, out, "shards", shards=str(n))
     if state is not None:

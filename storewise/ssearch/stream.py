@@ -9,6 +9,7 @@ latter takes a truncated frame for a complete one.
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import numpy as np
 import zstandard
 
 from storewise.documents import FULL_DIGEST_BYTES
-from storewise.errors import InputError
+from storewise.errors import InputError, is_plain, plain
 from storewise.objects.uri import is_remote
 from storewise.ssearch.remote import open_remote
 
@@ -35,6 +36,9 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 _UNREAD = {b"BZh": "bzip2", b"\xfd7zX": "xz", b"PK\x03\x04": "zip"}
 #: `Path` or name that stands for standard input.
 STDIN = "-"
+
+#: What is said of a file that was written to meanwhile.
+CHANGED = "the file changed while it was read; wait for whoever writes it"
 
 #: Compressed bytes given to a decompressor at a time; bounds what one call can expand to.
 _FEED = 32 * 1024
@@ -104,18 +108,20 @@ class _Members:
         self._offset = 0
         self._newlines = 0
         self._line_start = 0
-        self._ready = b""
+        self._ready = memoryview(b"")
         self._failed: InputError | None = None
 
     def read(self, size: int, /) -> bytes:
         if self._failed is not None:
             raise self._failed
-        parts: list[bytes] = []
+        parts: list[memoryview] = []
         room = size
         while room > 0:
             if not self._ready:
                 try:
-                    self._ready = self._more()
+                    # Taken piece by piece without a copy of the rest: it may be a thousand times
+                    # what was read.
+                    self._ready = memoryview(self._more())
                 except InputError as error:
                     # What came before is given out first.
                     self._failed = error
@@ -229,9 +235,19 @@ def damage(stream: ByteReader, error: InputError) -> InputError:
 def source_name(source: Source) -> str:
     """How messages name `source`."""
     if isinstance(source, Path | str):
-        return "standard input" if str(source) == STDIN else str(source)
+        return "standard input" if str(source) == STDIN else plain(str(source))
     name = getattr(source, "name", None)
     return name if isinstance(name, str) else "a stream"
+
+
+def check_name(path: str) -> None:
+    """Raises InputError for a file name that cannot stand in a list: one with a line end or another
+    control character, or with bytes that are no UTF-8."""
+    if not is_plain(path):
+        raise InputError(
+            path,
+            "the file name has control characters or bytes that are not UTF-8 in it; rename it",
+        )
 
 
 def _zstd() -> _Decompressor:
@@ -276,6 +292,7 @@ def open_input(source: Source, listed: Wanted | None = None) -> Iterator[ByteRea
     if str(source) == STDIN:
         yield _content(sys.stdin.buffer, name)
         return
+    check_name(str(source))
     if is_remote(source):
         with open_remote(name, listed) as stream:
             yield _content(stream, name)
@@ -286,6 +303,29 @@ def open_input(source: Source, listed: Wanted | None = None) -> Iterator[ByteRea
         raise _unreadable(name, error) from error
     with raw:
         yield _content(raw, name)
+
+
+class Digesting(io.RawIOBase):
+    """Decompressed content that is digested on its way to a parser."""
+
+    def __init__(self, stream: ByteReader, name: str) -> None:
+        self._stream = stream
+        self._digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
+        self.name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self._digest.update(data)
+        return data
+
+    def digest(self) -> bytes:
+        """The digest of the whole content, what is left of it included."""
+        while self.read(_CHUNK):
+            continue
+        return self._digest.digest()
 
 
 def content_digest(source: Source) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -19,6 +20,7 @@ from storewise.processes import dies_with_parent
 from storewise.ssearch import remote
 from storewise.ssearch.remote import Listed, fetched_ahead
 from storewise.ssearch.scan import DigestMode, scan_file
+from storewise.ssearch.stream import CHANGED
 from storewise.ssearch.table import FILE_COLUMNS
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 CHUNK_FILES = 512
 CHUNK_BYTES = 256 << 20
 
-#: path, bytes, mtime_ns, digest, queries, hits, alignments: `table.FILE_COLUMNS`.
-FileRow = tuple[str, int, int, bytes, int | None, int | None, int | None]
+#: path, bytes, mtime_ns, digest, queries, hits, alignments, warning: `table.FILE_COLUMNS`.
+FileRow = tuple[str, int, int, bytes, int | None, int | None, int | None, str | None]
 #: A row of a bad file in the columns of a part.
 BadRow = dict[str, Any]
 
@@ -179,7 +181,7 @@ def _scan_one(file: Listed, digest: DigestMode, seed: int) -> FileRow:
     before = file[1:] if is_remote(path) else _stat(path)
     result = scan_file(path, digest=digest, seed=seed, listed=file)
     if not is_remote(path) and before != _stat(path):
-        raise InputError(path, "the file changed while it was read; wait for whoever writes it")
+        raise InputError(path, CHANGED)
     return (
         path,
         *before,
@@ -187,6 +189,7 @@ def _scan_one(file: Listed, digest: DigestMode, seed: int) -> FileRow:
         result.queries,
         result.hits,
         result.alignments,
+        "; ".join(result.warnings) or None,
     )
 
 
@@ -196,6 +199,8 @@ def _stat(path: str) -> tuple[int, int]:
         status = os.stat(path)  # noqa: PTH116 - a million strings, no Path objects
     except OSError as error:
         raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(path, "not a regular file (a directory, a pipe or a device)")
     return status.st_size, status.st_mtime_ns
 
 

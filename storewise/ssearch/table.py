@@ -19,7 +19,8 @@ SCHEMA_VERSION = "1"
 _KIND_KEY = b"storewise.kind"
 _VERSION_KEY = b"storewise.schema"
 
-#: What is known of one file. Counts are null where only a sample of the content was read.
+#: What is known of one file. Counts are null where only a sample of the content was read; `warning`
+#: is of a file that is complete all the same.
 FILE_COLUMNS = [
     pa.field("path", pa.string(), nullable=False),
     pa.field("bytes", pa.int64(), nullable=False),
@@ -28,6 +29,7 @@ FILE_COLUMNS = [
     pa.field("queries", pa.int64()),
     pa.field("hits", pa.int64()),
     pa.field("alignments", pa.int64()),
+    pa.field("warning", pa.string()),
 ]
 #: Why a file cannot be used; all null for a good one.
 ERROR_COLUMNS = [
@@ -40,7 +42,7 @@ MANIFEST_SCHEMA = pa.schema(
     [*FILE_COLUMNS, pa.field("documents", pa.int64()), pa.field("duplicate_of", pa.string())]
 )
 SHARDS_SCHEMA = pa.schema(
-    [*FILE_COLUMNS, pa.field("documents", pa.int64()), pa.field("shard", pa.int32())]
+    [*FILE_COLUMNS[:-1], pa.field("documents", pa.int64()), pa.field("shard", pa.int32())]
 )
 
 
