@@ -1,10 +1,10 @@
 """Stand-ins for the commands of PBS, where no PBS is installed.
 
-They keep to the manual pages of OpenPBS (qsub, qstat, qdel, qselect, pbsnodes) as far as the
-profile uses them: ids, states Q R E F, JSON and history, delays, refusals, limits, wall times,
-a job's own $TMPDIR, and its output file that appears when it has ended. With ``dialect: torque``
-they print ``qstat -f`` as Torque does. The jobs really run, each below a runner process that takes
-its turn.
+What they print and their exit statuses are what a real OpenPBS answered (tests/pbs_answers.py), as
+far as the profile uses them: ids, states Q R H E F, the text of ``qstat -f``, JSON of the first job
+only, history or none, refusals, wall times, a server that is down, a job's own $TMPDIR, and its
+output file that appears when it has ended. With ``dialect: torque`` they print ``qstat -f`` as
+Torque's manual page does. The jobs really run, each below a runner process that takes its turn.
 
 As a program: ``pbs_standin.py STATE COMMAND ARGUMENT...``; `install` makes executables of it.
 State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``calls`` (a line a call),
@@ -24,14 +24,33 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+# The commands run isolated from the environment, so Python does not look here.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from pbs_answers import Answer, answers, block, first_as_json, states_of, table
+
 COMMANDS = ("qsub", "qstat", "qdel", "qselect", "pbsnodes")
 SERVER = "standin"
-UNKNOWN, FINISHED = 153, 35
 TICK = 0.1
+STATES, HISTORY, REFUSALS = answers("states"), answers("history"), answers("refusals")
+UNKNOWN = HISTORY["history on: an unknown job"]
+FINISHED = HISTORY["history on: one finished job without -x"]
+NO_HISTORY = HISTORY["history off: one finished job"]
+
+
+def status_of(answer: Answer) -> int:
+    """The exit status of the only job in an answer."""
+    (job,) = states_of(answer.stdout).values()
+    return int(job["Exit_status"])
+
+
+#: Exit statuses of jobs that PBS ended, whatever they themselves said.
+DELETED = status_of(HISTORY["history on: after SIGTERM was ignored"])
+FORCED = status_of(STATES["after force"])
+WALL_TIME = status_of(STATES["wall time passed"])
 
 
 @dataclass
@@ -45,6 +64,8 @@ class Config:
     kill_delay: float = 3.0
     history: bool = True
     queues: tuple[str, ...] = ("workq", "long")
+    walltime: int = 0
+    """The longest that a queue allows; 0: any."""
     queued: int = 1000
     """Jobs that may be queued or running at a time."""
     qsub_busy: int = 0
@@ -54,6 +75,8 @@ class Config:
     qstat: str = "ok"
     """ok, fail, garbage or hang."""
     qdel_busy: int = 0
+    crashed: bool = False
+    """Whether the server has died; then nothing answers."""
     nodes: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {"n1": {"ncpus": 16, "mem": "65536mb"}}
     )
@@ -121,7 +144,7 @@ class Pbs:
 
     def alive(self) -> list[str]:
         """Ids of jobs that are queued or running."""
-        return [job_id for job_id, job in self.jobs().items() if job["state"] in "QRE"]
+        return [job_id for job_id, job in self.jobs().items() if job["state"] in "QRHE"]
 
     def calls(self, command: str) -> list[str]:
         """Calls of a command so far."""
@@ -140,9 +163,16 @@ class Pbs:
             return bool(left)
 
 
-def refuse(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
-    return code
+def refuse(answer: Answer, **new: str) -> int:
+    """What the real one said and how it ended, with its words replaced by those of `new`."""
+    print(answer.line(**new), file=sys.stderr)
+    return answer.exit_status
+
+
+def down(command: str) -> int:
+    answer = STATES[f"server down: {command}"]
+    print(answer.stderr, end="", file=sys.stderr)
+    return answer.exit_status
 
 
 def seconds_of(walltime: str) -> int:
@@ -160,7 +190,8 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
         if flag == "-n" and config.dialect == "torque":
             continue
         if flag not in {"-N", "-r", "-j", "-o", "-q", "-A", "-l"}:
-            return refuse(f"qsub: invalid option -- '{flag.lstrip('-')}'", 2)
+            print(REFUSALS["an unknown option"].stderr, end="", file=sys.stderr)
+            return REFUSALS["an unknown option"].exit_status
         value = next(flags_left)
         if flag == "-l":
             name, _, given = value.partition("=")
@@ -168,25 +199,20 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
         else:
             options[flag] = value
     known = {"openpbs": {"select", "place", "walltime"}, "torque": {"nodes", "mem", "walltime"}}
-    for name in resources:
-        if name not in known[config.dialect]:
-            return refuse(f"qsub: Unknown resource: {name}", 171)
+    if any(name not in known[config.dialect] for name in resources):
+        return refuse(STATES["qsub with an unknown resource"])
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}", options.get("-N", "STDIN")):
-        return refuse("qsub: illegal -N value", 2)
+        return refuse(REFUSALS["a name that is none"])
     queue = options.get("-q", config.queues[0])
-    if pbs.spend("qsub_busy"):
-        return refuse("Connection refused\nqsub: cannot connect to server standin (errno=111)", 111)
+    if config.crashed or pbs.spend("qsub_busy"):
+        return down("qsub")
     if queue not in config.queues:
-        return refuse("qsub: Unknown queue", 170)
-    chunk = resources.get("select", "")
-    wanted = int((re.search(r"ncpus=(\d+)", chunk) or [0, "1"])[1])
-    if wanted > 4096:
-        return refuse("qsub: Job exceeds queue and/or server resource limits", 188)
+        return refuse(STATES["qsub to an unknown queue"])
+    if config.walltime and seconds_of(resources.get("walltime", "0:0:0")) > config.walltime:
+        return refuse(REFUSALS["a wall time beyond the queue"])
     with pbs.locked():
         if len(pbs.alive()) >= config.queued:
-            return refuse(
-                "qsub: would exceed complex's limit on number of jobs that may be queued", 188
-            )
+            return refuse(REFUSALS["more jobs than the server takes of a user"])
         number = 101 + len(list(pbs.jobs_directory.glob("*.json")))
         copy = pbs.jobs_directory / f"{number}.sh"
         shutil.copy(script, copy)
@@ -213,7 +239,7 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
         start_new_session=True,
     )
     if pbs.spend("qsub_lost"):
-        return refuse("qsub: End of File", 1)
+        return down("qsub")
     print(job["id"])
     return 0
 
@@ -267,15 +293,17 @@ def run(pbs: Pbs, job_id: str) -> int:
     own = None
     while process.poll() is None:
         if time.monotonic() > limit:
-            own = -29
-        if own is not None or pbs.jobs()[job_id]["delete"]:
-            pbs.change(job_id, state="E")
+            own = WALL_TIME
+        if (deleted := pbs.jobs()[job_id]["delete"]) and own is None:
+            own = FORCED if deleted == "force" else DELETED
+        if own is not None:
             end(process, config.kill_delay)
         time.sleep(TICK)
     # Nothing of a job outlives it.
     end(process, 0)
     code = process.returncode
-    status = own if own is not None else code if code >= 0 else 256 - code
+    # The login shell that ran the script says how it ended.
+    status = own if own is not None else code if code >= 0 else 128 - code
     pbs.change(job_id, state="E")
     time.sleep(config.exit_delay)
     if job["output"]:
@@ -300,92 +328,88 @@ def end(process: subprocess.Popen[bytes], delay: float) -> None:
     process.wait()
 
 
-def described(job: dict[str, Any]) -> dict[str, Any]:
-    """A job's attributes as ``qstat -f`` names them in OpenPBS."""
-    text = {
-        "Job_Name": job["name"],
-        "Job_Owner": "user@host",
-        "job_state": job["state"],
-        "queue": job["queue"],
-        "server": SERVER,
-        "Rerunable": "False",
-        "Resource_List": {"select": job["resources"].get("select", ""), "ncpus": 1},
-        "Variable_List": {"PBS_O_HOME": "/home/user", "PBS_O_LANG": "C.UTF-8"},
-        "comment": 'Job run on "n1" ü',
-        "project": "_pbs_project_default",
-    }
-    return text if job["exit"] is None else {**text, "Exit_status": job["exit"]}
-
-
 def qstat(pbs: Pbs, words: list[str]) -> int:
     config = pbs.config
     if config.qstat == "hang":
         signal.pause()
-    if config.qstat == "fail":
-        return refuse("Connection refused\nqstat: cannot connect to server standin", 111)
+    if config.crashed or config.qstat == "fail":
+        return down("qstat")
     if config.qstat == "garbage":
-        print('{\n    "timestamp":17')
+        print("Job Id: 101.standin\n    Job_Name = load")
         return 0
     ids = [word for word in words if word[0].isdigit()]
     torque = config.dialect == "torque"
-    jobs, code = {}, 0
+    jobs, code = [], 0
     known = pbs.jobs()
     for job_id in ids:
         job = known.get(job_id)
         over = job is not None and job["state"] == "F"
-        if job is None or (over and not config.history):
-            print(f"qstat: Unknown Job Id {job_id}", file=sys.stderr)
-            code = UNKNOWN
+        if "-x" in words and not torque and not config.history:
+            code = refuse(NO_HISTORY, id=job_id)
+        elif job is None or (over and not config.history):
+            code = refuse(UNKNOWN, id=job_id)
         elif over and not torque and "-x" not in words:
-            print(
-                f"qstat: {job_id} Job has finished, use -x or -H to obtain historical job "
-                "information",
-                file=sys.stderr,
-            )
-            code = FINISHED
+            code = refuse(FINISHED, id=job_id)
         else:
-            jobs[job_id] = job
-    if torque and "-f" in words:
-        for job_id, job in jobs.items():
-            letter = "C" if job["state"] == "F" else job["state"]
-            print(f"Job Id: {job_id}\n    Job_Name = {job['name']}\n    job_state = {letter}")
-            print("    Variable_List = PBS_O_HOME=/home/user,PBS_O_LANG=C.UTF-8,\n\tPATH=/bin")
-            if job["exit"] is not None:
-                print(f"    exit_status = {job['exit']}")
-            print()
+            jobs.append(job)
+    if torque:
+        print(torque_answer(jobs, full="-f" in words), end="")
     elif "json" in words:
-        answer = {"timestamp": int(time.time()), "pbs_version": "23.06.06", "pbs_server": SERVER}
-        if jobs:
-            answer["Jobs"] = {job_id: described(job) for job_id, job in jobs.items()}
-        print(json.dumps(answer, indent=4, separators=(",", ":"), ensure_ascii=False))
-    elif jobs:
-        print("Job id            Name             User              Time Use S Queue")
-        print("----------------  ---------------- ----------------  -------- - -----")
-        for job_id, job in jobs.items():
-            letter = "C" if torque and job["state"] == "F" else job["state"]
-            print(
-                f"{job_id[:16]:17} {job['name'][:16]:16} user               00:00:00 {letter} "
-                f"{job['queue']}"
-            )
+        print(first_as_json(jobs), end="")
+    elif "-f" in words:
+        print("".join(map(block, jobs)), end="")
+    else:
+        print(table(jobs), end="")
     return code
+
+
+def torque_answer(jobs: list[dict[str, Any]], full: bool) -> str:
+    """As in the manual page of Torque: no real one was asked."""
+    jobs = [{**job, "state": "C" if job["state"] == "F" else job["state"]} for job in jobs]
+    if not full:
+        return table(jobs)
+    lines = []
+    for job in jobs:
+        lines += [f"Job Id: {job['id']}", f"    Job_Name = {job['name']}"]
+        lines += [f"    job_state = {job['state']}"]
+        lines += ["    Variable_List = PBS_O_HOME=/home/user,PBS_O_LANG=C.UTF-8,", "\tPATH=/bin"]
+        lines += [f"    exit_status = {job['exit']}"] if job["exit"] is not None else []
+        lines += [""]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def qdel(pbs: Pbs, words: list[str]) -> int:
-    if pbs.spend("qdel_busy"):
-        return refuse("Connection refused\nqdel: cannot connect to server standin", 111)
-    force = "-W" in words
+    config = pbs.config
+    if config.crashed or pbs.spend("qdel_busy"):
+        return down("qdel")
+    ids = [word for word in words if word[0].isdigit()]
+    jobs = [pbs.jobs().get(job_id) for job_id in ids]
+    unknown = [job is None or (job["state"] == "F" and not config.history) for job in jobs]
+    if jobs and jobs[0] and jobs[0]["state"] == "Q" and any(unknown[1:]):
+        # So the real one died, tried twice: nothing on stderr, exit status 0.
+        pbs.configure(replace(config, crashed=True))
+        return 0
     code = 0
-    for job_id in (word for word in words if word[0].isdigit()):
-        job = pbs.jobs().get(job_id)
-        if job is None:
-            code = refuse(f"qdel: Unknown Job Id {job_id}", UNKNOWN)
+    for job_id, job, gone in zip(ids, jobs, unknown, strict=True):
+        if job is None or gone:
+            code = refuse(STATES["delete an unknown job"], id=job_id)
         elif job["state"] == "F":
-            code = refuse(f"qdel: Job has finished {job_id}", FINISHED)
-        elif job["delete"] and not force:
-            code = refuse(f"qdel: Request invalid for state of job {job_id}", 21)
+            code = refuse(STATES["delete a finished job"], id=job_id)
         else:
-            pbs.change(job_id, delete="force" if force else "yes")
+            pbs.change(job_id, delete="force" if "-W" in words else "yes")
     return code
+
+
+def qselect(pbs: Pbs, words: list[str]) -> int:
+    config = pbs.config
+    if config.crashed:
+        return down("qstat")
+    if "-x" in words and not config.history:
+        return refuse(HISTORY["history off: find a running job by its name"])
+    for job in pbs.jobs().values():
+        if job["name"] == words[-1] and job["state"] in ("QRHEF" if "-x" in words else "QRHE"):
+            print(job["id"])
+    return 0
 
 
 def main(state: str, command: str, *words: str) -> int:
@@ -394,17 +418,12 @@ def main(state: str, command: str, *words: str) -> int:
         return run(pbs, words[0])
     with (pbs.state / "calls").open("a") as calls:
         calls.write(" ".join((command, *words)) + "\n")
-    if command == "qselect":
-        states = "QREF" if "-x" in words and pbs.config.history else "QRE"
-        for job in pbs.jobs().values():
-            if job["name"] == words[-1] and job["state"] in states:
-                print(job["id"])
-        return 0
     if command == "pbsnodes":
         nodes = {name: {"resources_available": has} for name, has in pbs.config.nodes.items()}
         print(json.dumps({"pbs_server": SERVER, "nodes": nodes}, indent=4))
         return 0
-    return {"qsub": qsub, "qstat": qstat, "qdel": qdel}[command](pbs, list(words))
+    commands = {"qsub": qsub, "qstat": qstat, "qdel": qdel, "qselect": qselect}
+    return commands[command](pbs, list(words))
 
 
 if __name__ == "__main__":

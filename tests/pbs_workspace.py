@@ -1,7 +1,9 @@
-"""A study that runs through profiles/pbs and the stand-ins for PBS, watched from outside."""
+"""A study that runs through profiles/pbs, on the stand-ins for PBS or on a real one
+(tests/pbs_real.py), watched from outside."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -10,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from harness import ROOT, Workspace, wait_until
+from on_host import ask
+from pbs_real import WANTED, RealPbs
 from pbs_standin import Config, Pbs
 
 #: Seconds after which the jobs of a killed run see that it is gone.
@@ -22,25 +26,28 @@ EDITED = {
 }
 #: For a site whose login node reaches the network of the servers.
 LOCAL_ENDS = {
-    "set-resources:\n": "set-resources:\n  form: {run_local: 1}\n  close: {run_local: 1}\n"
+    "  form:\n": "  close: {run_local: 1}\n  form:\n    run_local: 1\n",
 }
 
 
 class PbsWorkspace(Workspace):
     """A working directory, and beside it a PBS and the profile of its site."""
 
-    def __init__(self, top: Path, edited: Mapping[str, str] = EDITED) -> None:
+    def __init__(
+        self, top: Path, edited: Mapping[str, str] = EDITED, *, history: bool = True
+    ) -> None:
         super().__init__(top / "work")
         self.directory.mkdir()
         self.top = top
-        self.pbs = Pbs(top / "pbs")
-        # PBS's own default of kill_delay is 10 s.
-        commands = self.pbs.install(Config(start_delay=0.3, kill_delay=10.0))
-        self.environment = {
-            **os.environ,
-            "PATH": f"{commands}:{os.environ['PATH']}",
-            "STOREWISE_LEASE_SECONDS": f"{LEASE:.0f}",
-        }
+        self.pbs: Pbs | RealPbs
+        self.environment = {**os.environ, "STOREWISE_LEASE_SECONDS": f"{LEASE:.0f}"}
+        if WANTED:
+            self.pbs = RealPbs(top)
+        else:
+            self.pbs = Pbs(top / "pbs")
+            # PBS's own default of kill_delay is 10 s.
+            commands = self.pbs.install(Config(start_delay=0.3, kill_delay=10.0, history=history))
+            self.environment["PATH"] = f"{commands}:{os.environ['PATH']}"
         text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
         for old, new in edited.items():
             assert text.count(old) == 1, old
@@ -80,20 +87,50 @@ class PbsWorkspace(Workspace):
         """The newest job of a node."""
         return [job for job in self.jobs("node") if f"-{node}-" in job["name"]][-1]
 
+    def host(self, member: str) -> str:
+        """Where a live job of the trial runs, as `ask` takes it."""
+        if not WANTED:
+            return ""
+        (path,) = self.results.glob(f"live/*/members/{member}.json")
+        return str(json.loads(path.read_text())["host"])
+
+    def working(self, name: str) -> int | None:
+        log = next(iter(self.results.glob(f"logs/*/{name}.log")), None)
+        barrier = next(iter(self.results.glob(f"live/*/barriers/{name.split('.')[0]}-0")), None)
+        pid = self.members().get(name)
+        if pid is None or log is None or barrier is None:
+            return None
+        return pid if ask(self.host(name), "children", str(pid)) else None
+
+    def server(self, node: str) -> int | None:
+        for path in self.results.glob(f"live/*/endpoints/{node}.json"):
+            pid: int = json.loads(path.read_text())["server_pid"]
+            found = ask(self.host(node), "server", str(pid))
+            if found and isinstance(self.pbs, RealPbs):
+                self.pbs.scratch.add(found["cwd"].partition("/pbs.")[0])
+            return pid if found else None
+        return None
+
     def left(self) -> list[str]:
         """Processes, jobs and node-local directories that have not gone yet."""
-        everything = Workspace(self.top)
-        return [
-            *(f"process {p.pid}" for p in everything.processes()),
+        found = [
+            *(f"process {p.pid}" for p in Workspace(self.top).processes()),
             *(f"job {job_id}" for job_id in self.pbs.alive()),
-            *(str(path) for path in self.pbs.scratch.glob("*/*")),
-            *(str(path) for path in self.pbs.scratch.glob("*")),
+        ]
+        if isinstance(self.pbs, RealPbs):
+            return found + self.pbs.left()
+        return [
+            *found,
+            *map(str, self.pbs.scratch.glob("*/*")),
+            *map(str, self.pbs.scratch.glob("*")),
         ]
 
     def nothing_left(self, seconds: float) -> float:
         """Wait until nothing is left, also no Snakemake; returns the seconds that it took."""
         start = time.monotonic()
-        wait_until(lambda: not self.left(), seconds, f"an end of {self.left()}")
+        while left := self.left():
+            assert time.monotonic() - start < seconds, f"left after {seconds} s: {left}"
+            time.sleep(0.05)
         return time.monotonic() - start
 
     def registered(self) -> list[str]:
@@ -107,4 +144,6 @@ class PbsWorkspace(Workspace):
             process.kill()
         if alive := self.pbs.alive():
             subprocess.run(["qdel", *alive], env=self.environment, capture_output=True)
-            wait_until(lambda: not self.pbs.alive(), 60, "the end of the stand-in's jobs")
+            wait_until(lambda: not self.pbs.alive(), 60, "the end of the jobs")
+        if isinstance(self.pbs, RealPbs):
+            self.pbs.end()

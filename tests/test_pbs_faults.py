@@ -1,17 +1,21 @@
-"""Faults of a session whose servers and workers are jobs of PBS (stand-ins)."""
+"""Faults of a session whose servers and workers are jobs of PBS, on stand-ins or on a real one
+(how: tests/pbs_real.py)."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from harness import SAMPLE, interrupt_group, wait_until
+from on_host import ask
+from pbs_real import WANTED
+from pbs_standin import Pbs
 from pbs_workspace import EDITED, LEASE, LOCAL_ENDS, PbsWorkspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -31,12 +35,15 @@ verify: 50
 LONG = STUDY.format(settings="{bulk: insert}", batch=1)
 SHORT = STUDY.format(settings="{}", batch=1000)
 
+#: For nodes that ask for more wall time than other jobs.
+LONG_SESSIONS = {"session_walltime: 720": "session_walltime: 1440"}
+
 Run = subprocess.Popen[str]
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
-    place = PbsWorkspace(tmp_path, {**EDITED, **LOCAL_ENDS})
+    place = PbsWorkspace(tmp_path, {**EDITED, **LOCAL_ENDS, **LONG_SESSIONS})
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
     yield place
     place.end()
@@ -52,7 +59,7 @@ def delete_node(place: PbsWorkspace, run: Run) -> None:
 
 
 def kill_server(place: PbsWorkspace, run: Run) -> None:
-    os.kill(place.server("data1") or 0, signal.SIGKILL)
+    ask(place.host("data1"), "kill", str(place.server("data1")))
 
 
 def kill_snakemake(place: PbsWorkspace, run: Run) -> None:
@@ -60,12 +67,12 @@ def kill_snakemake(place: PbsWorkspace, run: Run) -> None:
 
 
 def kill_node(place: PbsWorkspace, run: Run) -> None:
-    os.kill(place.members()["data0"], signal.SIGKILL)
+    ask(place.host("data0"), "kill", str(place.members()["data0"]))
 
 
 def kill_job(place: PbsWorkspace, run: Run) -> None:
     """All that a job has but the guard of its server, which has a process session of its own."""
-    os.killpg(place.node_job("data0")["group"], signal.SIGKILL)
+    ask(place.host("data0"), "kill_session", str(place.node_job("data0")["group"]))
 
 
 Cause = Callable[[PbsWorkspace, Run], None]
@@ -78,7 +85,7 @@ CELLS: list[tuple[Cause, str | None]] = [
 ]
 FURTHER: list[tuple[Cause, str | None]] = [
     (kill_snakemake, None),
-    (kill_node, ENDED),
+    (kill_node, r"data0 on host \S+ was ended by SIGKILL"),
     (kill_job, ENDED),
 ]
 if os.environ.get("STOREWISE_ALL_CELLS") == "1":
@@ -109,9 +116,11 @@ def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
 
     def writing() -> bool:
         assert run.poll() is None, place.output()
-        return all(place.working(f"write.{worker}") for worker in (0, 1))
+        writers = all(place.working(f"write.{worker}") for worker in (0, 1))
+        return writers and place.server("data1") is not None
 
-    wait_until(writing, 150, "both writers at work")
+    # Where jobs wait in a queue of others, too.
+    wait_until(writing, 600 if WANTED else 150, "both writers at work")
     killed = cause is kill_snakemake
     cause(place, run)
     if killed:
@@ -133,22 +142,42 @@ def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
         (recorded,) = new
         assert re.search(reason, recorded)
         assert [recorded.splitlines()[0]] == told
-    if cause is delete_node:
-        # SIGTERM was enough: neither PBS nor the guard had to kill anything.
-        job = place.node_job("data0")
-        assert (job["delete"], job["exit"]) == ("yes", 1)
+    if cause is delete_node and not WANTED:
+        # Whatever the job itself said.
+        assert place.node_job("data0")["exit"] == 271
     if cause in (interrupt, delete_node):
+        # SIGTERM was enough: neither PBS nor the guard had to kill anything.
         assert in_order(place, "data0")
         assert in_order(place, "data1")
 
 
-@pytest.mark.timeout(900)
+def refuse(place: PbsWorkspace) -> None:
+    """A queue that allows less wall time than the profile asks for: qsub's words are the reason."""
+    assert isinstance(place.pbs, Pbs)
+    place.pbs.configure(replace(place.pbs.config, walltime=13 * 3600))
+    place.write_study(LONG)
+    assert place.snakemake().returncode != 0
+    place.pbs.configure(replace(place.pbs.config, walltime=0))
+    (reason,) = reasons(place)
+    assert re.match(
+        r"node was refused: PBS did not take node-\S+: qsub: Job violates queue and/or server "
+        r"resource limits\. Asked: qsub .*; it asks for a wall time of 24:00:00.*session_walltime",
+        reason,
+    )
+    assert place.jobs("node") == []
+    place.nothing_left(SOON)
+    assert place.left_behind() == []
+
+
+@pytest.mark.timeout(3600 if WANTED else 1500)
 def test_whatever_fails_nothing_is_left(place: PbsWorkspace) -> None:
     """One after another in one directory: each start also shows that nothing was in its way."""
+    if not WANTED:
+        refuse(place)
     for cause, reason in CELLS:
         strike(place, cause, reason)
     place.write_study(SHORT)
-    done = place.snakemake("--omit-from", "analyse")
+    done = place.snakemake("--omit-from", "analyse", timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     counts = place.counts()
     assert len(counts) == 1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pbs_answers import Answer, answers, block, first_as_json, states_of, table
 
 from storewise.pbs.options import submit_options
+from storewise.pbs.refusals import first_words, passing, refusal, refused
 from storewise.pbs.request import (
     Host,
     Job,
@@ -24,7 +25,7 @@ from storewise.pbs.request import (
     too_large,
     walltime,
 )
-from storewise.pbs.states import JobState, matched, parse, unknown_of
+from storewise.pbs.states import JobState, matched, no_history, parse, query, unknown_of
 
 LOAD = Job("load-sqlite", 4, 2000, 500, 90, "work", False)
 NODE = replace(LOAD, name="node-x", node_class="data", exclusive=True)
@@ -145,26 +146,143 @@ def test_states_and_their_verdicts() -> None:
         assert JobState(letter, code).verdict == word
 
 
-def qstat_json(name: str = "load", **more: Any) -> str:
-    job = {"Job_Name": name, "job_state": "F", "Exit_status": 0, "Variable_List": {"A": name}}
-    return json.dumps({"timestamp": 1, "Jobs": {"7.pbs": {**job, **more}}}, indent=4)
+def listings() -> list[Answer]:
+    """Every recorded answer of ``qstat -f`` about jobs."""
+    found = [a for name in ("states", "history", "hosts") for a in answers(name).values()]
+    return [a for a in found if re.match(r"qstat (-x )?-f (-w )?\d", a.command)]
 
 
-@given(st.text())
-def test_json_with_odd_names(name: str) -> None:
-    assert parse(qstat_json(name)) == {"7.pbs": JobState("F", 0)}
+def test_every_recorded_answer_is_read() -> None:
+    """All jobs of it, with the state and exit status that a reader of lines finds."""
+    read = 0
+    for answer in listings():
+        if "newline" in answer.title:
+            continue
+        expected = {
+            job_id: JobState(
+                job["job_state"], int(job["Exit_status"]) if "Exit_status" in job else None
+            )
+            for job_id, job in states_of(answer.stdout).items()
+        }
+        assert parse(answer.stdout) == expected, answer.title
+        read += len(expected)
+    assert read > 60
 
 
-def test_json_that_is_none() -> None:
-    # As printed by versions that escape nothing: raw control characters, quotes, backslashes.
-    broken = qstat_json("NAME").replace("NAME", 'a"b\\x\x01\tü\ufffd')
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(broken, strict=False)
-    assert parse(broken) == {"7.pbs": JobState("F", 0)}
-    assert parse('{"timestamp": 1}') == {}
-    for cut in (broken[:-20], '{\n "timestamp":17', "no answer\n", "Job Id: 1.x\n    Job_Na"):
-        with pytest.raises(ValueError):
-            parse(cut)
+def test_recorded_jobs_and_their_verdicts() -> None:
+    states, history, hosts = answers("states"), answers("history"), answers("hosts")
+    found = parse(states["history on: text, all states"].stdout)
+    assert {job_id: state.verdict for job_id, state in found.items()} == {
+        "0.login": "running",
+        "1.login": "running",
+        "2.login": "success",
+        "3.login": "failed",
+        "4.login": "failed",  # deleted while it ran
+        "5.login": "running",  # held
+        "6.login": "running",  # too large for any node: waits for ever
+        "7.login": "running",
+        "9.login": "failed",  # deleted before it started
+    }
+    assert parse(states["wall time passed"].stdout)["7.login"] == JobState("F", -29)
+    # A host is lost: its jobs run on until `node_fail_requeue`, then they have failed; one that may
+    # run again waits with the exit status of its first run.
+    title = "history on: mom of n1 killed {} s ago, node_fail_requeue=20: a job with -r n, one with"
+    title += " -r y, one that has ended meanwhile"
+    soon, later = (parse(hosts[title.format(seconds)].stdout) for seconds in (1, 21))
+    assert {state.verdict for state in soon.values()} == {"running"}
+    assert later["17.login"] == JobState("F", -20)
+    assert later["18.login"] == JobState("Q", -20)
+    assert [state.verdict for state in later.values()] == ["failed", "running", "failed"]
+    # Lines of a user's own in a variable are no attributes.
+    odd = history["history on: a variable with a newline"].stdout
+    assert "    Exit_status = 0,\n" in odd
+    assert parse(odd) == {"8.login": JobState("R")}
+
+
+def test_wrapped_lines_are_the_wide_ones() -> None:
+    history = answers("history")
+    narrow = history["history on: the same without -x"].stdout
+    wide = history["history on: the same, wide"].stdout
+    assert narrow != wide
+    assert narrow.replace("\n\t", "") == wide
+    assert parse(narrow) == parse(wide)
+
+
+def test_a_server_without_history_is_told_by_its_words() -> None:
+    for name in ("states", "history", "hosts"):
+        for answer in answers(name).values():
+            refused = "PBS is not configured to maintain job history" in answer.stderr
+            assert no_history(answer.stderr) == refused
+            if refused:
+                assert answer.exit_status == 0
+    many = answers("states")["history off: -x is refused for all"]
+    # Running jobs, too: they are neither known nor unknown then.
+    assert (parse(many.stdout), unknown_of(many.stderr, ["0.login"])) == ({}, set())
+    assert query("openpbs", ["1.a", "2.a"]) == ["qstat", "-x", "-f", "1.a", "2.a"]
+    assert query("openpbs", ["1.a", "2.a"], history=False) == ["qstat", "-f", "1.a", "2.a"]
+    assert query("torque", ["1.a"]) == ["qstat", "-f", "1.a"]
+
+
+@pytest.mark.parametrize("end", range(0, 1500, 50))
+def test_no_part_of_an_answer_is_taken_for_a_whole(end: int) -> None:
+    whole = answers("history")["history on: one finished job"].stdout
+    assert len(whole) > 1500
+    if end:
+        with pytest.raises(ValueError, match="qstat's answer"):
+            parse(whole[:end])
+    with pytest.raises(ValueError, match="qstat's answer"):
+        parse("no answer\n\n")
+
+
+def test_the_stand_in_prints_what_the_real_one_printed() -> None:
+    history = answers("history")
+    recorded = history["history on: jobs that run, ended, failed, were killed by a signal, wait"]
+    jobs = {
+        job_id: {
+            "id": job_id,
+            "name": job["Job_Name"],
+            "state": job["job_state"],
+            "queue": job["queue"],
+            "exit": int(job["Exit_status"]) if "Exit_status" in job else None,
+        }
+        for job_id, job in states_of(recorded.stdout).items()
+    }
+    assert table([jobs["1.login"], jobs["7.login"]]) == (
+        history["history on: short table with finished jobs"].stdout
+    )
+    for job_id in ("1.login", "4.login", "7.login"):
+        assert block(jobs[job_id]) in recorded.stdout
+    unknown = history["history on: an unknown job"]
+    assert unknown.line(id="99999.login") + "\n" == unknown.stderr
+    assert first_as_json([jobs["1.login"], jobs["3.login"]]).count('"job_state"') == 1
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_a_recorded_refusal_becomes_a_reason_with_advice() -> None:
+    """From qsub's words to what Snakemake hands on to the run."""
+    command = ["qsub", "-l", "walltime=12:00:00"]
+    node = replace(NODE, minutes=720)
+    told = {}
+    for answer in (*answers("refusals").values(), *answers("states").values()):
+        if "qsub" in answer.command and answer.stderr:
+            words = first_words(answer.stderr)
+            message = refused(node, words, command, 60)
+            handed_on = f"Error submitting jobscript (exit code 1):\nstorewise: {message}\n"
+            assert refusal(handed_on) == message
+            assert words in message and "usage:" not in message
+            told[answer.title] = message
+    for title in ("a wall time beyond the queue", "more memory than the queue allows"):
+        assert "asks for a wall time of 12:00:00, 4 CPUs and 2000 MB" in told[title]
+        assert "qstat -Qf" in told[title] and "session_walltime" in told[title]
+    for title in ("more jobs than the server takes of a user", "more jobs than the queue takes"):
+        assert "fewer jobs at once" in told[title]
+    assert "queue, account" in told["a queue that others may use"]
+    assert refusal("Error in something else") is None
+    assert [title for title in told if passing(told[title].split(". Asked")[0])] == [
+        "server down: qsub"
+    ]
 
 
 def test_text_of_torque_and_old_pbs() -> None:
@@ -172,7 +290,7 @@ def test_text_of_torque_and_old_pbs() -> None:
         "Job Id: 12.host.domain\n    Job_Name = a\n    job_state = C\n"
         "    Variable_List = X=1,\n\tjob_state = R,Y=2\n    exit_status = 271\n\n"
         "Job Id: 13.host.domain\n    job_state = Q\n\n"
-        "Job Id: 14.host\n    job_state = F\n    Exit_status = -29\n"
+        "Job Id: 14.host\n    job_state = F\n    Exit_status = -29\n\n"
     )
     found = parse(text)
     assert found == {

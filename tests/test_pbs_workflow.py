@@ -1,4 +1,5 @@
-"""A study of servers through profiles/pbs and stand-ins for the commands of PBS."""
+"""A study of servers through profiles/pbs, on stand-ins for the commands of PBS or on a real one
+(how: tests/pbs_real.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 from harness import wait_until
+from on_host import ask
+from pbs_real import WANTED
 from pbs_workspace import PbsWorkspace
 
 from storewise.session.address import addresses, is_loopback
@@ -29,13 +31,14 @@ verify: 50
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
-    place = PbsWorkspace(tmp_path)
+    # As OpenPBS is by default.
+    place = PbsWorkspace(tmp_path, history=False)
     place.copy_inputs()
     yield place
     place.end()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600 if WANTED else 1500)
 def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     place.write_study(STUDY)
     others = {address for address in addresses().values() if not is_loopback(address)}
@@ -47,23 +50,22 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
         assert run.poll() is None, place.output()
         return all(place.server(node) for node in ("data0", "data1"))
 
-    wait_until(both, 240, "both servers")
+    wait_until(both, 600 if WANTED else 240, "both servers")
     # Each server runs in a job of its own, on that job's own disk, on the network of the site.
     for node in ("data0", "data1"):
-        server = psutil.Process(place.server(node) or 0)
+        server = ask(place.host(node), "server", str(place.server(node)))
         job = place.node_job(node)
         assert job["state"] == "R"
-        assert Path(server.cwd()).is_relative_to(place.pbs.scratch / f"pbs.{job['id']}")
-        listens = {c.laddr.ip for c in server.net_connections("tcp") if c.status == "LISTEN"}
-        assert len(listens) == 1
-        assert listens <= (others or {"127.0.0.1"})
+        assert f"pbs.{job['id']}" in Path(server["cwd"]).parts
+        (listens,) = server["listens"]
+        assert not is_loopback(listens) if WANTED else listens in (others or {"127.0.0.1"})
         assert job["resources"] == {
             "select": "1:ncpus=1:mem=1280mb",
             "place": "excl",
-            "walltime": "24:00:00",
+            "walltime": "12:00:00",
         }
-    assert run.wait(400) == 0, place.output()
-    print(f"{time.monotonic() - started:.0f} s, {len(place.pbs.calls('qstat'))} qstat")
+    assert run.wait(2400 if WANTED else 1200) == 0, place.output()
+    print(f"{time.monotonic() - started:.0f} s")
     place.nothing_left(5)
     assert place.left_behind() == []
     assert place.registered() == []
@@ -73,7 +75,8 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     assert set(counts.values()) == {(place.documents(), place.documents())}
 
     jobs = place.pbs.jobs().values()
-    assert {job["exit"] for job in jobs} == {0}
+    # A real server without a job history forgets how jobs have ended.
+    assert {job["exit"] for job in jobs} - ({None} if WANTED else set()) <= {0}
     rules = {job["name"].split("-")[0] for job in jobs}
     assert {"digest", "node", "form", "load", "phase", "verify", "close"} <= rules
     assert "open_session" not in rules

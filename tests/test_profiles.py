@@ -49,13 +49,14 @@ def settings(profile: str, directory: Path = ROOT, **environment: str) -> dict[s
     return found
 
 
-def node_resources(profile: Path) -> dict[str, str]:
-    """What a profile sets for nodes: Snakemake takes each as a Python expression."""
+def node_resources(profile: Path, rule: str = "node") -> dict[str, Any]:
+    """What a profile sets for a rule: Snakemake takes each as a Python expression."""
     from snakemake.profiles import ProfileConfigFileParser
 
     with (profile / "config.yaml").open() as stream:
         parsed = ProfileConfigFileParser().parse(stream)
-    pairs = [text.removeprefix("node:") for text in parsed["set-resources"]]
+    of_rule = [text for text in parsed["set-resources"] if text.startswith(f"{rule}:")]
+    pairs = [text.removeprefix(f"{rule}:") for text in of_rule]
     return {name: ast.literal_eval(value) for name, _, value in (p.partition("=") for p in pairs)}
 
 
@@ -103,6 +104,9 @@ def test_slurm_is_asked_by_squeue() -> None:
     assert found["slurm_status_command"] == "squeue"
     assert int(found["slurm_init_seconds_before_status_checks"]) <= 10
     assert found["set_threads"] == {}
+    # Many queues allow no more.
+    for rule in ("node", "form"):
+        assert node_resources(ROOT / "profiles" / "slurm", rule)["runtime"] <= 12 * 60
 
 
 def test_aws_is_slurm_with_queues_of_instances() -> None:
@@ -134,12 +138,14 @@ def test_pbs_hands_its_values_to_the_commands() -> None:
     assert int(found["cluster_generic_cancel_nargs"]) == 100
     assert found["set_threads"] == {}
     assert int(found["latency_wait"]) >= 60
-    assert found["set_resources"].keys() == {"node"}
+    assert found["set_resources"].keys() == {"node", "form"}
+    assert node_resources(ROOT / "profiles" / "pbs", "form") == {"runtime": 720}
     assert node_resources(ROOT / "profiles" / "pbs") == {
         "scratch": "",
         "interface": "auto",
         "ports": "",
         "exclusive": 1,
+        "runtime": 720,
         "node_classes": "data=default, work=default",
     }
 
@@ -153,6 +159,7 @@ def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
         'queue_work: ""': "queue_work: batch",
         'account: ""': "account: proj 1",
         "walltime: 60": "walltime: 240",
+        "session_walltime: 720": "session_walltime: 90",
         'scratch: ""': "scratch: /scratch/$USER/x",
         "interface: auto": "interface: 10.1.0.0/16",
         'ports: ""': "ports: 20000-20999",
@@ -183,8 +190,10 @@ def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
         "interface": "10.1.0.0/16",
         "ports": "20000-20999",
         "exclusive": 1,
+        "runtime": 90,
         "node_classes": "data=dbq, work=batch",
     }
+    assert node_resources(tmp_path, "form") == {"runtime": 90}
 
 
 # ------------------------------------------------------------------ installing

@@ -13,7 +13,7 @@ from slurm_cluster import slurm, slurm_cluster, why_not
 from slurm_view import SlurmCluster
 from slurm_workspace import LEASE, SOON, SlurmWorkspace, place
 
-from storewise.session.slurm_run import lost_job, refusal, run_name
+from storewise.session.slurm_run import ended_job, lost_job, refusal, run_name
 
 __all__ = ["place", "slurm"]  # fixtures
 
@@ -136,6 +136,10 @@ def test_messages_of_the_plugin() -> None:
     assert refusal("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
     assert lost_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") == "11"
     assert lost_job("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
+    text = ended_job("SLURM-job '1' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure")
+    assert text is not None
+    assert "Slurm says OUT_OF_MEMORY of job 1, it used more memory than it asked for" in text
+    assert ended_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") is None
 
 
 @pytest.mark.skipif(bool(why_not()), reason="needs Slurm's programs and root")

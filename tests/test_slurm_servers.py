@@ -152,8 +152,8 @@ CELLS: list[tuple[Cause, str, str | None]] = [
     (interrupt, "write", None),
 ]
 FURTHER: list[tuple[Cause, str, str | None]] = [
-    (kill_node, "read", r"data0: its job on host sw\d has ended without ending its server"),
-    (kill_worker, "write", r"load failed"),
+    (kill_node, "read", r"data0 on host sw\d was ended by SIGKILL"),
+    (kill_worker, "write", r"write.1 on host sw\d was ended by SIGKILL"),
     (interrupt, "read", None),
     (terminate, "write", None),
     (terminate, "read", None),

@@ -1,12 +1,12 @@
-"""What qstat says of jobs, in the formats of OpenPBS, PBS Pro and Torque.
+"""What qstat says of jobs of OpenPBS, PBS Pro and Torque: pure functions of its answers.
 
-Sources: OpenPBS's manual pages qstat(1B) and pbs_job_attributes(7B); Torque's qstat(1) and its
-"Job states". Exit codes of qstat are PBS error numbers modulo 256 (15001, unknown job: 153).
+Sources: recorded answers of OpenPBS (tests/data/openpbs), its manual pages qstat(1B) and
+pbs_job_attributes(7B); Torque's qstat(1) and its "Job states". Exit codes of qstat are PBS error
+numbers modulo 256 (15001, unknown job: 153).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +17,7 @@ from storewise.session.cluster_jobs import PBS_UNKNOWN
 RUNNING, SUCCESS, FAILED = "running", "success", "failed"
 #: Over, with history: F (OpenPBS), C (Torque); X is a subjob that has ended.
 OVER = frozenset("FCX")
+NO_HISTORY = "not configured to maintain job history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,71 +44,48 @@ def number_of(job_id: str) -> str:
     return job_id.partition(".")[0]
 
 
-def query(dialect: str, ids: Sequence[str]) -> list[str]:
-    """The command that asks for many jobs at once. In OpenPBS ``-x`` includes finished jobs; in
-    Torque it would mean XML, and finished jobs are listed anyway."""
-    if dialect == "torque":
-        return ["qstat", "-f", *ids]
-    return ["qstat", "-x", "-f", "-F", "json", *ids]
+def query(dialect: str, ids: Sequence[str], history: bool = True) -> list[str]:
+    """The command that asks for many jobs at once, in the text form: as JSON, OpenPBS built from
+    its main branch since December 2023 prints the first job only (its issue 2672).
+
+    In OpenPBS ``-x`` includes finished jobs, and a server without a job history refuses it for
+    every job. In Torque it would mean XML, and finished jobs are listed anyway.
+    """
+    finished = ["-x"] if history and dialect != "torque" else []
+    return ["qstat", *finished, "-f", *ids]
+
+
+def no_history(stderr: str) -> bool:
+    """Whether the server says that it keeps no job history (`job_history_enable` is off, the
+    default of OpenPBS). qstat ends with 0 then."""
+    return NO_HISTORY in stderr.lower()
+
+
+_JOB = re.compile(r"^Job Id: *(\S+) *$", re.MULTILINE)
+_STATE = re.compile(r"^ {1,8}job_state = ([A-Z])\s*$", re.MULTILINE)
+#: OpenPBS writes Exit_status, Torque exit_status.
+_EXIT = re.compile(r"^ {1,8}exit_status = (-?\d+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 
 def parse(text: str) -> dict[str, JobState]:
-    """Job states by job id from either format. ValueError where the text is none of them."""
-    start = text.lstrip()
-    if start.startswith("{"):
-        return parse_json(start)
-    return parse_text(text)
+    """Job states by job id: ``Job Id: ID``, then indented ``name = value`` lines, and an empty
+    line. ValueError where the text is not that.
 
-
-def parse_json(text: str) -> dict[str, JobState]:
-    """``qstat -f -F json``: ``{"Jobs": {id: {"job_state": "R", "Exit_status": 0, ...}}}``."""
-    try:
-        data = json.loads(text, strict=False)
-    except json.JSONDecodeError:
-        # Versions before 22.05 do not escape what users put into names and variables.
-        return _parse_broken_json(text)
-    jobs = data.get("Jobs", {})
-    return {
-        job_id: _state(job["job_state"], job.get("Exit_status")) for job_id, job in jobs.items()
-    }
-
-
-_JOB = re.compile(r'^\s*"(\d[^"\s]*)"\s*:\s*\{\s*$')
-_FIELD = re.compile(r'^\s*"(job_state|Exit_status)"\s*:\s*"?([A-Z]|-?\d+)"?\s*,?\s*$')
-
-
-def _parse_broken_json(text: str) -> dict[str, JobState]:
-    """One field a line, as OpenPBS prints it; lines that are no JSON are of no interest here."""
-    fields: dict[str, dict[str, str]] = {}
-    current: dict[str, str] = {}
-    for line in text.splitlines():
-        if (job := _JOB.match(line)) is not None:
-            current = fields.setdefault(job[1], {})
-        elif (found := _FIELD.match(line)) is not None:
-            current.setdefault(found[1], found[2])
-    if not text.rstrip().endswith("}") or not all("job_state" in one for one in fields.values()):
-        raise ValueError("qstat's answer is cut off")
-    return {job: _state(one["job_state"], one.get("Exit_status")) for job, one in fields.items()}
-
-
-def parse_text(text: str) -> dict[str, JobState]:
-    """``qstat -f``: ``Job Id: ID``, then indented ``name = value`` lines; a value goes on in lines
-    that begin with a tab."""
-    found: dict[str, JobState] = {}
-    for block in re.split(r"^Job Id:", text, flags=re.MULTILINE)[1:]:
-        head, _, body = block.partition("\n")
-        fields = dict(re.findall(r"^ {1,8}(job_state|exit_status) = (.*)$", body, re.M | re.I))
-        fields = {key.lower(): value.strip() for key, value in fields.items()}
-        if "job_state" not in fields:
-            raise ValueError(f"no job_state of job {head.strip()}: qstat's answer is cut off")
-        found[head.strip()] = _state(fields["job_state"], fields.get("exit_status"))
-    if not found and text.strip():
-        raise ValueError("qstat's answer has neither JSON nor a line that begins with 'Job Id:'")
+    A value that is wider than the screen goes on in lines that begin with a tab. It may hold line
+    ends of its own (``qsub -V`` exports functions of a shell), so only whole lines count.
+    """
+    if text.strip() and not text.endswith("\n\n"):
+        raise ValueError("qstat's answer is cut off: no empty line at its end")
+    start, *parts = _JOB.split(text.replace("\n\t", ""))
+    if start.strip():
+        raise ValueError("qstat's answer does not begin with 'Job Id:'")
+    found = {}
+    for job_id, body in zip(parts[::2], parts[1::2], strict=True):
+        letter, code = _STATE.search(body), _EXIT.search(body)
+        if letter is None:
+            raise ValueError(f"qstat's answer is cut off: no job_state of job {job_id}")
+        found[job_id] = JobState(letter[1], None if code is None else int(code[1]))
     return found
-
-
-def _state(letter: str, exit_status: Any) -> JobState:
-    return JobState(str(letter), None if exit_status is None else int(exit_status))
 
 
 def unknown_of(stderr: str, ids: Iterable[str]) -> set[str]:

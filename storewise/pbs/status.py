@@ -25,6 +25,7 @@ from storewise.pbs.states import (
     SUCCESS,
     JobState,
     matched,
+    no_history,
     parse,
     query,
     unknown_of,
@@ -50,14 +51,17 @@ class Cache:
 
     asked: float = 0.0
     states: dict[str, JobState] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
+    unknown: dict[str, float] = field(default_factory=dict)
+    """Jobs that the server does not know (any more), and since when."""
+    history: bool = True
+    """Whether the server has not yet said that it keeps no job history."""
 
     @classmethod
     def read(cls, path: Path) -> Cache:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             states = {key: JobState(**value) for key, value in data["states"].items()}
-            return cls(float(data["asked"]), states, set(data["unknown"]))
+            return cls(float(data["asked"]), states, dict(data["unknown"]), bool(data["history"]))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             # None yet, or of another version: it is only a cache.
             return cls()
@@ -66,7 +70,8 @@ class Cache:
         data = {
             "asked": self.asked,
             "states": {key: state.to_json() for key, state in self.states.items()},
-            "unknown": sorted(self.unknown),
+            "unknown": self.unknown,
+            "history": self.history,
         }
         aside = path.with_name(f"{CACHE}.{os.getpid()}.tmp")
         aside.write_text(json.dumps(data), encoding="utf-8")
@@ -117,18 +122,19 @@ def verdict(job: ClusterJob, cache: Cache, grace: float) -> str:
     if code is not None:
         return SUCCESS if code == 0 else FAILED
     # The server may learn of a new job late, and a mark may be seen late on a network file system.
-    young = time.time() - job.submitted < grace
-    return RUNNING if young else FAILED
+    since = max(job.submitted, cache.unknown[job.id])
+    return RUNNING if time.time() - since < grace else FAILED
 
 
 def exit_mark(mark: str) -> int | None:
     """The exit status that a job has written, None where there is none."""
-    if not mark:
+    # Imported late: a quick start counts, and most calls need no mark.
+    from storewise.session.live import holds
+
+    path = Path(mark)
+    if not mark or not holds(path.parent, path.name):
         return None
-    try:
-        text = Path(mark).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
+    text = path.read_text(encoding="utf-8").strip()
     return int(text) if text.isdigit() else None
 
 
@@ -157,26 +163,29 @@ def renew(
     for first in range(0, len(ids), BATCH):
         batch = ids[first : first + BATCH]
         try:
-            states, unknown = ask(batch, options)
+            states, unknown = ask(batch, options, cache)
         except (OSError, subprocess.TimeoutExpired, ValueError) as error:
             with (directory / LOG).open("a", encoding="utf-8") as log:
                 log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {error}\n")
             continue
         cache.states.update(states)
-        cache.unknown = (cache.unknown - set(batch)) | unknown
+        since = {job_id: cache.unknown.get(job_id, time.time()) for job_id in unknown}
+        cache.unknown = {k: v for k, v in cache.unknown.items() if k not in batch} | since
     # A failed call counts too: a server in trouble is not helped by more of them.
     cache.asked = time.time()
 
 
-def ask(ids: list[str], options: StatusOptions) -> tuple[dict[str, JobState], set[str]]:
+def ask(
+    ids: list[str], options: StatusOptions, cache: Cache
+) -> tuple[dict[str, JobState], set[str]]:
     """States and unknown ids of one qstat; jobs of which it says nothing are in neither.
 
     Raises ValueError, OSError or TimeoutExpired where there was no usable answer.
     """
-    done = _qstat(query(options.dialect, ids), options.timeout)
-    if done.returncode and "option" in done.stderr.lower():
-        # PBS Pro before 13 has no JSON.
-        done = _qstat(["qstat", "-x", "-f", *ids], options.timeout)
+    done = _qstat(query(options.dialect, ids, cache.history), options.timeout)
+    if cache.history and no_history(done.stderr):
+        cache.history = False
+        done = _qstat(query(options.dialect, ids, history=False), options.timeout)
     unknown = unknown_of(done.stderr, ids)
     states = matched(parse(done.stdout), ids)
     if not states and not unknown:

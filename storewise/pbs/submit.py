@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storewise.pbs.options import SubmitOptions, submit_options
+from storewise.pbs.refusals import first_words, passing, refused
 from storewise.pbs.request import (
     Host,
     Job,
@@ -26,6 +26,7 @@ from storewise.pbs.request import (
     too_large,
     wrapped,
 )
+from storewise.pbs.states import no_history
 from storewise.session.cluster_jobs import (
     cancel_detached,
     current_run,
@@ -34,14 +35,6 @@ from storewise.session.cluster_jobs import (
 )
 
 LOGS = Path(".snakemake") / "storewise" / "logs"
-#: Words of qsub's errors where the same request may be taken a little later: the server is busy,
-#: restarts, or cannot be reached. Anything else (limits, unknown queue) stays refused.
-PASSING = re.compile(
-    r"connect|connection|busy|timed? ?out|try again|temporarily|shutting down|end of file"
-    r"|premature end|server is down|not responding|communication|protocol|socket",
-    re.IGNORECASE,
-)
-LIMIT = re.compile(r"exceed|maximum number|limit", re.IGNORECASE)
 FIRST_PAUSE = 1.0
 NODES_CACHE = ".nodes.json"
 NODES_TIMEOUT = 10.0
@@ -57,7 +50,8 @@ def main() -> None:
     try:
         sys.stdout.write(submit(Path(jobscript), options, Path.cwd(), current_run()) + "\n")
     except (RequestError, OSError) as error:
-        sys.stderr.write(f"storewise: {error}\n")
+        # Not to stderr: Snakemake hands on what the command prints here, and shows it.
+        sys.stdout.write(f"storewise: {error}\n")
         sys.exit(1)
 
 
@@ -70,9 +64,9 @@ def submit(jobscript: Path, options: SubmitOptions, root: Path, run: str) -> str
     directory = run_directory(root, run).resolve()
     directory.mkdir(parents=True, exist_ok=True)
     if options.check_size:
-        refused = too_large(job, _hosts(directory, options))
-        if refused is not None:
-            raise RequestError(refused)
+        too_much = too_large(job, _hosts(directory, options))
+        if too_much is not None:
+            raise RequestError(too_much)
     token = secrets.token_hex(3)
     name = clean_name(job.name, token, options.dialect)
     log = (root / LOGS / run).resolve() / f"{name}.log"
@@ -126,37 +120,34 @@ def _qsub(command: Sequence[str], job: Job, name: str, options: SubmitOptions) -
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
         if done.returncode == 0 and lines and re.match(r"\d", lines[-1]):
             return lines[-1]
-        said = " ".join((done.stderr.strip() or done.stdout.strip() or "no message").split())
-        if not PASSING.search(said):
+        said = first_words(done.stderr) or first_words(done.stdout) or "no message"
+        if not passing(said):
             break
-    taken = _find(name, options.dialect) if PASSING.search(said) else None
+    taken = _find(name, options.dialect) if passing(said) else None
     if taken is not None:
         return taken
-    advice = (
-        "fewer jobs at once (`jobs` in the profile) or another queue may be taken"
-        if LIMIT.search(said)
-        else "queue, account and resources stand in the profile"
-    )
-    raise RequestError(
-        f"PBS did not take {job.name}: {said}. Asked: {shlex.join(command)}; {advice}"
-    )
+    raise RequestError(refused(job, said, command, options.walltime))
 
 
 def _find(name: str, dialect: str) -> str | None:
     """The id of the job of this name, None where there is none or the server does not answer."""
-    try:
-        done = subprocess.run(
-            # A short job may have ended meanwhile: -x lists those too, where there is a history.
-            ["qselect", *(["-x"] if dialect == "openpbs" else []), "-N", name],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=NODES_TIMEOUT,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    ids = done.stdout.split()
-    return ids[0] if done.returncode == 0 and len(ids) == 1 else None
+    done = None
+    # A short job may have ended meanwhile: -x lists those too, where there is a history.
+    for words in [["-x"], []] if dialect == "openpbs" else [[]]:
+        try:
+            done = subprocess.run(
+                ["qselect", *words, "-N", name],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=NODES_TIMEOUT,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if not no_history(done.stderr):
+            break
+    ids = done.stdout.split() if done is not None and done.returncode == 0 else []
+    return ids[0] if len(ids) == 1 else None
 
 
 def _hosts(directory: Path, options: SubmitOptions) -> list[Host]:

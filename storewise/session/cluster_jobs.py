@@ -179,6 +179,8 @@ class _Kind:
     """Those of the ids that are queued or running; None where the scheduler gave no answer."""
     names: bool = False
     """Ids are names that several jobs share, and more may come: one by one, in each round."""
+    single: bool = False
+    """One id on each command line."""
 
 
 def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
@@ -251,7 +253,9 @@ def _slurm_run_present(names: Sequence[str]) -> set[str] | None:
 
 _KINDS = {
     # `-W force` takes a job out of the server's books even where its host does not answer.
-    "pbs": _Kind(("qdel",), ("qdel", "-W", "force"), _pbs_present),
+    # One id a call: a server of OpenPBS 23.06 without a job history dies of `qdel ID1 ID2` where
+    # the first waits and the second has ended.
+    "pbs": _Kind(("qdel",), ("qdel", "-W", "force"), _pbs_present, single=True),
     "slurm": _Kind(("scancel",), ("scancel", "--signal=KILL"), _slurm_present),
     # Each run of Snakemake's Slurm plugin names its jobs alike: one entry covers also those whose
     # ids nobody has seen.
@@ -312,13 +316,16 @@ def _cancel_batch(kind: _Kind, ids: Sequence[str], attempts: _Attempts) -> set[s
     done = set() if kind.names else attempts.accepted
     new = [job_id for job_id in ids if job_id not in done and job_id not in late]
     for command, some in ((kind.cancel, new), (kind.force, late)):
-        answer = _ask([*command, *some]) if some else None
-        if answer is None:
-            continue
-        if answer.returncode == 0:
-            attempts.accepted.update(some)
-        else:
-            _note(f"{' '.join(command)}: {answer.stderr.strip()}")
+        size = 1 if kind.single else BATCH
+        for first in range(0, len(some), size):
+            part = some[first : first + size]
+            answer = _ask([*command, *part])
+            if answer is None:
+                break  # no answer, or no program: the others would wait as long
+            if answer.returncode == 0:
+                attempts.accepted.update(part)
+            else:
+                _note(f"{' '.join(command)}: {answer.stderr.strip()}")
     present = kind.present(ids)
     return set() if present is None else set(ids) - present
 

@@ -14,9 +14,19 @@ KIND = "slurm-run"
 _RUN_ID = re.compile(r"SLURM run ID: (?P<name>[\w-]+)")
 #: ... and when sbatch refuses a job (``Executor.run_job``).
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(?P<why>.*?)'\.\n", re.DOTALL)
-#: ... and when a job's host is gone (``Executor.check_active_jobs``).
+#: ... and when a job has failed, or its host is gone (``Executor.check_active_jobs``).
+_ENDED = re.compile(r"^SLURM-job '(?P<job>\w+)' failed, SLURM status is: '(?P<state>\w+)")
 _LOST = re.compile(r"SLURM-job '(?P<job>\w+)' failed due to a node failure")
 
+#: Job states of squeue(1), "JOB STATE CODES", that say more than that a job has failed.
+STATES = {
+    "BOOT_FAIL": "its host could not be started",
+    "CANCELLED": "somebody cancelled it",
+    "DEADLINE": "it had not ended at its deadline",
+    "OUT_OF_MEMORY": "it used more memory than it asked for: give its rule more mem_mb",
+    "PREEMPTED": "another job took its place",
+    "TIMEOUT": "it had not ended in its wall time: give its rule more runtime",
+}
 #: Reasons of squeue(1), "JOB REASON CODES", for which a job waits until somebody changes it or the
 #: cluster, and what to look at.
 NEVER = {
@@ -53,6 +63,16 @@ def lost_job(message: str) -> str | None:
     """The id of a job whose host Slurm has lost, if this message of the plugin tells of one."""
     found = _LOST.search(message)
     return found["job"] if found else None
+
+
+def ended_job(message: str) -> str | None:
+    """How Slurm says that a job has ended, if this message of the plugin tells it."""
+    found = _ENDED.search(message)
+    if found is None:
+        return None
+    state = found["state"]
+    why = STATES.get(state, "without a message of its own; its log may say more")
+    return f"ended early: Slurm says {state} of job {found['job']}, {why}"
 
 
 def host_of(job_id: str) -> str:
