@@ -1,9 +1,9 @@
 """A stand-in for Riak KV: no package of Riak exists where the tests run.
 
 It speaks Riak's frames with a codec of its own, and its start script (`make_release`) knows the
-few commands that Storewise uses, with the words of Riak's sources. It is no Riak: what it proves is
-that the client and the engine do what they were written to do. Against a real Riak the same tests
-run where RIAK_HOME names one.
+few commands that Storewise uses, with the words that a real Riak was recorded to say. It is no
+Riak: what it proves is that the client and the engine do what they were written to do. Against a
+real Riak the same tests run where RIAK_HOME names one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KNOWN = re.compile(
     r"platform_(bin|data|etc|lib|log)_dir|storage_backend|anti_entropy|ring_size|"
     r"buckets\.default\.(n_val|r|w|dw|allow_mult|last_write_wins)|"
     r"leveldb\.(maximum_memory|sync_on_write|threads)|bitcask\.sync\.strategy|"
-    r"leveled\.sync_strategy"
+    r"leveled\.sync_strategy|cluster\.job\.riak_kv\.map_reduce(_js)?"
 )
 
 
@@ -95,9 +95,10 @@ def hash_of(bucket: bytes, key: bytes) -> int:
 class Standin:
     """A node: keeps objects, copies them to others, answers clients.
 
-    `fault` makes it misbehave in its answers to gets and puts: ``slow``, ``cut`` (the connection
-    ends within a frame), ``garbage``, ``oversized`` (a length without end), ``wrong`` (another
-    code), ``siblings``, ``error``.
+    A node that has been started answers `late` reads before it serves: until then others stand in
+    for it, who know of nothing. `fault` makes it misbehave in its answers to gets and puts:
+    ``slow``, ``cut`` (the connection ends within a frame), ``garbage``, ``oversized`` (a length
+    without end), ``wrong`` (another code), ``siblings``, ``error``.
     """
 
     def __init__(
@@ -107,7 +108,9 @@ class Standin:
         ring_size: int = 16,
         n_val: int = 1,
         log: Path | None = None,
+        late: int = 0,
     ) -> None:
+        self.late = late
         self.name, self.ring_size, self.n_val = name, ring_size, n_val
         self.members: list[str] = [name]
         self.peers: dict[str, tuple[str, int]] = {}
@@ -164,16 +167,33 @@ class Standin:
                 done += self.tell(node, "store", bucket.hex(), key.hex(), stamp, text) is not None
         return done >= needed
 
-    def read(self, bucket: bytes, key: bytes, needed: int) -> tuple[int, bytes | None] | None:
-        """The newest copy; None where too few nodes answer."""
-        copies = []
+    def own(self, bucket: bytes, key: bytes) -> tuple[bool, tuple[int, bytes | None]]:
+        """(whether this node serves, what it or the one that stands in for it has)."""
+        if self.late:
+            self.late -= 1
+            return False, (0, None)
+        return True, self.objects.get((bucket, key), (0, None))
+
+    def read(
+        self, bucket: bytes, key: bytes, needed: int, themselves: int
+    ) -> tuple[int, bytes | None] | str:
+        """The newest copy; the error where too few nodes answer, or not themselves."""
+        copies, there = [], 0
         for _, node in self.holders(bucket, key):
             if node == self.name:
-                copies.append(self.objects.get((bucket, key), (0, None)))
+                serves, copy = self.own(bucket, key)
             elif (said := self.tell(node, "fetch", bucket.hex(), key.hex())) is not None:
-                stamp, text = said
-                copies.append((stamp, None if text is None else bytes.fromhex(text)))
-        return max(copies, key=lambda c: c[0]) if len(copies) >= needed else None
+                serves, stamp, text = said
+                copy = (stamp, None if text is None else bytes.fromhex(text))
+            else:
+                continue
+            there += serves
+            copies.append(copy)
+        if there < themselves:
+            return f"{{pr_val_unsatisfied,{themselves},{there}}}"
+        if len(copies) < needed:
+            return f"{{r_val_unsatisfied,{needed},{len(copies)}}}"
+        return max(copies, key=lambda c: c[0])
 
     def tell(self, node: str, *words: Any) -> Any:
         """What another node answers; None where it does not."""
@@ -198,9 +218,10 @@ class Standin:
         elif code == 7:
             yield framed(8, pack((1, self.name.encode()), (2, b"3.2.2-standin")))
         elif code == 9:
-            found = self.read(bucket, key, self.needed(asked.get(3)))
-            if found is None:
-                yield framed(0, pack((1, b"{r_val_unsatisfied,2,1}"), (2, 0)))
+            themselves = self.needed(asked[4]) if 4 in asked else 0
+            found = self.read(bucket, key, self.needed(asked.get(3)), themselves)
+            if isinstance(found, str):
+                yield framed(0, pack((1, found.encode()), (2, 0)))
             elif found[1] is None:
                 yield framed(10)
             else:

@@ -1,7 +1,8 @@
 """The release directory of the stand-in for Riak: its start script, and nodes that join.
 
-The port that a real node has for Erlang's distribution is where nodes and commands talk, and the
-one of epmd where they find each other: who gets it first keeps the names of all.
+Commands say what a real Riak said (`riak_recordings`), with its exit status. The port that a real
+node has for Erlang's distribution is where nodes and commands talk, and the one of epmd where they
+find each other: who gets it first keeps the names of all.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ import http.server
 import json
 import os
 import socketserver
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from riak_recordings import all_recorded, recorded
 from riak_standin import KNOWN, Server, Standin, call, stop_at_signal
+
+#: Reads that a node answers after its start before its key-value service is up.
+LATE_READS = 3
 
 SCRIPT = """\
 #!{python}
@@ -31,6 +37,17 @@ riak_standin_release.command(root, sys.argv[1:])
 """
 #: What the engine must change in its copies.
 NODETOOL = 'ERL_FLAGS="${ERL_FLAGS} ${NAME_TYPE} $nodetool_id -setcookie ${COOKIE}" \\\n'
+#: Sourced by the real scripts; makes the directory whatever PIPE_DIR says.
+CF_CONFIG = 'NAME="$1"\nPIPE_DIR="/tmp/erl_pipes/$NAME/"\nmkdir -p "$PIPE_DIR"\n'
+#: In the place of escript, which runs Cuttlefish by hand.
+ESCRIPT = """\
+#!{python}
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import riak_standin_release
+riak_standin_release.cuttlefish(Path.cwd())
+"""
 
 
 def make_release(directory: Path, version: str = "3.2.2") -> Path:
@@ -38,7 +55,15 @@ def make_release(directory: Path, version: str = "3.2.2") -> Path:
     home = directory / "riak"
     for name in ("bin/hooks", f"releases/{version}", "erts-12.3.2/bin", "lib", "share/schema"):
         (home / name).mkdir(parents=True)
-    text = SCRIPT.format(python=sys.executable, tests=str(Path(__file__).resolve().parent))
+    own = {"python": sys.executable, "tests": str(Path(__file__).resolve().parent)}
+    text = SCRIPT.format(**own)
+    escript = home / "erts-12.3.2/bin/escript"
+    escript.write_text(ESCRIPT.format(**own))
+    escript.chmod(0o755)
+    # Who finds whom is told by the nodes themselves.
+    (home / "erts-12.3.2/bin/epmd").write_text("#!/bin/sh\n")
+    (home / "erts-12.3.2/bin/epmd").chmod(0o755)
+    (home / "bin/cf_config").write_text(CF_CONFIG)
     (home / "bin/riak").write_text(text + "# " + NODETOOL)
     (home / "bin/riak").chmod(0o755)
     (home / "bin/riak-admin").write_text(f"PLATFORM_BIN_DIR={home}/bin\n{NODETOOL}")
@@ -54,15 +79,25 @@ def command(root: Path, words: list[str]) -> None:
     elif words == ["foreground"]:
         Node(root).run()
     elif words[:1] == ["admin"]:
-        conf = config(root)
-        address = conf["nodename"].partition("@")[2]
-        where = (address, int(conf["erlang.distribution.port_range.minimum"]))
-        said = call(where, cookie(), "admin", *words[1:])
-        print(said)
-        # As nodetool does where a function gives anything but ok.
-        sys.exit(1 if said.startswith(("Node ", "Failed")) else 0)
+        admin(root, words[1:])
     else:
-        sys.exit(f"Usage: riak [COMMAND]; not {' '.join(words)}")
+        print(recorded("version")["stdout"])
+        sys.exit(recorded("version")["exit_status"])
+
+
+def admin(root: Path, words: list[str]) -> None:
+    conf = config(root)
+    address = conf["nodename"].partition("@")[2]
+    where = (address, int(conf["erlang.distribution.port_range.minimum"]))
+    nodetool = os.environ.get("USE_NODETOOL") == "true"
+    if not nodetool and words[0] == "wait-for-service":
+        line = recorded("wait-for-service with USE_NODETOOL=1")["stdout"].splitlines()[0]
+        while True:
+            print(line, flush=True)
+            time.sleep(3)
+    status, said = call(where, cookie(), "admin", *words)
+    print(said if nodetool else recorded("member-status with USE_NODETOOL=1")["stdout"])
+    sys.exit(status)
 
 
 def config(root: Path) -> dict[str, str]:
@@ -77,14 +112,26 @@ def cookie() -> str:
     return path.read_text()
 
 
+def unknown(conf: dict[str, str]) -> str | None:
+    return next((key for key in conf if not KNOWN.fullmatch(key)), None)
+
+
+def cuttlefish(root: Path) -> None:
+    """Says why, where its script does not."""
+    said = recorded("cuttlefish by hand on an unknown key")
+    if (key := unknown(config(root))) is not None:
+        print(said["stdout"].replace("no.such.line", key))
+        sys.exit(said["exit_status"])
+
+
 def check(root: Path) -> None:
     """Cuttlefish: refuses unknown lines, and makes vm.args."""
     conf = config(root)
-    for key in conf:
-        if not KNOWN.fullmatch(key):
-            print(f"[error] You've tried to set {key}, but there is no setting with that name.")
-            print("Cuttlefish failed! Oh no!")
-            sys.exit(1)
+    if unknown(conf) is not None:
+        said = recorded("check of a bad configuration")
+        print(said["stdout"])
+        sys.exit(said["exit_status"])
+    subprocess.run(["sh", root / "bin/cf_config", conf["nodename"]], check=True)
     made = Path(os.environ["RUNNER_GEN_DIR"]) / "generated.conf"
     made.mkdir(exist_ok=True)
     text = f"-name {conf['nodename']}\n-setcookie {conf['distributed_cookie']}\n+Q 65536\n"
@@ -109,7 +156,7 @@ class Node:
         self.names: dict[str, list[Any]] = {}
         self.staged: list[str] = []
         self.planned = False
-        self.joins = self.looks = 0
+        self.joins = self.looks = self.asked = 0
         self.node: Standin
 
     def say(self, text: str) -> None:
@@ -139,9 +186,13 @@ class Node:
             int(conf["ring_size"]),
             int(conf["buckets.default.n_val"]),
             self.root / "data" / "objects",
+            late=LATE_READS,
         )
         self.node.cookie = cookie()
         assert self.node.cookie == conf["distributed_cookie"]
+        if (ring := self.root / "data" / "ring").is_file():
+            self.node.members, peers = json.loads(ring.read_text())
+            self.node.peers = {name: tuple(where) for name, where in peers.items()}
         self.serve(self.own, self.for_nodes)
         try:
             self.serve(self.epmd, self.for_names)
@@ -178,65 +229,79 @@ class Node:
             node.store(bytes.fromhex(bucket), bytes.fromhex(key), stamp, data)
             return True
         if verb == "fetch":
-            stamp, found = node.objects.get(
-                (bytes.fromhex(words[0]), bytes.fromhex(words[1])), (0, None)
-            )
-            return stamp, None if found is None else found.hex()
+            serves, (stamp, found) = node.own(bytes.fromhex(words[0]), bytes.fromhex(words[1]))
+            return serves, stamp, None if found is None else found.hex()
         if verb == "keys":
             bucket = bytes.fromhex(words[0])
             return [k.hex() for (b, k), (_, value) in node.objects.items() if b == bucket and value]
         if verb == "stage":
-            if words[1] != node.ring_size:
-                return f"Failed: {node.name} has a different ring_creation_size"
             self.staged.append(words[0])
-            return f"Success: staged join request for '{words[0]}' to '{node.name}'"
+            return True
         if verb == "members":
             self.become(words[0])
             return True
-        return self.admin(" ".join(words))
+        record = self.admin(" ".join(words))
+        return record["exit_status"], record["stdout"]
 
     def become(self, members: list[str]) -> None:
         self.node.peers = {name: tuple(call(self.epmd, "", "find", name)) for name in members}
         self.node.members = members
+        (self.root / "data" / "ring").write_text(json.dumps([members, self.node.peers]))
         self.say(f"members: {', '.join(members)}")
 
-    def admin(self, words: str) -> str:
+    def admin(self, words: str) -> dict[str, Any]:
         self.say(f"admin {words}")
-        if words.startswith("wait-for-service"):
-            return "riak_kv is up"
-        if words.startswith("cluster join "):
+        verb = words.split()[0] if words.split()[0] != "cluster" else words.split()[1]
+        several = len(self.node.members) > 1
+        if verb == "wait-for-service":
+            return recorded("wait-for-service right after the first pong")
+        if verb == "join":
             return self.join(words.split()[-1])
-        if words == "cluster plan":
-            self.planned = bool(self.staged)
-            lines = "\n".join(f"join           '{name}'" for name in self.staged)
-            return f"Staged Changes\nAction         Details(s)\n{lines}" if lines else "no changes"
-        if words == "cluster commit":
-            if not self.planned:
-                return "You must verify the plan with 'riak-admin cluster plan' before committing"
-            members = sorted([self.node.name, *self.staged])
-            for name in members:
-                where = tuple(call(self.epmd, "", "find", name))
-                if name != self.node.name:
-                    call(where, self.node.cookie, "members", members)
-            self.become(members)
-            return "Cluster changes committed"
-        if words == "member-status":
+        if verb == "plan":
+            return self.plan()
+        if verb == "commit":
+            return self.commit()
+        if verb == "member-status":
+            on_their_way = all_recorded("member-status while partitions are on their way")
             self.looks += 1
-            share = 100 / len(self.node.members)
-            left = f"{share:5.1f}%" if self.looks < 3 else "  --  "
-            rows = [f"valid     {share:5.1f}%    {left}    '{m}'" for m in self.node.members]
-            return "\n".join(["Status     Ring    Pending    Node", *rows])
-        if words == "ringready":
-            return f"TRUE All nodes agree on the ring {self.node.members}"
-        return f"Usage: riak-admin; not {words}"
+            if several and self.looks <= len(on_their_way):
+                return on_their_way[self.looks - 1]
+            return recorded(f"member-status of {'three nodes' if several else 'one node'}")
+        if verb == "ringready":
+            self.asked += 1
+            if several and self.asked == 1:
+                return recorded("ringready with one of three nodes killed")
+            return recorded("ringready of three nodes" if several else "ringready")
+        raise AssertionError(f"nobody has recorded what Riak says to {words}")
 
-    def join(self, first: str) -> str:
+    def plan(self) -> dict[str, Any]:
+        self.planned = bool(self.staged)
+        if not self.staged:
+            return recorded("plan")
+        record = recorded("plan with all staged")
+        lines = record["stdout"].splitlines()
+        kept = [x for x in lines if not x.startswith("join") or x.split("'")[1] in self.staged]
+        return {**record, "stdout": "\n".join(kept)}
+
+    def commit(self) -> dict[str, Any]:
+        if not self.planned:
+            return recorded("commit without plan")
+        members = sorted([self.node.name, *self.staged])
+        for name in members:
+            where = tuple(call(self.epmd, "", "find", name))
+            if name != self.node.name:
+                call(where, self.node.cookie, "members", members)
+        self.become(members)
+        return recorded("commit")
+
+    def join(self, first: str) -> dict[str, Any]:
         self.joins += 1
         if self.joins == 1:
-            return f"Node {first} is not reachable!"
+            record = recorded("join a node that is not there")
+            return {**record, "stdout": record["stdout"].replace("nobody@127.0.0.1", first)}
         where = tuple(call(self.epmd, "", "find", first))
-        said: str = call(where, self.node.cookie, "stage", self.node.name, self.node.ring_size)
-        return said
+        call(where, self.node.cookie, "stage", self.node.name)
+        return recorded("join", f"'{self.node.name}'")
 
 
 def _stats(node: Standin) -> type[http.server.BaseHTTPRequestHandler]:

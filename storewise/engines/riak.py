@@ -17,6 +17,7 @@ from storewise.engines.riak_conf import PORTS
 from storewise.engines.riak_install import HINT, find_release
 from storewise.engines.riak_settings import (
     CONSISTENCIES,
+    Quorums,
     RiakSettings,
     quorums_of,
     riak_settings,
@@ -112,10 +113,17 @@ class RiakEngine(ServerEngine):
         riak_cluster.Joiner(settling).settle()
 
     def form(self, forming: Forming) -> None:
-        """Every node answers, and keeps one key for a moment."""
+        """Every node answers, and finds a key of each partition."""
         super().form(forming)
-        quorums = quorums_of(riak_settings(self, forming.settings), forming.consistency)
-        riak_cluster.try_cluster(forming, forming.endpoints("data"), quorums)
+        riak_cluster.form(forming, *self._serving(forming))
+
+    def resume(self, settling: Settling) -> None:
+        riak_cluster.resume(settling, *self._serving(settling.node))
+
+    def _serving(self, of: Forming | Node) -> tuple[int, Quorums]:
+        """The ring's size and the level's numbers."""
+        settings = riak_settings(self, of.settings)
+        return ring_size_of(settings, of.topology.nodes), quorums_of(settings, of.consistency)
 
     def guards(self, endpoint: Endpoint) -> str:
         return "nothing"
@@ -131,7 +139,7 @@ class RiakEngine(ServerEngine):
             "client port": "read, write and delete",
             "http": "read, write, delete and see statistics",
             "handoff": "send data as a node does",
-            "epmd": "learn the nodes' names and ports",
+            "epmd": "learn the nodes' names and ports, take a name",
             "cluster_manager": "start replication with another cluster",
         }
 

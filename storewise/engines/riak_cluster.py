@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from storewise.engines import riak_pb as pb
 from storewise.engines.base import Endpoint
 from storewise.engines.riak_conf import endpoint_name, node_name
 from storewise.engines.riak_pb import Connection
+from storewise.engines.riak_serving import BUCKET, lacking, store_keys
 from storewise.engines.riak_settings import Quorums
 from storewise.engines.server import Forming, Settling
 from storewise.errors import EngineError
@@ -25,10 +26,11 @@ _SERVICE_SECONDS = 180.0
 _JOIN_SECONDS = 180.0
 #: Until every partition has gone to its owner: 80 s were seen with three nodes and a ring of 16.
 _FORM_SECONDS = 600.0
+_SERVING_SECONDS = 180.0
 _POLL = 0.5
+#: Where recovery is timed; it costs no program's start.
+_RESUME_POLL = 0.1
 _ANSWER_SECONDS = 2.0
-#: A bucket of ours whose one key proves that the cluster takes and gives.
-_TRIAL = (b"storewise", b"trial")
 
 _JOINED = re.compile(r"^join\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
 _MEMBER = re.compile(r"^\(?(\w+)\)?\s+[\d.]+%\s+(--|[\d.]+%)\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
@@ -37,7 +39,7 @@ _HOPELESS = ("different ring_creation_size", "cannot join itself", "already a me
 
 
 def answers(endpoint: Endpoint) -> bool:
-    """Whether the node says who it is and looks for a key: a ping alone works before it serves."""
+    """Whether the node says who it is and looks for a key: it serves soon (`riak_serving`)."""
     try:
         connection = Connection(endpoint, connect=_ANSWER_SECONDS, seconds=_ANSWER_SECONDS)
     except EngineError:
@@ -47,7 +49,7 @@ def answers(endpoint: Endpoint) -> bool:
         name, version = pb.read_server_info(
             connection.request(pb.frame(pb.SERVER_INFO), pb.SERVER_INFO_ANSWER)
         )
-        connection.request(pb.get_request(*_TRIAL, r=pb.quorum("one")), pb.GET_ANSWER)
+        connection.request(pb.get_request(BUCKET, b"any", r=pb.quorum("one")), pb.GET_ANSWER)
         return bool(name and version)
     except EngineError:
         return False
@@ -70,13 +72,12 @@ class Joiner:
     def settle(self) -> None:
         """Wait for the key-value service; join the first node, or make the cluster as it."""
         self._admin("wait-for-service", "riak_kv", self._own, seconds=_SERVICE_SECONDS)
-        if self._nodes == 1:
-            return
         names = [endpoint_name(peer) for peer in self._settling.endpoints("data")]
         if self._index > 0:
             self._join(names[0])
             return
-        self._plan(set(names) - {self._own})
+        if self._nodes > 1:
+            self._plan(set(names) - {self._own})
         self._await_members(set(names))
 
     def _join(self, first: str) -> None:
@@ -115,18 +116,7 @@ class Joiner:
         self._until(formed, _FORM_SECONDS, "the partitions did not all reach their owners")
 
     def _until(self, attempt: Callable[[], tuple[bool, str]], seconds: float, what: str) -> None:
-        end = time.monotonic() + seconds
-        while True:
-            self._settling.check()
-            done, said = attempt()
-            if done:
-                return
-            if time.monotonic() > end:
-                raise EngineError(
-                    f"{self._name}: {what} within {seconds:.0f} s; riak says:\n{said}\nIts log "
-                    "tells why; all nodes must reach each other on their ports"
-                )
-            time.sleep(_POLL)
+        _until(self._settling.check, attempt, seconds, f"{self._name}: {what}")
 
     def _said(self, *words: str) -> str:
         """What a command says, also where it ends with an error: a node that does not know the
@@ -140,35 +130,53 @@ class Joiner:
         return self._settling.run((self._riak, "admin", *words), seconds)
 
 
-def try_cluster(forming: Forming, endpoints: Iterable[Endpoint], quorums: Quorums) -> None:
-    """Write, read and delete one key through each node, again and again until it works."""
-    for endpoint in endpoints:
-        end = time.monotonic() + _COMMAND_SECONDS
-        while True:
-            forming.check()
-            try:
-                _trial(endpoint, quorums)
-                break
-            except EngineError as error:
-                if time.monotonic() > end:
-                    raise EngineError(
-                        f"riak: {endpoint.name} has not stored and given back one key within "
-                        f"{_COMMAND_SECONDS:.0f} s after the cluster was made: {error}"
-                    ) from error
-            time.sleep(_POLL)
+def form(forming: Forming, ring_size: int, quorums: Quorums) -> None:
+    """Store a key of each partition, and wait until each node finds all of them."""
+    endpoints = forming.endpoints("data")
+
+    def stored() -> tuple[bool, str]:
+        try:
+            store_keys(endpoints, ring_size, quorums)
+        except EngineError as error:
+            return False, str(error)
+        return True, ""
+
+    def served() -> tuple[bool, str]:
+        words = lacking(endpoints, range(len(endpoints)), ring_size, quorums)
+        return not words, words
+
+    _until(forming.check, stored, _SERVING_SECONDS, "riak: no key of each partition was stored")
+    _until(forming.check, served, _SERVING_SECONDS, "riak: the nodes do not all serve")
 
 
-def _trial(endpoint: Endpoint, quorums: Quorums) -> None:
-    bucket, key = _TRIAL[0], _TRIAL[1] + str(endpoint.index).encode()
-    r, w, dw = pb.quorum(quorums.r), pb.quorum(quorums.w), pb.quorum(quorums.dw)
-    connection = Connection(endpoint, connect=_ANSWER_SECONDS, seconds=_COMMAND_SECONDS)
-    try:
-        connection.request(pb.put_request(bucket, key, b"{}", w=w, dw=dw), pb.PUT_ANSWER)
-        found = pb.read_get(connection.request(pb.get_request(bucket, key, r=r), pb.GET_ANSWER))
-        if found is None:
-            raise EngineError(f"{connection.where}: a key that was stored is not there")
-        connection.request(
-            pb.delete_request(bucket, key, vclock=found.vclock, r=r, w=w, dw=dw), pb.DELETE_ANSWER
-        )
-    finally:
-        connection.close()
+def resume(settling: Settling, ring_size: int, quorums: Quorums) -> None:
+    """Wait until a node that was started again serves, through each node that can be reached."""
+    endpoints, spec = settling.endpoints("data"), settling.node.spec
+
+    def served() -> tuple[bool, str]:
+        words = lacking(endpoints, {spec.index}, ring_size, quorums)
+        return not words, words
+
+    what = f"{spec.name}: it answers again, and does not serve"
+    _until(settling.check, served, _SERVING_SECONDS, what, poll=_RESUME_POLL)
+
+
+def _until(
+    check: Callable[[], None],
+    attempt: Callable[[], tuple[bool, str]],
+    seconds: float,
+    what: str,
+    poll: float = _POLL,
+) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        check()
+        done, said = attempt()
+        if done:
+            return
+        if time.monotonic() > end:
+            raise EngineError(
+                f"{what} within {seconds:.0f} s; riak says:\n{said}\nIts log tells why; all nodes "
+                "must reach each other on their ports"
+            )
+        time.sleep(poll)

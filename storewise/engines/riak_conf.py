@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from storewise.engines.base import Endpoint
-from storewise.engines.riak_install import COPY, FOREGROUND, VM_ARGS
+from storewise.engines.riak_install import CHECK, COPY, FOREGROUND, VM_ARGS
 from storewise.engines.riak_settings import (
     SYNCED,
     RiakSettings,
@@ -66,7 +66,7 @@ def launch(node: Node, settings: RiakSettings) -> Launch:
         directories=("data", "log", "pipes"),
         steps=(
             ("sh", "-c", COPY, "sh", str(home), str(directory), private),
-            (str(directory / "bin" / "riak"), "chkconfig"),
+            ("sh", "-c", CHECK, "riak chkconfig"),
             ("sh", "-c", VM_ARGS, "sh", private, interface),
         ),
         environment=environment(node),
@@ -97,8 +97,9 @@ def environment(node: Node) -> dict[str, str]:
         "RUNNER_GEN_DIR": str(directory),
         "RUNNER_LOG_DIR": f"{directory}/log",
         "VMARGS_PATH": f"{directory}/etc/vm.args",
-        # Else commands print `ok` and not what they have to say.
-        "USE_NODETOOL": "1",
+        # The word: else scripts use erl_call, which has the cookie on its command line and says
+        # `ok` in place of what a command prints.
+        "USE_NODETOOL": "true",
         # What a user has set for a Riak of his own must not reach ours.
         "RIAK_PATH": str(directory),
         "RELX_COOKIE": "",
@@ -136,6 +137,9 @@ def riak_conf(node: Node, settings: RiakSettings) -> str:
         "buckets.default.dw": _number(quorums.dw),
         "buckets.default.allow_mult": "false",
         "buckets.default.last_write_wins": "false",
+        # Whoever reaches a port could run programs as the servers' owner with it.
+        "cluster.job.riak_kv.map_reduce": "disabled",
+        "cluster.job.riak_kv.map_reduce_js": "disabled",
     }
     if settings.backend == "leveldb":
         memory = max(_LEAST_LEVELDB_MB, int(settings.memory_share * node.spec.memory_mb))

@@ -106,7 +106,8 @@ def _version(release: Path) -> str:
 
 #: Runs in the node's directory; $1 is the release, $2 the node's directory, $3 is `private` where
 #: scripts must not put the secret among nodes on the command lines of the programs that they
-#: start. Packages have the release's path in their scripts.
+#: start. Packages have the release's path in their scripts. `cf_config` makes a directory for pipes
+#: in /tmp, whatever PIPE_DIR says: it would stay, and be one user's alone.
 COPY = r"""
 set -e
 cp -RL "$1/bin" "$1/releases" .
@@ -114,12 +115,21 @@ chmod -R u+w bin releases
 for part in "$1"/erts-* "$1"/lib "$1"/share; do
     if [ -e "$part" ]; then ln -s "$part" .; fi
 done
-for script in bin/riak bin/riak-admin bin/hooks/*; do
+for script in bin/riak bin/riak-admin bin/cf_config bin/hooks/*; do
     if [ -f "$script" ]; then
-        sed -i -e "s#$1/#$2/#g" "$script"
+        sed -i -e "s#$1/#$2/#g" -e "s#/tmp/erl_pipes/#$2/pipes/#g" "$script"
         if [ "$3" = private ]; then sed -i -e 's# -setcookie ${COOKIE}##g' "$script"; fi
     fi
 done
+"""
+
+#: Riak's check of riak.conf. Where it fails, its script prints a variable that nobody has set;
+#: Cuttlefish itself has the reason.
+CHECK = r"""
+bin/riak chkconfig && exit 0
+status=$?
+erts-*/bin/escript bin/cuttlefish -e etc -d generated.conf -s share/schema -c etc/riak.conf
+exit $status
 """
 
 #: Makes etc/vm.args of what Cuttlefish has made of riak.conf; Riak starts with that file where it
@@ -137,15 +147,28 @@ else
     cat "$made" > etc/vm.args.new
 fi
 echo "-kernel inet_dist_use_interface $2" >> etc/vm.args.new
+echo "-start_epmd false" >> etc/vm.args.new
 mv etc/vm.args.new etc/vm.args
 if [ -n "$made" ]; then rm -f "$made"; fi
 """
 
 #: The server in the foreground; its log goes to the output, whatever logger this version has.
-#: Each partition has files open, so the limit is raised as far as it may be.
+#: Each partition has files open, so the limit is raised as far as it may be. epmd is started here,
+#: where it ends with the server: each admin command would start one too, which nobody ends. Of
+#: several nodes on a host the first one has it.
 FOREGROUND = r"""
 ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -H -n)"
 : >> log/console.log
 tail --pid=$$ -n +1 -F log/console.log 2>/dev/null &
+erts-*/bin/epmd -daemon
+tries=0
+until erts-*/bin/epmd -names > /dev/null 2>&1; do
+    tries=$((tries + 1))
+    if [ $tries -gt 100 ]; then
+        echo "epmd does not answer at port $ERL_EPMD_PORT: address already in use?"
+        exit 1
+    fi
+    sleep 0.1
+done
 exec bin/riak foreground
 """

@@ -14,7 +14,7 @@ from storewise.documents import Kind
 from storewise.engines import riak_pb as pb
 from storewise.engines.base import Endpoint, Mode, Schema
 from storewise.engines.jsontable import JsonTable
-from storewise.engines.riak_pb import Broken, Connection
+from storewise.engines.riak_pb import Broken, Connection, GaveUp
 from storewise.engines.riak_settings import Quorums, RiakSettings
 from storewise.errors import EngineError
 
@@ -64,7 +64,9 @@ class Link:
 
     A request whose connection breaks is sent once more on a new one, then to each other node:
     all that Storewise asks may be done twice. EngineError, with every node's words, where none
-    does it. A server's own refusal, a time-out and bytes that make no sense are not tried again.
+    does it. Where a server says that it gave up, the next one is asked, once: what was with another
+    node when that died is never answered. A refusal, a time-out of the client's own and bytes that
+    make no sense are not tried again.
     """
 
     def __init__(self, shared: Shared, start: int) -> None:
@@ -147,6 +149,8 @@ class Link:
                             bodies[number] = self._open[slot].receive(answer)
                         except Broken:
                             bodies[number] = self._ask(slot, requests[number], answer)
+                        except GaveUp as error:
+                            bodies[number] = self._again(slot, requests[number], answer, error)
                         del busy[slot]
                         feed(slot)
             except BaseException:
@@ -157,6 +161,22 @@ class Link:
         return bodies
 
     def _ask(self, slot: int, request: bytes, answer: int) -> bytes:
+        try:
+            return self._ask_each(slot, request, answer)
+        except GaveUp as error:
+            return self._again(slot, request, answer, error)
+
+    def _again(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
+        """After a node gave up: once more, beginning with the next one."""
+        with self._shared.lock:
+            self._shared.reconnects += 1
+        self._leave(slot)
+        try:
+            return self._ask_each(slot, request, answer)
+        except EngineError as error:
+            raise EngineError(f"{first}; {error}") from error
+
+    def _ask_each(self, slot: int, request: bytes, answer: int) -> bytes:
         problems: list[str] = []
         used = slot in self._open
         for attempt in range(len(self._shared.endpoints) + (1 if used else 0)):

@@ -39,9 +39,16 @@ _CHUNK = 1 << 16
 
 Value = int | bytes
 
+#: All that Riak says of its own time-outs.
+_GAVE_UP = "timeout"
+
 
 class Refused(EngineError):
     """The server answered with an error; the connection is as good as before."""
+
+
+class GaveUp(Refused):
+    """The server waited in vain for other nodes, and says so after a minute or its own limit."""
 
 
 class Broken(EngineError):
@@ -154,9 +161,12 @@ def put_request(
     return frame(PUT, message((1, bucket), (2, key), (3, vclock), (4, content), (5, w), (6, dw)))
 
 
-def get_request(bucket: bytes, key: bytes, *, r: int | None = None, head: bool = False) -> bytes:
-    """The frame that asks for an object, with `head` for all of it but the value."""
-    return frame(GET, message((1, bucket), (2, key), (3, r), (8, 1 if head else None)))
+def get_request(
+    bucket: bytes, key: bytes, *, r: int | None = None, pr: int | None = None, head: bool = False
+) -> bytes:
+    """The frame that asks for an object, with `head` for all of it but the value; `pr` holders
+    must be there themselves, nobody standing in for them."""
+    return frame(GET, message((1, bucket), (2, key), (3, r), (4, pr), (8, 1 if head else None)))
 
 
 def delete_request(
@@ -298,7 +308,8 @@ class Connection:
             self.close()
             raise
         if code == ERROR:
-            raise Refused(f"{self.where}: {words}")
+            kind = GaveUp if words == _GAVE_UP else Refused
+            raise kind(f"{self.where}: {words}")
         return body
 
     def stream(self, request: bytes, answer: int) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,11 +42,15 @@ _OURS = (
     "buckets.default.n_val",
     "buckets.default.r",
     "buckets.default.w",
+    "cluster.job.riak_kv.map_reduce",
+    "cluster.job.riak_kv.map_reduce_js",
     "distributed_cookie",
     "erlang.crash_dump",
     "erlang.distribution.port_range",
+    "erlang.distribution.port",
     "handoff.ip",
     "handoff.port",
+    "jmx",
     "leveldb.maximum_memory",
     "listener",
     "mdc.cluster_manager",
@@ -56,9 +61,16 @@ _OURS = (
     "platform_lib_dir",
     "platform_log_dir",
     "ring_size",
+    "riak_control",
+    "search",
+    "snmp",
+    "ssl",
     "storage_backend",
+    "tls",
     *(key for key, _ in SYNCED.values()),
 )
+#: `include FILE` is a line of riak.conf, too.
+_KEY = re.compile(r"[A-Za-z0-9_$-]+(\.[A-Za-z0-9_$-]+)*")
 
 
 class RiakSettings(ServerSettings):
@@ -127,7 +139,7 @@ class RiakSettings(ServerSettings):
         for key, value in config.items():
             if any(key == ours or key.startswith(f"{ours}.") for ours in _OURS):
                 raise ValueError(f"{key} is set by Storewise itself")
-            if any(letter in f"{key}{value}" for letter in "\n\r") or "=" in key:
+            if not _KEY.fullmatch(key) or any(letter in str(value) for letter in "\n\r"):
                 raise ValueError(f"{key!r} is no line of riak.conf")
         return config
 

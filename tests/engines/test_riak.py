@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from riak_recordings import all_recorded, recorded
+from riak_standin import Standin
 from riak_standin_release import make_release
 
 from storewise.engines.base import Endpoint
 from storewise.engines.riak import RiakEngine
 from storewise.engines.riak_conf import PORTS, cookie_of
-from storewise.engines.riak_install import VARIABLES
+from storewise.engines.riak_install import COPY, VARIABLES, VM_ARGS
+from storewise.engines.riak_serving import lacking, partition_keys, store_keys
+from storewise.engines.riak_settings import Quorums
 from storewise.engines.server import (
     Credentials,
     Installation,
@@ -140,6 +146,8 @@ def test_the_configuration_of_a_node(tmp_path: Path) -> None:
     assert conf["storage_backend"] == "leveldb" and conf["leveldb.maximum_memory"] == "500MB"
     assert conf["leveldb.sync_on_write"] == "on" and conf["buckets.default.dw"] == "quorum"
     assert conf["buckets.default.allow_mult"] == "false"
+    # MapReduce would let whoever reaches a port run any function of Erlang's.
+    assert {conf[f"cluster.job.riak_kv.map_reduce{js}"] for js in ("", "_js")} == {"disabled"}
     assert all(conf[f"platform_{name}_dir"].startswith("./") for name in ("data", "log", "etc"))
     assert "{inet_dist_use_interface, {10,1,2,3}}" in launch.files["etc/advanced.config"]
     # All nodes of a session use the port of the first one's epmd.
@@ -158,6 +166,28 @@ def test_secrets_are_in_files_only(tmp_path: Path) -> None:
     assert "the-key" not in repr(launch.files) and "the-password" not in repr(launch.files)
     other = cookie_of(Credentials("u", "the-password", "another-key"))
     assert other != cookie and re.fullmatch("c[0-9a-f]{48}", cookie)
+
+
+def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
+    release: Path, tmp_path: Path
+) -> None:
+    """A second user of the host could not write into the first one's /tmp/erl_pipes."""
+    node = tmp_path / "data0"
+    node.mkdir()
+    command = ("sh", "-c", COPY, "sh", str(release), str(node), "private")
+    subprocess.run(command, cwd=node, check=True)
+    assert f'PIPE_DIR="{node}/pipes/$NAME/"' in (node / "bin/cf_config").read_text()
+    assert "/tmp/erl_pipes" in (release / "bin/cf_config").read_text()
+    for script in ("bin/riak", "bin/riak-admin"):
+        assert "-setcookie" not in (node / script).read_text()
+    made = node / "generated.conf" / "vm.1.args"
+    made.parent.mkdir()
+    made.write_text("-name riak1@127.0.0.1\n-setcookie secret\n")
+    (node / "etc").mkdir()
+    subprocess.run(("sh", "-c", VM_ARGS, "sh", "private", "{127,0,0,1}"), cwd=node, check=True)
+    lines = (node / "etc/vm.args").read_text().splitlines()
+    # No program but the server's own start begins an epmd: nobody would end it.
+    assert "-start_epmd false" in lines and not [x for x in lines if "secret" in x]
 
 
 @pytest.mark.parametrize(
@@ -270,3 +300,67 @@ def test_waiting_has_an_end_that_says_what_riak_said(
         RiakEngine().settle(slow.settling)
     commits = [words for words in slow.asked if words == ("cluster", "commit")]
     assert len(commits) == 1, "one plan for all"
+
+
+def test_the_words_of_a_real_riak_are_understood(tmp_path: Path) -> None:
+    """Recorded on three nodes, from the joins to the last transfer."""
+    said = {
+        "wait-for-service": [recorded("wait-for-service right after the first pong")],
+        "cluster_plan": [recorded("plan before the joins"), recorded("plan with all staged")],
+        "cluster_commit": [recorded("commit")],
+        "member-status": [
+            recorded("member-status before the commit"),
+            *all_recorded("member-status while partitions are on their way"),
+            recorded("member-status of three nodes"),
+        ],
+        "ringready": [
+            recorded("ringready with one of three nodes killed"),
+            recorded("ringready of three nodes"),
+        ],
+    }
+    told = _Told(tmp_path, 0)
+
+    def run(command: Sequence[str], _: float) -> str:
+        words = command[2:]
+        told.asked.append(tuple(words))
+        records = said["_".join(words[:2]) if words[0] == "cluster" else words[0]]
+        record = records.pop(0) if len(records) > 1 else records[0]
+        assert record["exit_status"] == 0, "also where the words tell of an error"
+        return str(record["stdout"])
+
+    told.settling.run = run
+    told.settling.node = replace(told.settling.node, address="127.0.0.1")
+    own = told.settling.node.peers[0]
+    told.settling.endpoints = lambda _: tuple(
+        replace(own, address="127.0.0.1", index=index) for index in range(3)
+    )
+    RiakEngine().settle(told.settling)
+    assert [len(records) for records in said.values()] == [1, 1, 1, 1, 1]
+    verbs = [words[0] if words[0] != "cluster" else words[1] for words in told.asked]
+    assert verbs[:4] == ["wait-for-service", "plan", "plan", "commit"]
+    assert verbs[-3:] == ["ringready", "member-status", "ringready"]
+
+
+# -- serving ------------------------------------------------------------------------------------
+
+
+def test_a_node_that_answers_serves_when_each_partition_is_read() -> None:
+    node = Standin(ring_size=16)
+    try:
+        own = Endpoint("data", 0, "here", "127.0.0.1", node.port)
+        gone = replace(own, index=1, port=1)
+        at_one = (16, Quorums("one", "one", "one"))
+        keys = partition_keys(16)
+        assert len(set(keys)) == 16
+        assert "partition 0 is not found" in lacking((own,), {0}, *at_one)
+        store_keys((own,), *at_one)
+        assert lacking((own,), {0}, *at_one) == ""
+        node.late = 3
+        # At r = 1 another would answer for it, and find nothing.
+        words = [lacking((own,), {0}, *at_one) for _ in range(4)]
+        assert all("pr_val_unsatisfied" in text for text in words[:3]) and words[3] == ""
+        # A node that is down itself is no fault of this one's, unless it is waited for.
+        assert lacking((own, gone), {0}, *at_one) == ""
+        assert "data1 at 127.0.0.1:1" in lacking((own, gone), {0, 1}, *at_one)
+    finally:
+        node.close()

@@ -183,6 +183,35 @@ def test_requests_go_to_other_nodes_when_one_is_lost(tmp_path: Path) -> None:
         reader.close()
 
 
+@pytest.mark.parametrize("connections", [1, 4])
+def test_what_was_with_a_node_that_died_is_asked_of_the_next(connections: int) -> None:
+    """A real one answers such a request with `timeout`, after a minute."""
+    one, two = Standin(), Standin()
+    two.objects = one.objects
+    client = writer(cluster_of(one, two, connections=connections))
+    client.insert(Kind.RNA, RNA)
+    one.fault = "timeout"
+    client.insert(Kind.RNA, RNA)
+    assert client.get_many(Kind.RNA, IDS) == RNA
+    assert [client.get(Kind.RNA, i) for i in IDS] == RNA
+    assert client.status()["client.reconnects"] >= 1
+    two.fault = "timeout"
+    asked = one.asked[9] + two.asked[9]
+    with pytest.raises(
+        EngineError, match=r"riak: get: data\d at .*: timeout; data\d at .*: timeout$"
+    ):
+        client.get(Kind.RNA, IDS[0])
+    assert one.asked[9] + two.asked[9] - asked == 2, "once more, not for ever"
+    two.fault = "overload"
+    one.fault = ""
+    with pytest.raises(EngineError, match="overload"):
+        for document_id in IDS:
+            client.for_thread().get(Kind.RNA, document_id)
+    client.close()
+    one.close()
+    two.close()
+
+
 def test_nobody_there_and_nobody_speaking() -> None:
     with socket.socket() as closed, socket.socket() as mute:
         for found in (closed, mute):

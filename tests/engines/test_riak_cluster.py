@@ -11,7 +11,9 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,8 @@ pytestmark = pytest.mark.slow
 REAL = next(filter(None, map(os.environ.get, VARIABLES)), None)
 HOMES = ["stand-in", *(["real"] if REAL else [])]
 DOCUMENTS = sample(8, alignments=80)
+#: Three real nodes need one to two minutes to become one cluster, more on a busy host.
+_STUDY_SECONDS = 1200.0 if REAL else 300.0
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +69,8 @@ def release(tmp_path: Path) -> Path:
 def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> None:
     place = tmp_path / "cluster"
     shape = Topology(nodes=nodes, replicas=nodes, memory_mb=512)
-    with running("riak", place, shape, {"home": home}) as found:
+    pipes = set(Path("/tmp").glob("erl_pipes/*"))
+    with watched(place) as seen, running("riak", place, shape, {"home": home}) as found:
         cluster = found.cluster
         assert {e.name for e in cluster.endpoints} == {f"data{k}" for k in range(nodes)}
         secret = cookie_of(Credentials.read(place / "credentials.json"))
@@ -73,6 +78,8 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
             tree = psutil.Process(server.pid)
             for process in (tree, *tree.children(recursive=True)):
                 assert secret not in " ".join(process.cmdline())
+            # What an admin command runs, too.
+            server._run((str(server.node.directory / "bin/riak"), "admin", "ringready"), 60, _on)
             mode = (server.node.directory / ".erlang.cookie").stat().st_mode
             assert mode & 0o077 == 0
         client = engine("riak").connect(cluster, "write")
@@ -95,6 +102,51 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
         assert text, "the server's own log goes where Storewise keeps it"
     assert not any(map(psutil.pid_exists, pids))
     assert not (place / "data0").exists()
+    assert not seen, "the cookie stood on a command line"
+    assert set(Path("/tmp").glob("erl_pipes/*")) <= pipes
+    assert not left_of(place)
+
+
+def _on() -> None:
+    """Nothing ends the command."""
+
+
+@contextmanager
+def watched(place: Path) -> Iterator[list[str]]:
+    """The command lines on which the cookie of the cluster at `place` is seen meanwhile."""
+    seen: list[str] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        secrets = place / "credentials.json"
+        while not over.wait(0.01):
+            if not secrets.exists() or not secrets.stat().st_size:
+                continue
+            cookie = cookie_of(Credentials.read(secrets)).encode()
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                except OSError:
+                    continue
+                if cookie in line:
+                    seen.append(line.replace(b"\0", b" ").decode(errors="replace"))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def left_of(place: Path) -> list[str]:
+    """Programs of the nodes below a directory, which is their home: epmd is none of the tree."""
+    return [
+        process.info["name"]
+        for process in psutil.process_iter(["name", "environ"])
+        if (process.info["environ"] or {}).get("HOME", "").startswith(f"{place}/data")
+    ]
 
 
 def spread(cluster: Cluster, kind: Kind, ids: list[bytes]) -> list[bytes]:
@@ -144,28 +196,25 @@ def test_one_of_three_nodes_is_killed_and_nothing_fails(home: str, tmp_path: Pat
         writer.close()
 
 
-def test_what_was_acknowledged_survives_the_death_of_its_node(home: str, tmp_path: Path) -> None:
-    with running("riak", tmp_path / "c", Topology(memory_mb=512), {"home": home}) as found:
-        (server,) = found.servers.values()
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_node_that_was_killed_is_ready_again_when_nothing_is_missing(
+    home: str, tmp_path: Path, nodes: int
+) -> None:
+    """A real node answers seconds before it serves: others stand in for it and find nothing."""
+    place = tmp_path / "c"
+    with running("riak", place, Topology(nodes=nodes, memory_mb=512), {"home": home}) as found:
+        server = found.servers[f"data{nodes - 1}"]
         client = engine("riak").connect(found.cluster, "write")
         client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
-        os.kill(server.pid, signal.SIGKILL)
-        wait_until(server.failure, 20, "the end of data0")
-        with pytest.raises(EngineError, match=rf"insert: data0 at .*:{server.endpoint.port}"):
-            client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
-        server.restart()
-        server.wait_ready(lambda: None)
+        server.kill()
+        if nodes == 1:
+            with pytest.raises(EngineError, match=rf"insert: data0 at .*:{server.endpoint.port}"):
+                client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
+        server.again(_on)
         ids = [d["_id"] for d in DOCUMENTS[Kind.RNA]]
-
-        def there() -> bool:
-            """A real node answers pings before its partitions serve."""
-            try:
-                return client.get_many(Kind.RNA, ids) == DOCUMENTS[Kind.RNA]
-            except EngineError:
-                return False
-
-        wait_until(there, 60, "all documents after the restart")
+        assert client.get_many(Kind.RNA, ids) == DOCUMENTS[Kind.RNA]
         client.close()
+    assert not left_of(place)
 
 
 # -- failures -----------------------------------------------------------------------------------
@@ -189,10 +238,11 @@ def test_a_configuration_that_riak_refuses(release: Path, tmp_path: Path) -> Non
     said = failing(
         tmp_path,
         release,
-        r"data0: riak ended with status 1 on host",
+        r"data0: riak chkconfig ended with status 1 on host",
         config={"no.such.line": 1},
     )
     assert "You've tried to set no.such.line, but there is no setting with that name" in said
+    assert "Cuttlefish failed" in said, "what Riak itself says without the reason"
 
 
 def test_a_release_that_makes_no_arguments(release: Path, tmp_path: Path) -> None:
@@ -238,6 +288,7 @@ def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.e2e
+@pytest.mark.timeout(_STUDY_SECONDS + 60)
 @pytest.mark.parametrize(("nodes", "replicas"), [(1, 1), (3, 3)])
 def test_a_study_from_beginning_to_end(
     home: str, tmp_path: Path, nodes: int, replicas: int
@@ -250,7 +301,8 @@ def test_a_study_from_beginning_to_end(
         f"factors: {{workers: 2, nodes: {nodes}, replicas: {replicas}}}\n"
         "phases:\n"
         "  - write: {batch_size: 200}\n"
-        "  - read: {operations: 200}\n"
+        "  - read: {operations: 200}\n",
+        timeout=_STUDY_SECONDS,
     )
     logs = [path.name for path in place.results.glob("logs/*/*data*")]
     assert logs, "the servers' logs are kept"
