@@ -85,13 +85,13 @@ def kill_gateway(place: Workspace) -> None:
 
 
 CELLS: list[tuple[Cause, str, str]] = [
-    (kill_node, "write", r"master0: its job on host \S+ has ended without ending its server"),
+    (kill_node, "write", r"master0 on host \S+ was ended by SIGKILL"),
 ]
 if ALL_CELLS:
     CELLS += [
         (kill_server, "read", r"master0: the server of HBase on host \S+ was ended by SIGKILL"),
         (kill_server, "write", r"master0: the server of HBase on host \S+ was ended by SIGKILL"),
-        (kill_node, "read", r"master0: its job on host \S+ has ended without ending its server"),
+        (kill_node, "read", r"master0 on host \S+ was ended by SIGKILL"),
         (
             kill_gateway,
             "read",

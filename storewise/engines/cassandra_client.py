@@ -212,9 +212,11 @@ class CassandraClient(CassandraLink):
         Waits for all; those that no server answered are sent again for some seconds."""
         results: list[Any] = [None] * len(statements)
         left = list(range(len(statements)))
-        until = time.monotonic() + PATIENCE_SECONDS
+        until: float | None = None
         while left:
             done = self._try(verb, partial(self._execute, [statements[n] for n in left]))
+            # Counted from the first answers: those of a server that stood still come late.
+            until = until or time.monotonic() + PATIENCE_SECONDS
             again = []
             for n, (success, result) in zip(left, done, strict=True):
                 if success:

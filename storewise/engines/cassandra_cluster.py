@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from logging import Logger
+from ssl import SSLContext
 from typing import Any
 
 from cassandra import AuthenticationFailed, ConsistencyLevel, DriverException, OperationTimedOut
@@ -67,7 +68,9 @@ def words_of(error: BaseException) -> str:
 
 
 @contextmanager
-def _dialled(endpoint: Endpoint, user: str, password: str) -> Iterator[Any]:
+def dialled(
+    endpoint: Endpoint, user: str, password: str, tls: SSLContext | None = None
+) -> Iterator[Any]:
     """One connection of the driver, without its pools; what the driver raises."""
     DefaultConnection.initialize_reactor()
     address = DefaultEndPoint(endpoint.address, endpoint.port)
@@ -75,7 +78,12 @@ def _dialled(endpoint: Endpoint, user: str, password: str) -> Iterator[Any]:
     if user:
         login = PlainTextAuthProvider(user, password).new_authenticator(endpoint.address)
     connection = DefaultConnection.factory(
-        address, _ANSWER_SECONDS, authenticator=login, protocol_version=PROTOCOL, compression=False
+        address,
+        _ANSWER_SECONDS,
+        authenticator=login,
+        protocol_version=PROTOCOL,
+        compression=False,
+        ssl_context=tls,
     )
     try:
         yield connection
@@ -87,7 +95,7 @@ def greets(endpoint: Endpoint) -> bool:
     """Whether a server speaks Cassandra's protocol there: it says what it supports and asks who
     we are. No role is needed for that."""
     try:
-        with _dialled(endpoint, "", ""):
+        with dialled(endpoint, "", ""):
             return True
     except AuthenticationFailed:
         return True
@@ -99,11 +107,12 @@ def query(
     endpoint: Endpoint, user: str, password: str, cql: str, level: int = ConsistencyLevel.ONE
 ) -> list[tuple[Any, ...]]:
     """The rows of one statement on one node; what the driver raises."""
-    with _dialled(endpoint, user, password) as connection:
-        return _ask(connection, cql, level)
+    with dialled(endpoint, user, password) as connection:
+        return ask(connection, cql, level)
 
 
-def _ask(connection: Any, cql: str, level: int = ConsistencyLevel.ONE) -> list[tuple[Any, ...]]:
+def ask(connection: Any, cql: str, level: int = ConsistencyLevel.ONE) -> list[tuple[Any, ...]]:
+    """The same on a connection that is open."""
     answer = connection.wait_for_response(QueryMessage(cql, level), timeout=_QUERY_SECONDS)
     return [tuple(row) for row in getattr(answer, "parsed_rows", None) or ()]
 
@@ -139,23 +148,23 @@ def establish(
     check: Callable[[], None],
     log: Logger,
 ) -> None:
-    """Wait until the nodes are one ring, then make the session's user the only one, and the
-    keyspace with so many replicas of each row.
+    """Wait until the nodes are one ring, then give each the session's user, whom data0 made before
+    it listened, and make the keyspace with so many replicas of each row.
 
-    Run once, for the first of `endpoints`, when all of them greet. Each node then has the user's
-    row. EngineError with the node and what it says where that does not come to be in time.
+    Run once, for the first of `endpoints`, when all of them greet. EngineError with the node and
+    what it says where that does not come to be in time.
     """
     first = endpoints[0]
     until = time.monotonic() + _RING_SECONDS
-    user, password = first_user(first, credentials, until, check)
+    login = (credentials.user, credentials.password)
     for endpoint in endpoints:
-        await_ring(endpoint, len(endpoints), (user, password), until, check)
+        await_ring(endpoint, len(endpoints), login, until, check)
     said = ""
     while True:
         check()
         try:
-            make_user(first, (user, password), credentials, len(endpoints))
-            query(first, credentials.user, credentials.password, _keyspace_cql(replicas))
+            _share_user(first, credentials, len(endpoints))
+            query(first, *login, _keyspace_cql(replicas))
             break
         except FAILURES as error:
             said = words_of(error)
@@ -164,32 +173,8 @@ def establish(
         time.sleep(_POLL)
     for endpoint in endpoints:
         # A client makes tables at any node: each must know the keyspace.
-        await_ring(endpoint, len(endpoints), (credentials.user, credentials.password), until, check)
+        await_ring(endpoint, len(endpoints), login, until, check)
     log.info("cassandra: %d nodes are one ring; the session's user is the only one", len(endpoints))
-
-
-def first_user(
-    endpoint: Endpoint, credentials: Credentials, until: float, check: Callable[[], None]
-) -> tuple[str, str]:
-    """The session's user where data0 made it before it listened, else the default role."""
-    said = ""
-    while time.monotonic() < until:
-        check()
-        for user, password in (
-            (credentials.user, credentials.password),
-            (DEFAULT_ROLE, DEFAULT_ROLE),
-        ):
-            try:
-                query(endpoint, user, password, "SELECT key FROM system.local")
-            except FAILURES as error:
-                said = words_of(error)
-            else:
-                return user, password
-        time.sleep(_POLL)
-    raise EngineError(
-        f"cassandra: {where(endpoint)} has had no role to log in with for {_RING_SECONDS:g} s: "
-        f"{said}"
-    )
 
 
 def await_ring(
@@ -223,34 +208,29 @@ def await_ring(
         time.sleep(_POLL)
 
 
-def make_user(
-    endpoint: Endpoint, login: tuple[str, str], credentials: Credentials, nodes: int
-) -> None:
-    """Copies of roles on all nodes, the session's user among them, and no other role."""
-    with _dialled(endpoint, *login) as connection:
+def _share_user(endpoint: Endpoint, credentials: Credentials, nodes: int) -> None:
+    """Copies of the session's user on all nodes, and no other role."""
+    with dialled(endpoint, credentials.user, credentials.password) as connection:
         if nodes > 1:
-            _ask(
+            ask(
                 connection,
                 "ALTER KEYSPACE system_auth WITH replication = "
                 f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {nodes}}}",
             )
-        if (credentials.user,) not in _ask(connection, _ROLES, ConsistencyLevel.ALL):
-            _ask(
-                connection,
-                f"CREATE ROLE \"{credentials.user}\" WITH PASSWORD = '{credentials.password}' "
-                "AND SUPERUSER = true AND LOGIN = true",
-            )
-        # Where data0 made it alone: a read of all copies writes those that are missing.
-        _ask(
+        # data0 made it alone: a read of all copies writes those that are missing.
+        ask(
             connection,
             f"SELECT * FROM system_auth.roles WHERE role = '{credentials.user}'",
             ConsistencyLevel.ALL,
         )
-    with _dialled(endpoint, credentials.user, credentials.password) as connection:
-        for (name,) in _ask(connection, _ROLES, ConsistencyLevel.ALL):
-            # Whoever knew the default role's password may have made others.
-            if name != credentials.user:
-                _ask(connection, f'DROP ROLE IF EXISTS "{name}"')
+        drop_others(connection, credentials)
+
+
+def drop_others(connection: Any, credentials: Credentials) -> None:
+    """Remove all roles but the session's user, who is logged in."""
+    for (name,) in ask(connection, _ROLES, ConsistencyLevel.ALL):
+        if name != credentials.user:
+            ask(connection, f'DROP ROLE IF EXISTS "{name}"')
 
 
 def _keyspace_cql(replicas: int) -> str:

@@ -19,13 +19,15 @@ from typing import Any
 from cassandra.metadata import Murmur3Token
 
 from storewise.engines.base import Endpoint
-from storewise.engines.cassandra_cluster import DEFAULT_ROLE
 from storewise.engines.cassandra_settings import LEVELS, CassandraSettings
 from storewise.engines.java import heap_mb
 from storewise.engines.server import Launch, Node
 from storewise.errors import EngineError
 
 YAML, LOGBACK, FIRST_PLAN = "cassandra.yaml", "logback.xml", "first.json"
+#: A private key and its certificate, made at data0's first start.
+KEY = "own.pem"
+_PEM = "org.apache.cassandra.security.PEMBasedSslContextFactory"
 GOSSIP = "gossip"
 #: Below this heap Cassandra does not start reliably, MiB.
 _LEAST_HEAP_MB = 256
@@ -101,12 +103,11 @@ _LOG += "</configuration>\n"
 def initial_token(node: Node) -> int:
     """The one token of a node: the ring in equal parts, counted from the token of a role.
 
-    While system_auth has one copy, data0 has the row of the role that it makes first (the default
-    one on loopback, else the session's user), whether it knows of the other nodes or not. Tokens
-    are -2**63 to 2**63 - 1 (Murmur3Partitioner).
+    While system_auth has one copy, data0 has the row of the role that it makes first, the session's
+    user, whether it knows of the other nodes or not. Tokens are -2**63 to 2**63 - 1
+    (Murmur3Partitioner).
     """
-    role = DEFAULT_ROLE if is_loopback(node.address) else node.credentials.user
-    first = int(Murmur3Token.hash_fn(role.encode()))
+    first = int(Murmur3Token.hash_fn(node.credentials.user.encode()))
     token = first + node.spec.index * _TOKENS // max(1, node.topology.nodes)
     return (token + _TOKENS // 2) % _TOKENS - _TOKENS // 2
 
@@ -183,7 +184,20 @@ def configuration(node: Node, settings: CassandraSettings) -> dict[str, Any]:
         "batch_size_fail_threshold": "10240KiB",
         **_commit_log(synced=level.synced),
     }
+    if node.topology.nodes == 1:
+        values["server_encryption_options"] = {"internode_encryption": "all", **only_with(node)}
     return values | settings.config
+
+
+def only_with(node: Node) -> dict[str, Any]:
+    """Options of encryption that take nobody without the node's own key."""
+    key = str(node.directory / KEY)
+    return {
+        "require_client_auth": True,
+        "ssl_context_factory": {"class_name": _PEM},
+        "keystore": key,
+        "truststore": key,
+    }
 
 
 def _mark(secret: str) -> str:
@@ -222,7 +236,7 @@ def java_command(
 ) -> tuple[str, ...]:
     """How Java is called; there is no secret in it, and no JMX port without a password.
 
-    `first`: for data0's start on loopback alone, in which the session's user is made.
+    `first`: for data0's start alone, in which the session's user is made.
     """
     programs, directory = node.installation.programs, node.directory
     heap = heap_of(node, settings)
@@ -239,7 +253,7 @@ def java_command(
         "cassandra.consistent.rangemovement": "false",
         # The session waits for the ring itself (`cassandra_cluster`).
         "cassandra.skip_wait_for_gossip_to_settle": 0,
-        "cassandra.superuser_setup_delay_ms": _SOON_MS if first else setup_delay_ms(node),
+        "cassandra.superuser_setup_delay_ms": _SOON_MS if first else _NEVER_MS,
         "cassandra.shutdown_announce_in_ms": 500,
         "cassandra.libjemalloc": "-",
         "java.io.tmpdir": str(directory / "tmp"),
@@ -257,6 +271,8 @@ def java_command(
         f"-Xmx{heap}M",
         f"-XX:MaxDirectMemorySize={max(256, node.spec.memory_mb // 4)}M",
         "-Xss512k",
+        # A short life: the second compiler would take a third of its processor time.
+        *(("-XX:TieredStopAtLevel=1",) if first else ()),
         "-XX:+UseG1GC",
         "-XX:+ParallelRefProcEnabled",
         "-XX:MaxTenuringThreshold=1",
@@ -277,16 +293,9 @@ def _reach(option: str, packages: tuple[str, ...]) -> list[str]:
     return [f"{option}={package}=ALL-UNNAMED" for package in packages]
 
 
-#: No server lives that long: 20 years.
-_NEVER_MS = 20 * 365 * 86_400_000
-#: A server that fails to make the role tries again as often.
-_SOON_MS = 200
-
-
-def setup_delay_ms(node: Node) -> int:
-    """When a node makes the role ``cassandra`` whose password everybody knows: only data0, only
-    where it listens on loopback, where it is dropped in the next second."""
-    return _SOON_MS if node.spec.index == 0 and is_loopback(node.address) else _NEVER_MS
+#: When a server makes the role whose password everybody knows: at once in data0's first start,
+#: where nobody else can log in (trying again as often), else never (20 years).
+_SOON_MS, _NEVER_MS = 200, 20 * 365 * 86_400_000
 
 
 DIRECTORIES = ("tmp", "logs", "data")
@@ -297,18 +306,20 @@ _STOP_SECONDS_RING = 15.0
 
 
 def launch_of(node: Node, settings: CassandraSettings, java: int) -> Launch:
-    """How a node is started: off loopback data0 makes the session's user before it listens."""
+    """How a node is started: data0 makes the session's user before it listens."""
     yaml = node.directory / YAML
     values = configuration(node, settings)
     # JSON is YAML, which Cassandra reads.
     files = {YAML: json.dumps(values, indent=1) + "\n", LOGBACK: _LOG}
     steps: tuple[tuple[str, ...], ...] = ()
-    if node.spec.index == 0 and not is_loopback(node.address):
+    if node.spec.index == 0:
         first_yaml, plan = node.directory / "first.yaml", node.directory / FIRST_PLAN
         files[FIRST_PLAN] = json.dumps(
             {
                 "command": java_command(node, settings, java, first_yaml, first=True),
                 "yaml": str(first_yaml),
+                "key": str(node.directory / KEY),
+                "closed": only_with(node),
                 "values": values,
                 "user": node.credentials.user,
                 "password": node.credentials.password,

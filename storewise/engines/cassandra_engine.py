@@ -156,7 +156,7 @@ class CassandraEngine(ServerEngine):
         return cassandra_cluster.answers(endpoint, credentials)
 
     def settle(self, settling: Settling) -> None:
-        """data0 waits for the ring and makes the session's user, in the place of the default."""
+        """data0 waits for the ring and gives each node the session's user, whom it has made."""
         if settling.node.spec.index == 0:
             cassandra_cluster.establish(
                 settling.endpoints(ROLE),
@@ -170,7 +170,7 @@ class CassandraEngine(ServerEngine):
         return "password (PasswordAuthenticator)"
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        return {GOSSIP: "nothing; on loopback where there is one node"}
+        return {GOSSIP: "nothing; TLS and loopback where there is one node"}
 
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]

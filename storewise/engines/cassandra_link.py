@@ -44,8 +44,9 @@ _CONNECT_SECONDS = 5.0
 #: Above the servers' own timeouts: they say more than "no answer".
 _REQUEST_SECONDS = 75.0
 _RECONNECT_SECONDS = 0.5
-#: How long a client asks again when no server answers: some times a server's own limit of a read or
-#: write (10 s), else two in a row that wait for a slow disk would be the end of a trial.
+#: How long a client asks again when no server answers, from its first failure: a server that stood
+#: still refuses what waited in it, and then takes the same again. Some times a server's own limit
+#: of a read or write (10 s), else two in a row that wait for a slow disk would end a trial.
 PATIENCE_SECONDS = 30.0
 _RETRIES = 3
 #: What passes by itself: a server that goes, or comes back, or is slow.
@@ -212,12 +213,13 @@ class CassandraLink(Client):
         """Do what may be done twice, again for some seconds where no server answers."""
         if self._shared.closed:
             raise EngineError("cassandra: this client is closed")
-        until = time.monotonic() + PATIENCE_SECONDS
+        until: float | None = None
         with self._words(verb):
-            while time.monotonic() < until:
+            while until is None or time.monotonic() < until:
                 try:
                     return action()
                 except _PASSING:
+                    until = until or time.monotonic() + PATIENCE_SECONDS
                     time.sleep(_RECONNECT_SECONDS / 2)
             return action()
 

@@ -47,7 +47,12 @@ CONSISTENCIES: Mapping[str, str] = {
 #: Properties that Storewise gives the servers itself; a study cannot change them.
 _OURS = (
     "fs.defaultFS",
+    "hadoop.security.",
+    "hbase.bulkload.staging.dir",
     "hbase.cluster.distributed",
+    "hbase.coprocessor.",
+    "hbase.dynamic.jars.dir",
+    "hbase.local.dir",
     "hbase.localcluster.assign.random.ports",
     "hbase.master.hostname",
     "hbase.master.info.",
@@ -59,12 +64,18 @@ _OURS = (
     "hbase.regionserver.port",
     "hbase.regionserver.thrift.ipaddress",
     "hbase.regionserver.thrift.port",
+    "hbase.rest.",
     "hbase.rootdir",
+    "hbase.security.",
+    "hbase.ssl.",
+    "hbase.superuser",
     "hbase.thrift.info.",
     "hbase.tmp.dir",
     "hbase.unsafe.regionserver.hostname",
     "hbase.wal.dir",
     "hbase.wal.hsync",
+    "hbase.use.dynamic.jars",
+    "hbase.zookeeper.property.admin.",
     "hbase.zookeeper.property.clientPort",
     "hbase.zookeeper.property.dataDir",
     "hbase.zookeeper.quorum",
@@ -123,7 +134,8 @@ class HbaseSettings(JavaSettings):
         default=90,
         ge=6,
         le=300,
-        description="after so long without a sign of life a region server counts as dead",
+        description="after so long without a sign of life one of several region servers counts as "
+        "dead (a standalone server: 10 s)",
     )
     operation_seconds: int = Setting(
         default=25, ge=1, le=600, description="for so long the gateway tries a request, retries too"

@@ -83,7 +83,7 @@ _LOOPBACK = "127.0.0.1"
 #: Heap of nodes that hold no documents, MiB.
 _SMALL_HEAP_MB = 256
 _NO_ROOT = (
-    'test -d "$0" || { echo "there is no $0 on this host: HBase\'s servers keep their data in one '
+    'test -d "$1" || { echo "there is no $1 on this host: HBase\'s servers keep their data in one '
     "place; name a directory that all their hosts share, or one in HDFS, in the setting "
     '\\`rootdir\\`"; exit 1; }'
 )
@@ -163,7 +163,7 @@ def _steps(
         parent = root.rpartition("/")[0]
         return ((*_shell(java), "-mkdir", "-p", parent),) if role == MASTER else ()
     if role == REGION or (role == MASTER and is_distributed(node, settings)):
-        return (("sh", "-c", _NO_ROOT, root.removeprefix("file://")),)
+        return (("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://")),)
     return ()
 
 

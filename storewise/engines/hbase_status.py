@@ -137,14 +137,23 @@ def region_servers(master: Endpoint) -> int:
 
 
 def unreachable(servers: Iterable[Endpoint]) -> str:
-    """Those of the servers to which no connection can be made, as an addition to an error."""
+    """Those of the servers to which no connection can be made, or that do not answer on one, as an
+    addition to an error."""
     found = []
     for endpoint in servers:
+        where = f"{endpoint.name} on host {endpoint.host} at {endpoint.address}:{endpoint.port}"
         try:
             socket.create_connection((endpoint.address, endpoint.port), _PROBE_SECONDS).close()
         except OSError as error:
-            where = f"{endpoint.name} at {endpoint.address}:{endpoint.port}"
             found.append(f"{where} cannot be reached ({error})")
+            continue
+        try:
+            jmx(endpoint, "name=RegionServer,sub=Server")
+        except TimeoutError:
+            # The kernel makes connections for a process that stands still, too.
+            found.append(f"{where} takes connections but does not answer within {_SECONDS:g} s")
+        except (OSError, ValueError):
+            continue  # it answers, and the error has what it says
     return f" ({'; '.join(found)})" if found else ""
 
 

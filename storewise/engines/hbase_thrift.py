@@ -91,6 +91,9 @@ idl: Any = thriftpy2.load_fp(io.StringIO(_IDL), "storewise_hbase_thrift")
 #: What the drivers raise, and Python for values that they cannot send.
 _FAILURES = (TException, OSError, EOFError, ValueError, TypeError, OverflowError)
 
+#: A gateway's words for a batch of which some server has answered nothing in its time.
+_GAVE_UP = "time out before the actionsInProgress changed to zero"
+
 
 def _words(error: BaseException) -> str:
     """What a server or driver says, without the lines of its stack."""
@@ -102,6 +105,8 @@ def _words(error: BaseException) -> str:
     text = " ".join(
         line.strip() for line in said.splitlines() if not line.lstrip().startswith("at ")
     )
+    if _GAVE_UP in text:
+        text = "the servers have not answered the gateway within the setting `operation_seconds`"
     return text if len(text) <= _WORDS else f"{text[:_WORDS]} ..."
 
 

@@ -46,6 +46,11 @@ class JavaSettings(ServerSettings):
         for option in options:
             if not option.startswith("-"):
                 raise ValueError(f"{option!r} is no option of Java: each begins with -")
+            if not _OPTIONS.fullmatch(option):
+                raise ValueError(
+                    f"{option}: taken are -XX:, -Xss, -Xmn, -Xlog:, -D and --add-opens, and none "
+                    "that runs a program, loads code or sets what `config` sets"
+                )
             if _REFUSED_OPTIONS.fullmatch(option):
                 why = (
                     "the heap is `heap_share` of the node's memory"
@@ -58,7 +63,16 @@ class JavaSettings(ServerSettings):
 
 #: Options that open a port, or set what other settings say.
 _REFUSED_OPTIONS = re.compile(
-    r"-Xm[sx].*|-D(com\.sun\.management|cassandra)\.jmx.*|-agentlib:jdwp.*|-Xrunjdwp.*"
+    r"-Xm[sx].*|-D(com\.sun\.management|cassandra)\.jmx.*|-agentlib:jdwp.*|-Xrunjdwp.*|"
+    r"-Dcom\.sun\.management.*|-XX:\+ManagementServer"
+)
+#: Options that can be taken: they run no program (`-XX:OnError=`), load no code (`-javaagent:`, a
+#: class path), read no more options (`-XX:Flags=`), and set no option of the store's own.
+_OPTIONS = re.compile(
+    r"-XX:(?!On|Flags|VMOptionsFile|\+?ManagementServer).*|-Xss\w+|-Xmn\w+|-Xlog:.*|"
+    r"-D(?!cassandra\.|hbase\.|java\.(rmi|security|library|class|ext|system)|jdk\.|sun\.|"
+    r"javax\.|log4j|logback|zookeeper\.|hadoop\.).*|--add-opens=.*|--add-exports=.*|-e[as].*|"
+    + _REFUSED_OPTIONS.pattern
 )
 
 
@@ -114,7 +128,12 @@ def java_version(program: Path) -> int | None:
 def _java_version(program: str) -> int | None:
     try:
         done = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=False
+            # The option: else Java keeps a directory in /tmp.
+            [program, "-XX:-UsePerfData", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

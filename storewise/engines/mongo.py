@@ -171,6 +171,9 @@ class MongoEngine(ServerEngine):
             "net.unixDomainSocket.enabled": False,
             "security.keyFile": str(node.directory / "key"),
             "setParameter.diagnosticDataCollectionEnabled": False,
+            # Else whoever is on this host may make the first user, with all rights, until forming
+            # has made one; forming itself knows the key.
+            "setParameter.enableLocalhostAuthBypass": False,
             "systemLog.quiet": True,
         }
         if ":" in node.address:

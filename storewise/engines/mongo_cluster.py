@@ -2,8 +2,9 @@
 
 Servers trust whoever knows their key file: they let it log in as the internal user ``__system``
 (https://www.mongodb.com/docs/manual/reference/built-in-roles/#internal-role), from any host and
-before any user exists. Forming does this, because the localhost exception needs a client on the
-server's own host. Clients then come as the session's user, who can do less.
+before any user exists. Forming does this: the localhost exception, by which a first user is made
+elsewhere, would let in any user of the host, and is off. Clients then come as the session's user,
+who can do less.
 """
 
 from __future__ import annotations

@@ -58,6 +58,10 @@ _FAILURES = (PyMongoError, BSONError, OverflowError, UnicodeError)
 #: Time to find a server, s. An election takes ten seconds or so, and the driver waits it out.
 _SELECT_SECONDS = {"one": 5.0, "set": 30.0, "routers": 15.0}
 _CONNECT_SECONDS = 10.0
+#: How long the driver waits for the answer to its own questions after the state of a server, then
+#: closes the connections that wait for anything. A server that has no stand-in may stand still for
+#: longer (a disk, SIGSTOP) and is then slow; where there are others they are asked the sooner.
+_STATE_SECONDS = {"one": 120.0, "set": 10.0, "routers": 10.0}
 _READ_PREFERENCES = {
     "primary": ReadPreference.PRIMARY,
     "primaryPreferred": ReadPreference.PRIMARY_PREFERRED,
@@ -119,7 +123,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             password=credentials.password,
             authSource="admin",
             appname=DATABASE,
-            connectTimeoutMS=10_000,
+            connectTimeoutMS=int(_STATE_SECONDS[shape] * 1000),
             maxPoolSize=options.pop("maxPoolSize", None),
             **options,
         )
@@ -246,6 +250,15 @@ class MongoLink(Client):
             words, hosts = words_of(error), [host_port(e) for e in self._shared.seeds]
             if not any(host in words for host in hosts):
                 words = f"{', '.join(hosts)}: {words}"
-            raise EngineError(f"mongodb: {verb}: {words}") from error
+            raise EngineError(f"mongodb: {verb}: {self._who(words)}") from error
         except _FAILURES as error:
-            raise EngineError(f"mongodb: {verb}: {words_of(error)}") from error
+            raise EngineError(f"mongodb: {verb}: {self._who(words_of(error))}") from error
+
+    def _who(self, words: str) -> str:
+        """A driver's "timed out", with the names of servers that it has only by address."""
+        if not words.endswith("timed out"):
+            return words
+        for server in {*self._shared.data, *self._shared.seeds}:
+            where = host_port(server)
+            words = words.replace(where, f"{server.name} on host {server.host} at {where}")
+        return f"{words}: the server, its host or the network stands still"

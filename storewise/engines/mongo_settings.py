@@ -39,9 +39,19 @@ _OURS = (
     "processManagement",
     "replication.replSetName",
     "security",
+    "setParameter.enableLocalhostAuthBypass",
     "sharding",
     "storage.dbPath",
     "systemLog.destination",
+)
+
+#: Options that let others in, run something, or write elsewhere; a study cannot set them.
+_DOORS = (
+    *("net.http", "net.ipv6", "net.ssl", "net.tls", "systemLog.path", "systemLog.syslogFacility"),
+    *("auditLog", "cloud", "configExpand", "snmp"),
+    *("setParameter.authenticationMechanisms", "setParameter.enableTestCommands"),
+    *("setParameter.saslauthdPath", "setParameter.tlsMode", "setParameter.clusterAuthMode"),
+    *("setParameter.sslMode", "setParameter.transitionToAuth", "setParameter.testingDiagnostics"),
 )
 
 
@@ -92,8 +102,11 @@ class MongoSettings(ServerSettings):
     @classmethod
     def _not_ours(cls, config: dict[str, Any]) -> dict[str, Any]:
         for key in flattened(config):
-            for ours in _OURS:
-                if key == ours or key.startswith(f"{ours}."):
+            if "__" in key:  # `__exec` runs a program for a value, `__rest` asks a server for it
+                raise ValueError(f"{key} is no option of mongod")
+            for ours in (*_OURS, *_DOORS):
+                # Nor a value in the place of a whole section with such an option.
+                if f"{key}.".startswith(f"{ours}.") or f"{ours}.".startswith(f"{key}."):
                     raise ValueError(f"{key} is set by Storewise itself")
         return config
 

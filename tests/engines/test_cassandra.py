@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ import psutil
 import pytest
 from cassandra import WriteTimeout
 from engine_samples import connect, fill, sample
-from harness import unavailable
+from harness import unavailable, wait_until
 from server_stores import available
 
 from storewise.documents import KINDS, Kind
@@ -152,10 +153,14 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(network: bool) ->
         assert not any("cassandra.jmx" in word for word in launch.command)
         seeds = values["seed_provider"][0]["parameters"][0]["seeds"]
         assert seeds.split(",") == [f"{p.address}:{p.ports['gossip']}" for p in node.peers]
-        # The role whose password everybody knows: on loopback only, and there on one node.
+        # The role whose password everybody knows: only where nobody else can log in.
         (delay,) = (w for w in launch.command if "superuser_setup_delay_ms" in w)
-        assert (int(delay.split("=")[1]) < 1000) == (index == 0 and not network)
-        assert bool(launch.steps) == (index == 0 and network)
+        assert int(delay.split("=")[1]) > 10**11
+        assert bool(launch.steps) == (index == 0)
+        if launch.steps:
+            first = json.loads(launch.files["first.json"])
+            assert "-Dcassandra.superuser_setup_delay_ms=200" in first["command"]
+            assert first["closed"]["require_client_auth"] is True
 
 
 def test_a_node_alone_gossips_with_nobody() -> None:
@@ -497,7 +502,7 @@ def nothing() -> None:
     """No trial to end."""
 
 
-@pytest.mark.parametrize("which", ["native", "gossip"])
+@pytest.mark.parametrize("which", ["native", pytest.param("gossip", marks=pytest.mark.all_cells)])
 def test_a_taken_port_is_left_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
@@ -521,6 +526,26 @@ def test_a_taken_port_is_left_for_another(
     assert "127.0.0.1" in text and str(taken) in text
 
 
+def spoken(place: tuple[str, int], key: Path | None) -> bool:
+    """Whether a server goes on with TLS after it has seen our certificate, or that we have none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if key is not None:
+        context.load_cert_chain(key)
+    try:
+        with (
+            socket.create_connection(place, 5) as connection,
+            context.wrap_socket(connection) as encrypted,
+        ):
+            encrypted.settimeout(1)
+            encrypted.recv(1)
+    except TimeoutError:
+        return True  # it waits for our first word
+    except OSError:
+        return False
+    return False
+
+
 def test_off_loopback_the_default_role_never_is(tmp_path: Path) -> None:
     """At the address that others reach, the first server that answers knows the session's user."""
     others = [
@@ -534,12 +559,19 @@ def test_off_loopback_the_default_role_never_is(tmp_path: Path) -> None:
     node = alone(tmp_path, address=others[0])
     server = start_server(ENGINE, node, tmp_path / "log", nothing)
     try:
-        assert ENGINE.answers(server.endpoint, node.credentials)
+        # An error where it refuses them, which would be seen at once.
+        wait_until(lambda: ENGINE.answers(server.endpoint, node.credentials), 120, "an answer")
         with pytest.raises(FAILURES) as caught:
             query(server.endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")
         assert "incorrect" in words_of(caught.value)
         left = [path.name for path in node.directory.iterdir() if "first" in path.name]
         assert left == [], "the first start's files hold the password"
+        key = node.directory / "own.pem"
+        assert key.stat().st_mode & 0o777 == 0o600
+        # A node that is alone talks to other nodes only if they have its own key.
+        gossip = ("127.0.0.1", server.endpoint.ports["gossip"])
+        assert spoken(gossip, key)
+        assert not spoken(gossip, None)
     finally:
         server.stop()
         server.remove()

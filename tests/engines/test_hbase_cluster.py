@@ -240,7 +240,7 @@ def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
     while victim.failure() is None:
         assert time.monotonic() < until
         time.sleep(0.05)
-    assert "was ended by SIGKILL; the end of its log" in str(victim.failure())
+    assert "was ended by SIGKILL" in str(victim.failure())
     started = time.monotonic()
     errors: list[str] = []
     while True:
@@ -251,7 +251,8 @@ def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
             errors.append(str(error))
             assert time.monotonic() - started < RECOVERY_SECONDS, errors[-1]
     print(f"after {time.monotonic() - started:.1f} s, errors meanwhile: {errors}")
-    where = f"regionserver1 at {victim.node.address}:{victim.node.port} cannot be reached"
+    where = f"regionserver1 on host {socket.gethostname()} at {victim.node.address}:"
+    where += f"{victim.node.port} cannot be reached"
     assert all(where in text for text in errors)
     documents = {d["_id"]: d for d in DOCUMENTS[Kind.RNA]}
     assert found == [documents[i] for i in lost]

@@ -1,0 +1,109 @@
+"""What directs a run must be its user's alone: leases, live directories, and the way to them.
+
+By these files a run and its jobs abort trials, kill processes, remove directories and learn where
+the servers are. So a directory of them that somebody else has made is not believed, and one that
+others could put something else in the place of is named.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from storewise.errors import ConfigError
+
+_ONLY_OURS = 0o700
+
+
+def make_private(path: Path) -> None:
+    """Make a directory that only this user may enter; ConfigError for one that somebody else has
+    made."""
+    try:
+        path.mkdir(mode=_ONLY_OURS)
+    except FileExistsError:
+        check_private(path)
+
+
+def check_private(path: Path) -> None:
+    """Believe a directory, if there is one, only if it is ours, and close it for others.
+
+    ConfigError names its owner.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        raise ConfigError(f"{path.absolute()} is no directory: remove it")
+    owner = found.st_uid
+    if owner != os.geteuid() and owner != _our_number(path.parent):
+        raise ConfigError(
+            f"{path.absolute()} belongs to {_user(owner)}: a run of that user, or files that shall "
+            "mislead this one; remove it, or run in a directory of your own (--directory)"
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        path.chmod(_ONLY_OURS)
+
+
+def _our_number(directory: Path) -> int:
+    """Whom a file of ours belongs to there: a file server may give root, or all users, another."""
+    probe = directory / f".owner.{os.getpid()}"
+    try:
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError:
+        return os.geteuid()
+    try:
+        return probe.lstat().st_uid
+    finally:
+        probe.unlink()
+
+
+def replaceable(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
+    """Directories on the way to some places in which others may put something else in the place of
+    what is ours: where every user may, and where the members of a group may (in words)."""
+    way: dict[Path, None] = {}
+    for path in paths:
+        for one in (path.absolute(), path.resolve()):
+            way |= dict.fromkeys((one, *one.parents))
+    everybody, groups = [], []
+    for directory in way:
+        try:
+            found = directory.stat()
+        except OSError:
+            continue
+        if found.st_mode & stat.S_ISVTX:
+            continue  # there only the owner may rename or remove
+        if found.st_mode & stat.S_IWOTH:
+            everybody.append(f"{directory}")
+        elif found.st_mode & stat.S_IWGRP and not _own_group(found.st_gid):
+            groups.append(f"{directory} (group {_group(found.st_gid)})")
+    return everybody, groups
+
+
+def _own_group(gid: int) -> bool:
+    """Whether a group is our own and, as far as the system says, nobody else's."""
+    if gid == 0:
+        return True
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
