@@ -22,6 +22,8 @@ def check_conditions(study: Study, text: StudyText) -> None:
 
     The phases' own parameters must have been checked.
     """
+    if not _has_conditions(study):
+        return
     for trial in study.trials():
         known = node_names(trial)
         for i, phase in enumerate(study.phases):
@@ -53,6 +55,14 @@ def check_conditions(study: Study, text: StudyText) -> None:
                         Crash.model_validate(crash).drawn(known, trial.seed, 0)
                 except ValueError as error:
                     text.fail(place, f"{error}; {_remedy(trial, phase.name)}")
+
+
+def _has_conditions(study: Study) -> bool:
+    names = {"slow", "crash", "restart"}
+    return any(
+        names & {*phase.params, *(key for step in phase.steps for key in step)}
+        for phase in study.phases
+    ) or any(key.rpartition(".")[2] in names for key in study.factors)
 
 
 def node_names(trial: Trial) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,22 +21,25 @@ from pydantic import (
     ValidationError,
 )
 
+from storewise.engines.base import Engine
 from storewise.engines.registry import ENGINES, engine
-from storewise.errors import ConfigError, StorewiseError
-from storewise.objects.uri import is_remote
+from storewise.errors import ConfigError
 from storewise.prices import PRICES, Corpus, InstancePrice, Prices, with_defaults
 from storewise.publication import Publish, as_publish
 from storewise.references import find_reference, load_reference
-from storewise.ssearch.inputs import matches, nearest_path
 from storewise.studycheck import OF_SERVERS, SERVER_FACTORS, check_study
 from storewise.studyerror import explain
-from storewise.studyfile import StudyText, nearest, read_yaml
-from storewise.studyinputs import Inputs, SampleOf, Search, Section, as_list
+from storewise.studyfile import StudyText, is_file, nearest, read_yaml, shortened, shown
+from storewise.studyinputs import Inputs, SampleOf, Search, Section, as_list, check_inputs
 from storewise.sweeps import expand_sweep
 from storewise.trial import Phase, Trial, trial_id, trial_seed
 from storewise.workloads.registry import WORKLOADS, workload
 
 STUDIES = Path("config/studies")
+#: Names of studies: of directories, of files in rules of Snakemake, of folders on S3.
+_NAME = re.compile(r"\w([\w.+=@ -]{0,98}[\w+=@-])?")
+#: Files that a study is made of, each extending the next.
+MOST_BASES = 20
 
 
 def _engines(value: Any) -> Any:
@@ -133,38 +137,44 @@ class Study(Section):
     def leaves_out(self, phase: str, factors: Mapping[str, Any]) -> bool:
         """Whether `exclude` takes a phase out of the trials with these levels."""
         return any(
-            all(factors.get(key) == value for key, value in rule.items() if key != "phase")
+            _fits({key: value for key, value in rule.items() if key != "phase"}, factors)
             for rule in self.exclude
             if rule.get("phase") == phase
         )
 
+    def levels_of(self, name: str) -> dict[str, list[Any]]:
+        """The factors that an engine's trials have, each with its levels."""
+        own = {key: levels for key, levels in self.factors.items() if _has_factor(name, key)}
+        return {
+            "workers": [1],
+            "processes": [1],
+            "threads": [1],
+            "consistency": [next(iter(engine(name).consistencies))],
+            "index": ["none"],
+            **(SERVER_FACTORS if engine(name).flags.nodes else {}),
+            **own,
+        }
+
     def _combinations(self) -> Iterator[Trial]:
-        for name, settings in self.engines.items():
-            own = {key: levels for key, levels in self.factors.items() if _has_factor(name, key)}
-            levels: dict[str, list[Any]] = {
-                "workers": [1],
-                "processes": [1],
-                "threads": [1],
-                "consistency": [next(iter(engine(name).consistencies))],
-                "index": ["none"],
-                **(SERVER_FACTORS if engine(name).flags.nodes else {}),
-                **own,
-            }
+        for name in self.engines:
+            store, levels = engine(name), {"engine": [name], **self.levels_of(name)}
+            # Of thousands of trials each is held only against rules that any of them fits.
+            rules = [
+                rule
+                for rule in self.exclude
+                if "phase" not in rule
+                and all(value in levels.get(key, [None]) for key, value in rule.items())
+            ]
             for combination in itertools.product(*levels.values()):
-                factors = {"engine": name, **dict(zip(levels, combination, strict=True))}
-                if any(
-                    all(factors.get(key) == value for key, value in rule.items())
-                    for rule in self.exclude
-                    if "phase" not in rule
-                ):
+                factors = dict(zip(levels, combination, strict=True))
+                if any(_fits(rule, factors) for rule in rules):
                     continue
                 for repeat in range(1, self.repeats + 1):
-                    yield self._trial(name, settings, factors, repeat)
+                    yield self._trial(store, factors, repeat)
 
-    def _trial(
-        self, name: str, settings: Mapping[str, Any], factors: dict[str, Any], repeat: int
-    ) -> Trial:
-        settings = dict(settings)
+    def _trial(self, store: Engine, factors: dict[str, Any], repeat: int) -> Trial:
+        name = store.name
+        settings = dict(self.engines[name])
         overrides: dict[str, dict[str, Any]] = {}
         for key, value in factors.items():
             owner, _, param = key.partition(".")
@@ -173,7 +183,9 @@ class Study(Section):
             elif param:
                 overrides.setdefault(owner, {})[param] = value
         phases = [
-            phase.model_copy(update={"params": {**phase.params, **overrides.get(phase.name, {})}})
+            phase.model_copy(update={"params": {**phase.params, **overrides[phase.name]}})
+            if phase.name in overrides
+            else phase
             for phase in self.phases
             if not self.leaves_out(phase.name, factors)
         ]
@@ -190,7 +202,7 @@ class Study(Section):
             processes=factors["processes"],
             threads=factors["threads"],
             # The factor keeps the study's word, the trial has the level that it means.
-            consistency=engine(name).level(factors["consistency"]),
+            consistency=store.level(factors["consistency"]),
             index_time=factors["index"],
             indexes=[(i.split(".")[0], i.split(".")[1]) for i in self.indexes],
             settings=settings,
@@ -202,6 +214,10 @@ class Study(Section):
             on_bad_input=self.on_bad_input,
             verify=self.verify,
         )
+
+
+def _fits(rule: Mapping[str, Any], factors: Mapping[str, Any]) -> bool:
+    return all(factors.get(key) == value for key, value in rule.items())
 
 
 def _has_factor(name: str, factor: str) -> bool:
@@ -223,18 +239,18 @@ _FILE_KEYS = ("extends", "scales")
 def find_study(name: str | Path, root: Path = Path()) -> Path:
     """The file of a study given by name (under config/studies) or by path."""
     path = Path(name)
-    if path.suffix in {".yaml", ".yml"} and (path.is_file() or len(path.parts) > 1):
-        if path.is_file():
+    if path.suffix in {".yaml", ".yml"} and (is_file(path) or len(path.parts) > 1):
+        if is_file(path):
             return path
-        raise ConfigError(f"{path}: there is no such study file")
+        raise ConfigError(f"{shortened(str(path))}: there is no such study file")
     for suffix in (".yaml", ".yml"):
         found = root / STUDIES / f"{path.name.removesuffix(suffix)}{suffix}"
-        if len(path.parts) == 1 and found.is_file():
+        if len(path.parts) == 1 and is_file(found):
             return found
     known = sorted(p.stem for p in (root / STUDIES).glob("*.y*ml"))
     beside = sorted(p.name for p in Path().glob("*.y*ml"))
     raise ConfigError(
-        f"no study is called {str(name)!r}{nearest(str(name), [*known, *beside])}; "
+        f"no study is called {shown(str(name))}{nearest(str(name), [*known, *beside])}; "
         f"known in {root / STUDIES}: {', '.join(known) or 'none'}; or give the path of a YAML file"
     )
 
@@ -245,27 +261,34 @@ def load_study(
     scale: str | None = None,
     root: Path = Path(),
     inputs_exist: bool = False,
+    many: bool = False,
 ) -> Study:
     """Read, resolve and check a study; raises ConfigError with file, line and key.
 
     `inputs_exist` also asks that each input path names something: not so for an analysis of
-    stored results, whose inputs may be elsewhere.
+    stored results, whose inputs may be elsewhere. `many` lifts the limits on trials and jobs
+    (`storewise.studylimits`).
     """
     path = find_study(name, root)
+    if not _NAME.fullmatch(path.stem):
+        raise ConfigError(
+            f"{shortened(str(path))}: a study is called what its file is, and its results are so "
+            "too: letters, digits, and . _ + = @ - between them; rename the file"
+        )
     text = _resolved(path, root, ())
     data: dict[str, Any] = dict(text.data)
     scales: dict[str, Any] = data.pop("scales", {}) or {}
-    if not isinstance(scales, dict):
+    if not isinstance(scales, dict) or not all(isinstance(s or {}, dict) for s in scales.values()):
         text.fail(("scales",), "must map the name of each scale to the keys that it changes")
     chosen = scale if scale is not None else data.get("scale")
     if chosen:
-        if chosen not in scales:
+        if not isinstance(chosen, str) or chosen not in scales:
             text.fail(
                 ("scale",),
-                f"{chosen!r} is not a scale of this study; known: "
-                f"{', '.join(map(str, scales)) or 'none'}",
+                f"{shown(chosen)} is not a scale of this study; known: "
+                f"{', '.join(scales) or 'none'}",
             )
-        data = _merged(data, dict(scales[chosen] or {}))
+        data = _merged(data, scales[chosen] or {})
         data["scale"] = chosen
     if "name" in data:
         text.fail(("name",), "is not a known key: a study is called what its file is")
@@ -286,10 +309,10 @@ def load_study(
     if reads and not study.inputs.paths and study.inputs.search is None:
         text.fail(("inputs",), "give either paths (SSEARCH outputs) or search (FASTA files)")
     study = _with_own_names(study, text)
-    check_study(study, text)
+    check_study(study, text, many=many)
     _check_references(study, text, root)
     if inputs_exist:
-        _check_inputs(study.inputs, text)
+        check_inputs(study.inputs, text)
     return study
 
 
@@ -316,7 +339,7 @@ def _with_own_names(study: Study, text: StudyText) -> Study:
 def _fill(data: dict[str, Any], text: StudyText) -> None:
     """What depends on the workload: its indexes, and whether there must be inputs."""
     name = data.get("workload", "alignments")
-    if name not in WORKLOADS:
+    if not isinstance(name, str) or name not in WORKLOADS:
         return  # the check of the whole says so
     found = workload(name)
     data.setdefault("indexes", list(found.indexes))
@@ -337,28 +360,11 @@ def _check_references(study: Study, text: StudyText, root: Path) -> None:
             text.fail(("references", i), f"two references are called {names[-1]!r}")
 
 
-def _check_inputs(inputs: Inputs, text: StudyText) -> None:
-    search = inputs.search
-    places: dict[tuple[str, ...], list[str]] = {("inputs", "paths"): inputs.paths}
-    if search is not None:
-        places["inputs", "search", "queries"] = search.queries
-        places["inputs", "search", "libraries"] = search.libraries
-    for place, specs in places.items():
-        for i, spec in enumerate(specs):
-            try:
-                found = matches(spec)
-            except StorewiseError as error:
-                text.fail((*place, i), f"{error}")
-            if not found and is_remote(name := spec.removeprefix("@")):
-                text.fail((*place, i), f"{spec!r}: no such object or prefix{nearest_path(name)}")
-            if not found:
-                message = f"{spec!r}: no such file or directory{nearest_path(spec)}"
-                text.fail((*place, i), f"{message}; looked from {Path.cwd()}")
-
-
 def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> StudyText:
     if path.resolve() in seen:
         raise ConfigError(f"{path}: extends itself, through {' -> '.join(map(str, seen))}")
+    if len(seen) > MOST_BASES:
+        raise ConfigError(f"{path}: extends through more than {MOST_BASES} files")
     text = read_yaml(path)
     found = base_of(text, root)
     text.data.pop("extends", None)
@@ -377,7 +383,7 @@ def base_of(text: StudyText, root: Path) -> Path | None:
         text.fail(("extends",), "must be the name or path of one study")
     beside = text.path.parent / base
     try:
-        return beside if beside.is_file() else find_study(base, root)
+        return beside if is_file(beside) else find_study(base, root)
     except ConfigError as error:
         text.fail(("extends",), str(error))
 

@@ -32,6 +32,9 @@ def cost(
     idle: Annotated[
         float | None, typer.Option("--idle", min=0, help="Minutes that an idle host waits.")
     ] = None,
+    many: Annotated[
+        bool, typer.Option("--many", help="Also a study of more than 20,000 trials.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Say what it will cost to measure what is left of a study, with everything that is assumed.
@@ -48,7 +51,7 @@ def cost(
     from storewise.runner import workflow_home
 
     home = workflow_home()
-    found = load_study(study, scale=scale, root=home)
+    found = load_study(study, scale=scale, root=home, many=many)
     results = Path("results") / found.name
     trials = found.trials() if all_ else still_to_measure(found, results)
     told = estimate(

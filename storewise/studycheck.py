@@ -6,6 +6,7 @@ A study that asks an engine for what it cannot do is refused here, when it is re
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -17,8 +18,9 @@ from storewise.engines.registry import ENGINES, engine
 from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
 from storewise.nodeclasses import is_class_name
-from storewise.studyfile import StudyText, nearest
-from storewise.sweeps import take_clients
+from storewise.studyfile import StudyText, nearest, shown
+from storewise.studylimits import check_limits
+from storewise.sweeps import MOST_CLIENTS, take_clients
 from storewise.trial import Trial
 from storewise.workloads.base import PhaseParams
 from storewise.workloads.registry import WORKLOADS, workload
@@ -44,16 +46,16 @@ PLAIN_FACTORS = (
     *("workers", "processes", "threads", "consistency", "index", "volume"),
     *OF_SERVERS,
 )
-#: Those whose levels are numbers, and the least of each.
+#: Those whose levels are numbers, and the least and the most of each: more is a slip of the pen.
 _NUMBERS = {
-    "workers": 1,
-    "processes": 1,
-    "threads": 1,
-    "nodes": 1,
-    "replicas": 1,
-    "routers": 0,
-    "node_threads": 1,
-    "node_memory_mb": 64,
+    "workers": (1, 10_000),
+    "processes": (1, 10_000),
+    "threads": (1, MOST_CLIENTS),
+    "nodes": (1, 10_000),
+    "replicas": (1, 100),
+    "routers": (0, 10_000),
+    "node_threads": (1, 10_000),
+    "node_memory_mb": (64, 1 << 30),
 }
 
 
@@ -62,25 +64,26 @@ def _check_weights(study: Study, text: StudyText) -> None:
         if key not in KEYS:
             text.fail(
                 ("weights", key),
-                f"no criterion is called {key!r}{nearest(key, KEYS)}; known: {', '.join(KEYS)}",
+                f"no criterion is called {shown(key)}{nearest(key, KEYS)}; known: "
+                f"{', '.join(KEYS)}",
             )
     if study.weights and not any(study.weights.values()):
         text.fail(("weights",), "at least one must be above 0")
 
 
-def check_study(study: Study, text: StudyText) -> None:
+def check_study(study: Study, text: StudyText, *, many: bool = False) -> None:
     """What a single value cannot tell: names, levels and what engines are able to do."""
     for name in study.engines:
         if name not in ENGINES:
             text.fail(
                 ("engines", name),
-                f"no engine is called {name!r}{nearest(name, list(ENGINES))}; "
+                f"no engine is called {shown(name)}{nearest(name, list(ENGINES))}; "
                 f"known: {', '.join(sorted(ENGINES))}",
             )
     if study.workload not in WORKLOADS:
         text.fail(
             ("workload",),
-            f"no workload is called {study.workload!r}"
+            f"no workload is called {shown(study.workload)}"
             f"{nearest(study.workload, list(WORKLOADS))}; known: {', '.join(sorted(WORKLOADS))}",
         )
     _check_indexes(study, text)
@@ -103,15 +106,13 @@ def check_study(study: Study, text: StudyText) -> None:
                 ("factors", name),
                 "is a factor of servers; no engine here has nodes: all are embedded or external",
             )
+    check_limits(study, text, many=many)
     trials = study.trials()
     if not trials:
         text.fail(("exclude",), "leaves no trial at all")
-    names = [phase.name for phase in study.phases]
-    if len(set(names)) < len(names):
-        text.fail(("phases",), "names a phase twice; use steps for several runs of one phase")
     for trial in trials:
         _check_trial(trial, engines[trial.engine], text)
-    _check_phases(study, text)
+    _check_phases(study, engines, text)
     check_conditions(study, text)
 
 
@@ -126,12 +127,12 @@ def _check_indexes(study: Study, text: StudyText) -> None:
         if table not in kinds or name not in {f.name for f in kinds[table].fields}:
             text.fail(
                 ("indexes", i),
-                f"{item!r} is not a field; write `table.field`; tables: {', '.join(kinds)}",
+                f"{shown(item)} is not a field; write `table.field`; tables: {', '.join(kinds)}",
             )
         if study.study_fields and any(
             f.name == name and f.beyond_study for f in kinds[table].fields
         ):
-            text.fail(("indexes", i), f"{item!r} is left out by study_fields: true")
+            text.fail(("indexes", i), f"{shown(item)} is left out by study_fields: true")
 
 
 def _check_factors(study: Study, text: StudyText) -> None:
@@ -142,7 +143,7 @@ def _check_factors(study: Study, text: StudyText) -> None:
             if owner not in owners:
                 text.fail(
                     ("factors", name),
-                    f"{owner!r} is neither a phase nor an engine of this study"
+                    f"{shown(owner)} is neither a phase nor an engine of this study"
                     f"{nearest(owner, sorted(owners))}",
                 )
         elif name not in PLAIN_FACTORS:
@@ -161,30 +162,40 @@ def _check_factors(study: Study, text: StudyText) -> None:
         if len({json.dumps(v, sort_keys=True) for v in levels}) < len(levels):
             text.fail(("factors", name), "has a level twice")
         for level in levels:
-            least = _NUMBERS.get(name)
+            least, most = _NUMBERS.get(name, (None, 0))
             if least is not None and (
-                not isinstance(level, int) or isinstance(level, bool) or level < least
+                not isinstance(level, int) or isinstance(level, bool) or not least <= level <= most
             ):
                 text.fail(
-                    ("factors", name), f"levels are whole numbers from {least}; found {level!r}"
+                    ("factors", name),
+                    f"levels are whole numbers from {least} to {most:,}; found {shown(level)}",
                 )
             if name == "volume" and not (
                 isinstance(level, int | float) and not isinstance(level, bool) and 0 < level <= 1
             ):
-                text.fail(("factors", name), f"levels are above 0 and at most 1; found {level!r}")
+                text.fail(
+                    ("factors", name), f"levels are above 0 and at most 1; found {shown(level)}"
+                )
             if name == NODE_CLASS and not (isinstance(level, str) and is_class_name(level)):
                 text.fail(
                     ("factors", name),
-                    f"levels are names of classes of hosts, such as data; found {level!r}",
+                    f"levels are names of classes of hosts, such as data; found {shown(level)}",
                 )
-            if name == "index" and level not in {"none", "before", "after"}:
-                text.fail(("factors", name), f"levels are none, before, after; found {level!r}")
+            if name == "index" and level not in ("none", "before", "after"):
+                text.fail(
+                    ("factors", name), f"levels are none, before, after; found {shown(level)}"
+                )
+            if name == "consistency" and not isinstance(level, str):
+                text.fail(
+                    ("factors", name), f"levels are words, such as durable; found {shown(level)}"
+                )
     later = [phase.name for phase in study.phases[1:]]
     for i, rule in enumerate(study.exclude):
         if "phase" in rule and rule["phase"] not in later:
             text.fail(
                 ("exclude", i, "phase"),
-                f"{rule['phase']!r} is no phase after the load{nearest(str(rule['phase']), later)}",
+                f"{shown(rule['phase'])} is no phase after the load"
+                f"{nearest(str(rule['phase']), later)}",
             )
         for key in rule:
             known = ["engine", "phase", *PLAIN_FACTORS, *study.factors]
@@ -196,7 +207,7 @@ def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
     if trial.consistency not in store.consistencies:
         text.fail(
             ("factors", "consistency"),
-            f"engine {trial.engine} has no level {trial.consistency!r}"
+            f"engine {trial.engine} has no level {shown(trial.consistency)}"
             f"{nearest(str(trial.consistency), list(store.consistencies))}; "
             f"it has: {', '.join(store.consistencies)}, and the words strong and weak",
         )
@@ -221,7 +232,7 @@ def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
                 f"is not a setting of {trial.engine}{nearest(key, known)}; "
                 f"known: {', '.join(known) or 'none'}",
             )
-        text.fail(place, f"{first['msg'].lower()}; found {first.get('input')!r}")
+        text.fail(place, f"{first['msg'].lower()}; found {shown(first.get('input'))}")
     _check_kinds(trial, store, text)
     _check_topology(trial, store, text)
 
@@ -255,7 +266,7 @@ def _check_topology(trial: Trial, store: Engine, text: StudyText) -> None:
         )
 
 
-def _check_phases(study: Study, text: StudyText) -> None:
+def _check_phases(study: Study, engines: Mapping[str, Engine], text: StudyText) -> None:
     chosen = workload(study.workload)
     spec = chosen.phases
     loads: list[PhaseParams] = []
@@ -264,7 +275,7 @@ def _check_phases(study: Study, text: StudyText) -> None:
         if phase.name not in spec:
             text.fail(
                 place,
-                f"workload {study.workload} has no phase {phase.name!r}"
+                f"workload {study.workload} has no phase {shown(phase.name)}"
                 f"{nearest(phase.name, list(spec))}; it has: {', '.join(spec)}",
             )
         if spec[phase.name].loads != (i == 0):
@@ -280,6 +291,7 @@ def _check_phases(study: Study, text: StudyText) -> None:
             text.fail(place, "a loading phase has no `rate`, no `restart` and no `search`")
         if spec[phase.name].loads and len(phase.steps) > 1:
             text.fail((*place, "steps"), "a loading phase has one step: it makes the data")
+        doing = [n for n in study.engines if not study.leaves_out(phase.name, {"engine": n})]
         variants: list[tuple[str | None, dict[str, Any]]] = [(None, {})]
         variants += [(k, {k: v}) for k, levels in dotted.items() for v in levels]
         for step in phase.step_overrides():
@@ -303,17 +315,16 @@ def _check_phases(study: Study, text: StudyText) -> None:
                             f"is not a parameter of phase {phase.name}{nearest(key, known)}; "
                             f"known: {', '.join(known)}, clients, steps, sweep",
                         )
-                    text.fail(at, f"{first['msg'].lower()}; found {first.get('input')!r}")
+                    text.fail(at, f"{first['msg'].lower()}; found {shown(first.get('input'))}")
                 if spec[phase.name].loads:
                     loads.append(params)
+                    continue
                 for load in loads:
                     if problem := chosen.clash(load, params):
                         text.fail(place, problem)
-                for name in study.engines:
-                    if study.leaves_out(phase.name, {"engine": name}):
-                        continue
+                for name in doing:
                     for flag in spec[phase.name].needs(params):
-                        if not getattr(engine(name).flags, flag):
+                        if not getattr(engines[name].flags, flag):
                             text.fail(
                                 place,
                                 f"engine {name} cannot do this: it has no {flag.replace('_', ' ')};"

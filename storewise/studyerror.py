@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from storewise.studyfile import StudyText, nearest
+from storewise.studyfile import StudyText, nearest, shown
 
 #: pydantic's words for Python types, and the words that a YAML file's author knows.
 _WORDS = (
@@ -62,7 +62,7 @@ def explain(
         text.fail(place, "is missing; config/README.md explains it")
     message = first["msg"].removeprefix("Value error, ")
     found = first.get("input")
-    shown = f"; found {found!r}" if not isinstance(found, dict | list) else ""
+    said = f"; found {shown(found)}" if not isinstance(found, dict | list) else ""
     for pattern, words in _WORDS:
         message = re.sub(pattern, words, message)
-    text.fail(place, message[0].lower() + message[1:] + shown)
+    text.fail(place, message[0].lower() + message[1:] + said)

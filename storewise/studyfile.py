@@ -1,12 +1,19 @@
-"""YAML with line numbers, so that an error can say where in the file it is."""
+"""YAML with line numbers, so that an error can say where in the file it is.
+
+What a file may hold is bounded before anything is built from it: a few kB of YAML can stand for
+more than any memory.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import yaml
 
@@ -14,11 +21,55 @@ from storewise.errors import ConfigError
 
 Place = tuple[str | int, ...]
 
+#: Bytes of a file.
+MOST_BYTES = 1_000_000
+#: Values of a file; an alias counts as much as what it stands for.
+MOST_VALUES = 50_000
+#: Mappings and lists inside of each other.
+MOST_LEVELS = 32
+#: Characters of one text.
+LONGEST = 10_000
+#: Characters of one number: more are none that anybody means.
+_LONGEST_NUMBER = 40
+#: Characters of a value in a message, and of a whole message.
+_SHOWN = 100
+_MESSAGE = 1500
+#: The parser in C takes a thirtieth of the time; wheels of PyYAML have it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE = "tag:yaml.org,2002:"
+#: What a terminal, a command line or a file name cannot take; and halves of surrogate pairs.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """` (did you mean ...?)` for the known word most like `word`, else nothing."""
+    if len(word) > _SHOWN:
+        return ""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def shown(value: Any) -> str:
+    """A value for a message, as Python writes it; a long one without its middle."""
+    return shortened(repr(value))
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """A text; a long one without its middle."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most * 2 // 3]} ... {text[-most // 4 :]} ({len(text)} characters)"
+
+
+def place_text(place: Place) -> str:
+    """A key with the keys above it, joined by dots."""
+    names = (str(part) for part in place)
+    return ".".join(shortened(name if name.isprintable() else repr(name)) for name in names)
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False, too, for a name that no file can have."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises for too long names
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +89,20 @@ class StudyText:
                 path, line = self.lines[place[:end]]
                 break
         where = f"{path}, line {line}" if line else str(path)
-        raise ConfigError(f"{where}: {'.'.join(map(str, place)) or 'study'}: {message}")
+        raise ConfigError(
+            f"{where}: {place_text(place) or 'study'}: {shortened(message, _MESSAGE)}"
+        )
 
 
 def read_yaml(path: Path, what: str = "study") -> StudyText:
     """Read a YAML mapping; a key given twice is an error, not a silent choice of the last.
 
-    `what` the file holds is for errors: "study", "list of prices".
+    `what` the file holds is for errors: "study", "list of prices". Keys are text as written;
+    values are text, numbers, true, false, null, lists and mappings, without YAML's tags.
     """
-    try:
-        content = path.read_text(encoding="utf-8")
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: not valid YAML: {error.problem}") from error
-    except yaml.reader.ReaderError as error:
-        line_number = content.count("\n", 0, error.position) + 1
-        raise ConfigError(
-            f"{path}, line {line_number}: not valid YAML: {error.reason} "
-            f"(character {error.character:#04x})"
-        ) from error
+    content = read_text(path, what)
+    check_shape(content, str(path))
+    root = _composed(content, str(path))
     if root is None:
         help_ = "; `storewise init` writes one to start with" if what == "study" else ""
         raise ConfigError(f"{path}: the {what} is empty{help_}")
@@ -71,23 +111,101 @@ def read_yaml(path: Path, what: str = "study") -> StudyText:
             f"{path}, line {root.start_mark.line + 1}: a {what} is a mapping of keys to values"
         )
     lines: dict[Place, tuple[Path, int]] = {}
-    loader = yaml.SafeLoader("")
-    _refuse_cycles(root, path, [])
-    data = _build(root, (), path, lines, loader)
+    data = _build(root, (), path, lines, yaml.SafeLoader(""))
     return StudyText(path, data, lines)
 
 
-def _refuse_cycles(node: yaml.Node, path: Path, around: list[yaml.Node]) -> None:
-    """An alias inside of what it stands for would have no end."""
-    if any(node is outer for outer in around):
-        line = node.start_mark.line + 1
-        raise ConfigError(f"{path}, line {line}: an anchor whose value holds its own alias")
-    if isinstance(node, yaml.CollectionNode):
-        around.append(node)
-        for item in node.value:
-            for child in item if isinstance(item, tuple) else (item,):
-                _refuse_cycles(child, path, around)
-        around.pop()
+def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
+    """The text of a small file; ConfigError where it is no text, or larger than `most` bytes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ConfigError(f"{path}: a {what} has at most {most:,} bytes; this file has more")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: the {what} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
+def check_shape(content: str, where: str) -> None:
+    """Refuse YAML that is none, and YAML that would be too much or too deep as Python's values.
+
+    Looks at one token after the other, so that nothing of what is refused is made. Raises
+    ConfigError.
+    """
+
+    def fail(line: int, message: str) -> NoReturn:
+        raise ConfigError(f"{where}, line {line + 1}: {message}")
+
+    if bad := yaml.reader.Reader.NON_PRINTABLE.search(content):
+        fail(
+            content.count("\n", 0, bad.start()),
+            f"not valid YAML: special characters are not allowed (character {ord(bad[0]):#04x})",
+        )
+    values = 0
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    try:
+        for event in yaml.parse(content, Loader=_LOADER):
+            line = event.start_mark.line if event.start_mark is not None else 0
+            if isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = opened.pop()
+                if anchor is not None:
+                    sizes[anchor] = values - before
+            elif isinstance(event, yaml.NodeEvent):
+                tag = getattr(event, "tag", None)
+                if tag is not None:
+                    name = shown(tag.replace(_CORE, "!!"))
+                    fail(
+                        line, f"YAML's tag {name} is not taken: write plain values, text in quotes"
+                    )
+                values += 1
+                if isinstance(event, yaml.AliasEvent):
+                    if any(event.anchor == anchor for anchor, _ in opened):
+                        fail(line, "an anchor whose value holds its own alias")
+                    values += sizes.get(str(event.anchor), 1)
+                elif isinstance(event, yaml.ScalarEvent):
+                    _check_scalar(event.value, lambda message: fail(line, message))  # noqa: B023
+                    if event.anchor is not None:
+                        sizes[event.anchor] = 1
+                elif isinstance(event, yaml.CollectionStartEvent):
+                    opened.append((event.anchor, values - 1))
+                    if len(opened) > MOST_LEVELS:
+                        fail(line, f"lists and mappings in more than {MOST_LEVELS} others")
+                if values > MOST_VALUES:
+                    fail(
+                        line,
+                        f"more than {MOST_VALUES:,} values up to here (an alias counts as much as "
+                        "what it stands for)",
+                    )
+    except yaml.MarkedYAMLError as error:
+        raise _invalid(error, content, where) from error
+
+
+def _composed(content: str, where: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(content, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        raise _invalid(error, content, where) from error
+
+
+def _invalid(error: yaml.MarkedYAMLError, content: str, where: str) -> ConfigError:
+    text, mark = f"not valid YAML: {shortened(str(error.problem), _MESSAGE)}", error.problem_mark
+    if mark is None:
+        return ConfigError(f"{where}: {text}")
+    if str(error.problem).startswith("found character that cannot"):
+        line = content.split("\n")[mark.line]
+        text += f" ({line[mark.column : mark.column + 1]!r})"
+    return ConfigError(f"{where}, line {mark.line + 1}: {text}")
+
+
+def _check_scalar(text: str, fail: Any) -> None:
+    if len(text) > LONGEST:
+        fail(f"a text of {len(text):,} characters; {LONGEST:,} is the most")
+    if bad := _CONTROL.search(text):
+        fail(f"{shown(text)}: a text has no control characters ({ord(bad[0]):#04x})")
 
 
 def _build(
@@ -99,18 +217,18 @@ def _build(
 ) -> Any:
     lines.setdefault(place, (path, node.start_mark.line + 1))
     if isinstance(node, yaml.MappingNode):
-        result: dict[Any, Any] = {}
+        result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = loader.construct_object(key_node, deep=True)
-            # A bare `null:` names the null engine.
-            name = "null" if key is None else key
-            here = (*place, name)
             line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"{path}, line {line}: a key is text, no list and no mapping")
+            # As it is written: `on`, `1` and `null` (the engine) are names.
+            name = key_node.value or "null"
+            here = (*place, name)
             if name in result:
                 first = lines[here][1]
                 raise ConfigError(
-                    f"{path}, line {line}: {'.'.join(map(str, here))}: given twice, "
-                    f"first in line {first}"
+                    f"{path}, line {line}: {place_text(here)}: given twice, first in line {first}"
                 )
             lines[here] = (path, line)
             result[name] = _build(value_node, here, path, lines, loader)
@@ -119,16 +237,31 @@ def _build(
         items = []
         for i, item in enumerate(node.value):
             value = _build(item, (*place, i), path, lines, loader)
-            if isinstance(value, str | None.__class__):  # `engines: [a, b]` is asked for by name
+            if value is None or isinstance(value, str):  # `engines: [a, b]` is asked for by name
                 lines.setdefault(
                     (*place, "null" if value is None else value), (path, item.start_mark.line + 1)
                 )
             items.append(value)
         return items
     try:
-        return loader.construct_object(node, deep=True)
-    except ValueError as error:  # 2026-02-30 has the form of a day and is none
+        return _plain(cast(yaml.ScalarNode, node), loader)
+    except ValueError as error:
         raise ConfigError(
-            f"{path}, line {node.start_mark.line + 1}: {'.'.join(map(str, place))}: "
-            f"{node.value!r}: {error}"
+            f"{path}, line {node.start_mark.line + 1}: {place_text(place)}: "
+            f"{shown(node.value)}: {error}"
         ) from error
+
+
+def _plain(node: yaml.ScalarNode, loader: yaml.SafeLoader) -> Any:
+    """A scalar as text, number, truth value or None; ValueError for a number that is none."""
+    kind = node.tag.removeprefix(_CORE)
+    if kind not in {"int", "float", "bool", "null"}:
+        return node.value  # a day, too, is the text that it is written as
+    if kind in {"int", "float"} and len(node.value) > _LONGEST_NUMBER:
+        raise ValueError(f"a number has at most {_LONGEST_NUMBER} digits")
+    value = yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("is not a finite number")
+    if kind == "int" and not -(2**63) <= value < 2**63:
+        raise ValueError("a whole number has at most 64 bits")
+    return value

@@ -5,6 +5,7 @@ Pydantic models of the key `inputs`; ``config/README.md`` explains each key to u
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,7 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from storewise.errors import StorewiseError
 from storewise.objects.uri import is_remote
+from storewise.ssearch.inputs import matches, nearest_path
+from storewise.studyfile import StudyText, shown
 
 #: Search options of the published study; -E takes one argument of two values.
 STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
@@ -59,10 +63,24 @@ class Search(Section):
     queries_per_file: int = Field(default=1, ge=1)
     jobs: int = Field(default=1, ge=1, le=1000)
 
+    @field_validator("options")
+    @classmethod
+    def _no_programs(cls, value: list[str]) -> list[str]:
+        # FASTA36 gives what follows `!` to a shell, and the script of -e as well.
+        for i, option in enumerate(value):
+            after = value[i - 1] if i else ""
+            if "!" in option or option.startswith("-e") or after == "-e":
+                raise ValueError(f"{option!r} runs a program; the programs' own options only")
+            if option.startswith("-O"):
+                raise ValueError(f"{option!r} writes a file; outputs go where the study has them")
+        return value
+
     @field_validator("queries", "libraries")
     @classmethod
     def _files(cls, value: list[str]) -> list[str]:
         for path in value:
+            if path.startswith(("!", "-")):
+                raise ValueError(f"{path!r}: the programs would not take it for a file; write ./")
             if is_remote(path):
                 raise ValueError(
                     f"{path!r} is on S3; the search programs read files: copy it to a file system "
@@ -85,3 +103,25 @@ class Inputs(Section):
         if self.paths and self.search is not None:
             raise ValueError("give either paths (SSEARCH outputs) or search (FASTA files)")
         return self
+
+
+def check_inputs(inputs: Inputs, text: StudyText) -> None:
+    """Refuse a path, glob or list that names nothing."""
+    search = inputs.search
+    places: dict[tuple[str, ...], list[str]] = {("inputs", "paths"): inputs.paths}
+    if search is not None:
+        places["inputs", "search", "queries"] = search.queries
+        places["inputs", "search", "libraries"] = search.libraries
+    for place, specs in places.items():
+        for i, spec in enumerate(specs):
+            try:
+                found = matches(spec)
+            except StorewiseError as error:
+                text.fail((*place, i), f"{error}")
+            if not found and is_remote(name := spec.removeprefix("@")):
+                text.fail(
+                    (*place, i), f"{shown(spec)}: no such object or prefix{nearest_path(name)}"
+                )
+            if not found:
+                message = f"{shown(spec)}: no such file or directory{nearest_path(spec)}"
+                text.fail((*place, i), f"{message}; looked from {Path.cwd()}")

@@ -7,9 +7,12 @@ each combination, the first key's values changing slowest.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from storewise.studyfile import shown
 
 #: Client threads of one step, at most: more is a slip of the pen.
 MOST_CLIENTS = 8192
@@ -32,17 +35,20 @@ def expand_sweep(sweep: Any) -> list[dict[str, Any]]:
             raise ValueError(f"sweep cannot vary {key!r}")
         if not isinstance(values, list) or not values:
             raise ValueError(
-                f"sweep: {key} must be a list of values with at least one of them; found {values!r}"
+                f"sweep: {key} must be a list of values with at least one of them; found "
+                f"{shown(values)}"
             )
+        if len(values) > MOST_STEPS:
+            raise ValueError(f"sweep: {key} has {len(values):,} values; {MOST_STEPS:,} is the most")
         if any(value in values[:at] for at, value in enumerate(values)):
             raise ValueError(f"sweep: {key} has a value twice; a repeated step goes into `steps`")
         levels[str(key)] = values
-    combinations = [
+    steps = math.prod(map(len, levels.values()))
+    if steps > MOST_STEPS:
+        raise ValueError(f"sweep means {steps} steps; {MOST_STEPS} is the most")
+    return [
         dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values())
     ]
-    if len(combinations) > MOST_STEPS:
-        raise ValueError(f"sweep means {len(combinations)} steps; {MOST_STEPS} is the most")
-    return combinations
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,7 @@ def take_clients(
         if number is None:
             continue
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{name} is {number!r}, expected a whole number from 1 on")
+            raise ValueError(f"{name} is {shown(number)}, expected a whole number from 1 on")
         if number > MOST_CLIENTS:
             raise ValueError(f"{name} is {number}; {MOST_CLIENTS} is the most")
     return values, Clients(threads if given_threads is None else given_threads, total)

@@ -50,7 +50,7 @@ BAD = [
     Bad("an open bracket", "inputs: {paths: data\nengines: [sqlite]\n", 2, ("not valid YAML",)),
     Bad("a tab", "inputs:\n\tpaths: data\n", 2, ("not valid YAML", r"\t")),
     added("an alias of itself", "title: &t [*t]", "alias"),
-    added("a tag of Python", "x: !!python/object/apply:os.system [id]", "x", "not a known key"),
+    added("a tag of Python", "x: !!python/object/apply:os.system [id]", "tag", "os.system"),
     added("an unknown key", "engine: [duckdb]", "engine", "did you mean 'engines'"),
     added("a name", "name: ../elsewhere", "name", "what its file is"),
     added("a key twice", "engines: [duckdb]", "engines", "twice", "line 2"),

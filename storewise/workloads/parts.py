@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from storewise.documents import FULL_DIGEST_BYTES, Kind, make_id
+from storewise.documents import Kind, make_id
 from storewise.engines.base import Client
 from storewise.errors import InputError
 from storewise.objects.uri import is_remote
 from storewise.ssearch.reader import Counts, DocumentReader
-from storewise.ssearch.stream import ByteReader, open_input
+from storewise.ssearch.stream import Digesting, open_input
 from storewise.ssearch.table import InputFile
 from storewise.workloads.base import ClientContext, RefusedFile
 
@@ -28,28 +26,6 @@ class Part(NamedTuple):
     kind: Kind
     documents: list[Any]
     bytes: int
-
-
-class _Digesting(io.RawIOBase):
-    """Decompressed content that is digested on its way to the parser."""
-
-    def __init__(self, stream: ByteReader, name: str) -> None:
-        self._stream = stream
-        self._digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
-        self.name = name
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = self._stream.read(size)
-        self._digest.update(data)
-        return data
-
-    def digest(self) -> bytes:
-        while self.read(1 << 20):
-            continue
-        return self._digest.digest()
 
 
 class FileParts:
@@ -71,7 +47,7 @@ class FileParts:
         if not is_remote(file.path):
             _check_size(file)
         with open_input(file.path, file) as stream:
-            content = _Digesting(stream, file.path)
+            content = Digesting(stream, file.path)
             reader = DocumentReader(
                 cast(BinaryIO, stream if sampled else content),
                 file.digest,

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, create_model
 
 from storewise.errors import ConfigError
-from storewise.studyfile import nearest
+from storewise.studyfile import is_file, nearest, read_text, shown
 from storewise.workloads.base import PhaseParams
 from storewise.workloads.ycsb_params import (
     ALIASES,
@@ -26,6 +26,8 @@ from storewise.workloads.ycsb_params import (
 
 _log = logging.getLogger("storewise")
 
+#: Of a property file; YCSB's own have a hundredth of it.
+MOST_BYTES = 100_000
 #: Properties of YCSB that have no place in a phase: what to write in the study instead.
 _ELSEWHERE = {
     "threadcount": "the factor `threads` or the steps of a phase say how many clients there are",
@@ -55,11 +57,7 @@ def read_properties(path: Path) -> dict[str, tuple[str, int]]:
 
     Raises ConfigError for a file that cannot be read.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"{path}: the property file cannot be read: {reason}") from error
+    text = read_text(path, "property file", MOST_BYTES)
     found: dict[str, tuple[str, int]] = {}
     logical, start = "", 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -104,8 +102,8 @@ def resolve(
     if name is None:
         return given
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"`properties` names one property file of YCSB; found {name!r}")
-    path = Path(name) if Path(name).is_file() else base / name
+        raise ConfigError(f"`properties` names one property file of YCSB; found {shown(name)}")
+    path = Path(name) if is_file(Path(name)) else base / name
     return {**_usable(path, phase, model), **given}
 
 
