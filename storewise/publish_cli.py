@@ -180,7 +180,7 @@ def _source(
     from storewise.config import find_study, load_study
 
     home = workflow_home()
-    study = load_study(what, scale=scale, root=home)
+    study = load_study(what, scale=scale, root=home, many=True)
     directory = results / study.name
     if not directory.is_dir():
         raise ResultError(f"study {study.name} has no results: there is no {directory}")

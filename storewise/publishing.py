@@ -21,7 +21,7 @@ from storewise.config import base_of
 from storewise.errors import ResultError
 from storewise.publication import Publish, as_time, folder_of, tags_of
 from storewise.session.live import LEASES, LIVE, write_aside
-from storewise.session.record import RECORD, read_record
+from storewise.session.record import RECORD, read_record, record_damage
 from storewise.studyfile import read_yaml
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class RunOf:
 def run_of(results: Path) -> RunOf:
     """The run that results are of: this directory's, else that of the publication they were pulled
     from, else the time of the newest trial. ResultError where nothing was measured."""
+    if problem := record_damage(results):
+        raise ResultError(f"{problem}; delete it: the time of the newest trial counts then")
     record = read_record(results)
     if record is not None:
         return RunOf(record.run, record.started)

@@ -65,6 +65,8 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
             once = pc.is_null(table["duplicate_of"])
             warnings = _equal_files(table.filter(pc.invert(once)))
             table = table.filter(once)
+        if "warning" in table.column_names:
+            warnings += _input_warnings(table.filter(pc.is_valid(table["warning"])))
         total = InputTotals(
             files=table.num_rows,
             bytes=_sum(table["bytes"]) or 0,
@@ -98,6 +100,22 @@ def _equal_files(table: pa.Table) -> list[StudyWarning]:
             f"input files that are equal to others and were used once: {named}{more}",
             "remove the copies, or search again what was meant to differ",
         )
+    ]
+
+
+def _input_warnings(table: pa.Table) -> list[StudyWarning]:
+    """What the manifest says of files that are complete all the same; of each kind the first."""
+    found: dict[str, list[str]] = {}
+    for path, text in zip(*(table[name].to_pylist() for name in ("path", "warning")), strict=True):
+        found.setdefault(text, []).append(path)
+    return [
+        StudyWarning(
+            "input_warning",
+            "",
+            f"{paths[0]}: {text}" + (f" (and {len(paths) - 1} files more)" if paths[1:] else ""),
+            "look at the command line in the file's first line",
+        )
+        for text, paths in found.items()
     ]
 
 

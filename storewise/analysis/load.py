@@ -50,6 +50,7 @@ from storewise.analysis.warning import StudyWarning
 from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.references import Reference, parse_reference
+from storewise.session.record import record_damage
 from storewise.studycheck import OF_SERVERS
 from storewise.workloads.registry import WORKLOADS, workload
 
@@ -135,6 +136,15 @@ def _load(directory: Path, processes: int | None, progress: Progress | None) -> 
     warnings += own_warnings(parts)
     attempts, told = read_attempts(directory, {part.trial for part in parts})
     warnings += told
+    if problem := record_damage(directory):
+        warnings.append(
+            StudyWarning(
+                "unreadable_record",
+                "",
+                f"{problem}; no figure is of it",
+                "delete the file: the next run that measures writes it anew",
+            )
+        )
     references = _read_references(directory / REFERENCES, study, warnings)
     return Results(
         directory=directory,
@@ -180,8 +190,10 @@ def _read_study(path: Path, warnings: list[StudyWarning]) -> dict[str, Any]:
         if isinstance(study, dict):
             return study
         problem = "not a JSON object"
-    except (OSError, ValueError) as error:
-        problem = str(error)
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except ValueError as error:
+        problem = f"cut short or changed: {error}"
     warnings.append(
         StudyWarning(
             "no_study",

@@ -73,8 +73,9 @@ def read_samples(trials: Sequence[TrialFiles]) -> Samples:
     files = [(one.directory, name) for one in trials for name in one.parts]
     found: dict[_File, _Read] = {}
     totals: dict[tuple[str, str], Mapping[str, str]] = {}
+    warnings: list[StudyWarning] = []
     for trial in trials:
-        pack = _pack(trial)
+        pack = _pack(trial, warnings)
         if pack is None:
             continue
         begin = 0
@@ -83,7 +84,6 @@ def read_samples(trials: Sequence[TrialFiles]) -> Samples:
             begin += length
         totals |= {(trial.trial, phase): sums for phase, sums in pack.totals.items()}
     loose = [one for one in files if one not in found]
-    warnings: list[StudyWarning] = []
     try:
         found |= _together(loose) if loose else {}
     except (duckdb.Error, ResultError, pa.ArrowException, ValueError):
@@ -106,11 +106,22 @@ def _runs(found: Sequence[_Read]) -> list[pa.Table]:
     return [table.slice(begin, length) for table, begin, length in runs]
 
 
-def _pack(trial: TrialFiles) -> Pack | None:
+def _pack(trial: TrialFiles, warnings: list[StudyWarning]) -> Pack | None:
     if not trial.packed:
         return None
     of_workers = [n for n in trial.parts if (place := place_of(n)) and place[1] is not None]
-    return read_pack(trial.directory, of_workers, [log.name for log in trial.logs])
+    try:
+        return read_pack(trial.directory, of_workers, [log.name for log in trial.logs])
+    except ResultError as error:
+        warnings.append(
+            StudyWarning(
+                "unreadable_pack",
+                trial.trial,
+                f"{error}; the figures are from the files beside it",
+                "delete the file: it is only a copy of the files beside it",
+            )
+        )
+        return None
 
 
 def _together(files: Sequence[_File]) -> dict[_File, _Read]:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
@@ -38,12 +39,15 @@ _MASK = (2 << HALF_MAGNITUDE) - 1
 _HALF = 1 << HALF_MAGNITUDE
 
 Time = Literal["service_time", "response_time"]
-#: The last line of a log with totals: where they begin, in bytes. Comments to all other readers.
-_TOTALS = re.compile(rb"#\[Totals: (\d+) tags from byte (\d+) on\]\n\Z")
+#: Says at a log's begin that its last line has a checksum: one that was cut off has none.
+_SUMMED = "#[Checksum: in the last line]\n"
+#: The last line of a log with totals: where they begin, in bytes, and a checksum of all before,
+#: which older logs do not have. Comments to all other readers.
+_TOTALS = re.compile(
+    rb"#\[Totals: (\d+) tags from byte (\d+) on(?:, crc32 of all before ([0-9a-f]{8}))?\]\n\Z"
+)
 #: One of them: the sum of all intervals with a tag.
 _TOTAL = "#[Total: Tag="
-#: Read at once from a log's end: mostly all totals are in there.
-_TAIL = 1 << 15
 
 
 def bucket_indexes(values: Integers) -> Integers:
@@ -138,8 +142,10 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
     day = datetime.fromtimestamp(base_time, UTC).isoformat()
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with aside.open("w", encoding="ascii", errors="backslashreplace") as log:
+        with aside.open("wb") as file:
+            log = _Summed(file)
             log.write("#[Histogram log format version 1.3]\n")
+            log.write(_SUMMED)
             log.write(f"#[BaseTime: {base_time:.3f} (seconds since epoch)]\n")
             log.write(f"#[StartTime: {base_time:.3f} (seconds since epoch), {day}]\n")
             log.write(
@@ -160,14 +166,53 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
         aside.unlink(missing_ok=True)
 
 
-def _write_totals(log: TextIO, totals: Mapping[str, Integers]) -> None:
+class _Summed:
+    """Text as it is written to a file, with the sum of its bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.crc = 0
+        self._file = file
+
+    def write(self, text: str) -> None:
+        data = text.encode("ascii", "backslashreplace")
+        self.crc = zlib.crc32(data, self.crc)
+        self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def _write_totals(log: _Summed, totals: Mapping[str, Integers]) -> None:
     """The sum of each tag's intervals, encoded as these are, and where the sums begin."""
     begin = log.tell()
     for tag, dense in totals.items():
         where = np.flatnonzero(dense)
         payload = histogram_of(where, dense[where]).encode().decode("ascii")
         log.write(f"{_TOTAL}{tag},{payload}]\n")
-    log.write(f"#[Totals: {len(totals)} tags from byte {begin} on]\n")
+    log.write(f"#[Totals: {len(totals)} tags from byte {begin} on, crc32 of all before ")
+    log.write(f"{log.crc:08x}]\n")
+
+
+def _content(path: Path) -> bytes:
+    """A log's bytes; ResultError where they are not those that were written.
+
+    Payloads have checksums of their own, but what stands beside them, and their base64, has not.
+    Logs of before 2026-11 have none, and are taken as they are.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
+    last = _TOTALS.search(content, max(0, len(content) - 200))
+    wanted = last[3] if last is not None else None
+    if wanted is None:
+        if _SUMMED.encode() not in content[:200]:
+            return content
+        raise ResultError(f"{path}: the log was cut short or changed: its last line is not there")
+    assert last is not None
+    if zlib.crc32(memoryview(content)[: last.start(3)]) != int(wanted, 16):
+        raise ResultError(f"{path}: the log was changed after it was written: its checksum differs")
+    return content
 
 
 def _totals(path: Path) -> list[tuple[str, str]] | None:
@@ -175,22 +220,14 @@ def _totals(path: Path) -> list[tuple[str, str]] | None:
 
     A log that was cut off, or continued by another program, counts as one without.
     """
+    content = _content(path)
+    found = _TOTALS.search(content, max(0, len(content) - 200))
+    if found is None:
+        return None
+    number, begin = int(found[1]), int(found[2])
     try:
-        with path.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(0, size - _TAIL))
-            tail = log.read()
-            found = _TOTALS.search(tail)
-            if found is None:
-                return None
-            number, begin = int(found[1]), int(found[2])
-            if begin < size - len(tail):
-                log.seek(begin)
-                tail = log.read(size - begin)
-            else:
-                tail = tail[begin - (size - len(tail)) :]
-            lines = tail.decode("utf-8").splitlines()[:-1]
-    except (OSError, UnicodeDecodeError) as error:
+        lines = content[begin:].decode("utf-8").splitlines()[:-1]
+    except UnicodeDecodeError as error:
         raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
     totals = []
     for line in lines:
@@ -203,21 +240,20 @@ def _totals(path: Path) -> list[tuple[str, str]] | None:
 
 def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
     try:
-        with path.open(encoding="utf-8") as log:
-            for number, line in enumerate(log, 1):
-                if line.startswith(("#", '"')) or not line.strip():
-                    continue
-                parts = line.rstrip("\n").split(",")
-                tag = ""
-                if parts[0].startswith("Tag="):
-                    tag = parts.pop(0)[4:]
-                if len(parts) != 4:
-                    raise ResultError(
-                        f"{path}, line {number}: not an interval of an Hdr log "
-                        f"(expected 4 columns after the tag, found {len(parts)})"
-                    )
-                yield number, tag, parts
-    except (OSError, UnicodeDecodeError) as error:
+        for number, line in enumerate(_content(path).decode("utf-8").split("\n"), 1):
+            if line.startswith(("#", '"')) or not line.strip():
+                continue
+            parts = line.rstrip("\r").split(",")
+            tag = ""
+            if parts[0].startswith("Tag="):
+                tag = parts.pop(0)[4:]
+            if len(parts) != 4:
+                raise ResultError(
+                    f"{path}, line {number}: not an interval of an Hdr log "
+                    f"(expected 4 columns after the tag, found {len(parts)})"
+                )
+            yield number, tag, parts
+    except UnicodeDecodeError as error:
         raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
 
 

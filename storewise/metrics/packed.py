@@ -10,8 +10,10 @@ one is read from its parts.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,10 @@ from storewise.metrics.schema import CORE, SCHEMA_VERSION, read_part
 
 PACK = "packed.parquet"
 _KEY = b"storewise.pack"
+#: Before the checksum of the whole file, in which these digits are zeros. Packs of before 2026-11
+#: have none: Parquet's own are of data pages only.
+_CRC = b"storewise.crc32="
+_NO_CRC = b"00000000"
 _VERSION = 1
 
 
@@ -86,10 +92,13 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
     whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with pq.ParquetWriter(aside, whole.schema, compression="zstd") as writer:
+        content = BytesIO()
+        with pq.ParquetWriter(content, whole.schema, compression="zstd") as writer:
             writer.write_table(whole)
             # In the schema's metadata it would be stored twice.
-            writer.add_key_value_metadata({_KEY: text})
+            writer.add_key_value_metadata({_KEY: text, b"storewise.sum": _CRC + _NO_CRC})
+        packed = content.getvalue()
+        aside.write_bytes(packed.replace(_CRC + _NO_CRC, _CRC + b"%08x" % zlib.crc32(packed)))
         aside.replace(path)
     except OSError:
         return None
@@ -102,11 +111,18 @@ def read_pack(directory: Path, parts: Sequence[str], logs: Sequence[str]) -> Pac
     """The pack of a trial, if it is about these very parts and logs; else None.
 
     These are all files of workers in the directory. Files are the same if they have the sizes that
-    were packed and none is newer than the pack.
+    were packed and none is newer than the pack. Raises ResultError for a pack that was cut short
+    or changed after it was written.
     """
     path = directory / PACK
     try:
-        file = pq.ParquetFile(path)
+        content = path.read_bytes()
+        if (at := content.rfind(_CRC)) >= 0:
+            digits = slice(at + len(_CRC), at + len(_CRC) + len(_NO_CRC))
+            zeros = content[: digits.start] + _NO_CRC + content[digits.stop :]
+            if b"%08x" % zlib.crc32(zeros) != content[digits]:
+                raise ValueError("its checksum differs")
+        file = pq.ParquetFile(pa.BufferReader(content))
         meta = orjson.loads((file.metadata.metadata or {})[_KEY])
         if (meta["version"], meta["schema_version"]) != (_VERSION, SCHEMA_VERSION):
             return None
@@ -128,8 +144,10 @@ def read_pack(directory: Path, parts: Sequence[str], logs: Sequence[str]) -> Pac
         if rows.schema.remove_metadata() != CORE or sum(lengths) != rows.num_rows:
             return None
         return Pack(rows.replace_schema_metadata(None), lengths, conditions, meta["totals"])
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, IndexError):
-        return None
+    except FileNotFoundError:
+        return None  # of the pack, or of a file that it is about
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, IndexError) as error:
+        raise ResultError(f"{path}: the pack was cut short or changed: {error}") from error
 
 
 def _large(value: Any) -> bool:

@@ -49,11 +49,15 @@ def begin(
     live_sessions: int,
 ) -> None:
     """A run starts to measure."""
-    told = os.environ.get(DOOR_VARIABLE)
-    door = Process(**json.loads(told)) if told else None
     process = Process.current()
-    record = RunRecord(run, process, time.time(), trials, measuring, live_sessions, door)
+    record = RunRecord(run, process, time.time(), trials, measuring, live_sessions, door())
     record.write(results)
+
+
+def door() -> Process | None:
+    """The `storewise run` that has called this process, if one has."""
+    told = os.environ.get(DOOR_VARIABLE)
+    return Process(**json.loads(told)) if told else None
 
 
 def end(results: Path, run: str, reason: str | None) -> None:
@@ -61,6 +65,19 @@ def end(results: Path, run: str, reason: str | None) -> None:
     record = read_record(results)
     if record is not None and record.run == run:
         replace(record, ended=time.time(), reason=reason).write(results)
+
+
+def record_damage(results: Path) -> str | None:
+    """What is wrong with the last run's record, in words; None where there is none, or it is whole
+    (that of another version, too)."""
+    path = results / RECORD
+    try:
+        json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        return f"{path}: the record of the last run was cut short or changed: {error}"
+    return None
 
 
 def read_record(results: Path) -> RunRecord | None:
