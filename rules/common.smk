@@ -21,17 +21,27 @@ except ImportError as error:
         "run `make env` and then `.venv/bin/snakemake`, or activate .venv"
     )
 
-unknown = sorted(set(config) - {"study", "scale"})
+# Of the jobs' programs, wherever they run: names of input files are UTF-8, whatever the locale.
+os.environ.update(PYTHONUTF8="1")
+
+unknown = sorted(set(config) - {"study", "scale", "many"})
 if unknown:
     raise WorkflowError(
-        f"--config {' '.join(unknown)}: not known; --config takes study=NAME|PATH and scale=NAME. "
-        "Everything else stands in the study's file."
+        f"--config {' '.join(unknown)}: not known; --config takes study=NAME|PATH, scale=NAME and "
+        "many=true. Everything else stands in the study's file."
     )
+# Snakemake makes a number of `study=2024`.
+STUDY_NAME = str(config.get("study", "demo"))
+# A word, or a truth value where it is written as Python's.
+MANY = str(config.get("many", False)).lower()
+if MANY not in ("true", "false"):
+    raise WorkflowError(f"--config many={config['many']}: is either true or false")
 try:
     STUDY = load_study(
-        config.get("study", "demo"),
-        scale=config.get("scale"),
+        STUDY_NAME,
+        scale=str(config["scale"]) if "scale" in config else None,
         root=Path(workflow.basedir),
+        many=MANY == "true",
     )
     PHASES = workload_named(STUDY.workload).phases
     # Their texts go with the results, which are analysed without this repository, too.
@@ -39,7 +49,7 @@ try:
         find_reference(
             name,
             Path(workflow.basedir),
-            find_study(config.get("study", "demo"), Path(workflow.basedir)).parent,
+            find_study(STUDY_NAME, Path(workflow.basedir)).parent,
         )
         for name in STUDY.references
     )
@@ -47,7 +57,7 @@ try:
         map(
             str,
             study_files(
-                find_study(config.get("study", "demo"), Path(workflow.basedir)),
+                find_study(STUDY_NAME, Path(workflow.basedir)),
                 Path(workflow.basedir),
             ),
         )

@@ -5,22 +5,20 @@
 # pyproject.toml pins that series and tests/test_faults.py holds each part to its promise.
 import _thread
 import asyncio
-import logging
-import re
 import shutil
-import sys
-import threading
 import time
+from contextlib import ExitStack, contextmanager
 
+from snakemake.exceptions import LockException
 from snakemake.logging import logger
+from snakemake.persistence import PersistenceBase
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
-from snakemake_interface_logger_plugins.common import LogEvent
 
-from storewise.session.cluster_jobs import cancel_all, register, remove_registry, runs
 from storewise.session import record
-from storewise.session.live import Abort, abort, lose_host
+from storewise.session.cluster_jobs import cancel_all, remove_registry, runs
+from storewise.session.private import replaceable
 from storewise.session.run import (
     LIVE_VARIABLE,
     RUN_VARIABLE,
@@ -28,74 +26,12 @@ from storewise.session.run import (
     lease_seconds,
     sweep_dead,
 )
-from storewise.session.slurm_run import KIND as SLURM_RUN
-from storewise.session.slurm_run import Waiting, host_of, lost_job, refusal, run_name
+from storewise.session.second import measured_by
 
-#: Seconds between two looks at jobs that wait.
-LOOK_AT_QUEUE = 10
-ENDED = threading.Event()
-SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
-
-
-def say(text):
-    print(f"storewise: {text}", file=sys.stderr, flush=True)
-
-
-class Controller(logging.Handler):
-    """Ends live trials as soon as Snakemake reports a failed job or a shutdown."""
-
-    def emit(self, record):
-        event = getattr(record, "event", None)
-        if event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
-            outputs = " ".join(map(str, getattr(record, "output", None) or []))
-            logs = [str(path) for path in getattr(record, "log", None) or []]
-            rule_name = getattr(record, "rule_name", "a job")
-            for trial in set(re.findall(rf"{R}/(?:trials|live)/([^/\s]+)/", outputs)):
-                log = logs[0].split(" (")[0] if logs else ""
-                message = str(getattr(record, "rule_msg", "") or "")
-                refused, lost = refusal(message), lost_job(message)
-                if lost is not None:
-                    host = host_of(lost)
-                    lose_host(Path(R) / "live" / trial, host)
-                    why = Abort(
-                        f"{rule_name} lost its host{f' {host}' if host else ''}: Slurm says that "
-                        "it is gone (NODE_FAIL), as an instance that was taken back or could not "
-                        "be started",
-                        True,
-                        log,
-                    )
-                elif refused is not None:
-                    # It never ran: a log that is there is of an earlier run.
-                    why = Abort(f"{rule_name} was refused: {refused}", True)
-                else:
-                    why = Abort(
-                        f"{rule_name} failed without a message of its own: was it "
-                        "killed, or out of memory?",
-                        True,
-                        log,
-                    )
-                failure = RUN.job_failed(trial, why)
-                if failure is not None:
-                    say(f"trial {trial} ended: {failure.reason}")
-        elif str(record.msg).startswith(SHUTDOWN_MESSAGES):
-            RUN.abort_live(Abort("the run was stopped", own=False))
-        elif name := run_name(str(record.msg)):
-            register(Path(), RUN.id, name, SLURM_RUN)
-            threading.Thread(
-                target=watch_queue, args=[Waiting(name)], daemon=True
-            ).start()
-
-
-def watch_queue(waiting):
-    """Takes jobs that Slurm would never start out of its queue, with a sentence each."""
-    while not ENDED.wait(LOOK_AT_QUEUE):
-        for job_id, sentence in waiting.never_starting().items():
-            trials = [live for live in RUN.live() if live.name in sentence]
-            for live in trials:
-                abort(live, Abort(sentence, own=True))
-            if not trials:  # else it is said when the trial ends
-                say(sentence)
-            waiting.cancel(job_id)
+# Whatever the user's own: nothing of a run is every user's to write. In each job too.
+os.umask(os.umask(0o077) | 0o002)
+#: Seconds from Snakemake's lock to its lease, at most.
+JUST_STARTED = 5
 
 
 async def steady_pace(executor):
@@ -111,6 +47,22 @@ async def steady_pace(executor):
     end = time.monotonic() + (pace or executor.next_seconds_between_status_checks)
     while executor.wait and time.monotonic() < end:
         await asyncio.sleep(0.5)
+
+
+@contextmanager
+def say_who_locks(persistence, lock=PersistenceBase.lock):
+    """Snakemake's lock, whose refusal names the run that holds it, not `--unlock`."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock(persistence))
+        except LockException:
+            until = time.monotonic() + JUST_STARTED
+            while not (other := measured_by(Path(R), RUN.id)):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
+            raise WorkflowError(other)
+        yield
 
 
 def on_sigterm(scheduler, *args, graceful=JobScheduler.exit_gracefully):
@@ -255,6 +207,22 @@ def check_writable():
         )
 
 
+def check_private_way(plan):
+    """Refuse or tell where other users could put files of their own in the place of a run's."""
+    everybody, groups = replaceable((Path(R), Path()))
+    why = (
+        "may put files of their own in the place of those that direct a run, and so kill its "
+        "jobs and be given its servers' passwords"
+    )
+    if everybody and any(nodes(ALL_TRIALS[name]) for name in plan):
+        raise WorkflowError(
+            f"all users of this host {why}, for every user may write to {', '.join(everybody)}; "
+            f"`chmod o-w` (or +t) there, or run in another directory (--directory)"
+        )
+    if everybody or groups:
+        say(f"warning: those who may write to {', '.join(everybody + groups)} {why}")
+
+
 def check_publishable(plan):
     """One clear error for a place that cannot be published to, before hours of measuring."""
     if STUDY.publish is None or not plan:
@@ -280,6 +248,8 @@ def cancel_jobs(run):
 
 def finish(reason):
     ENDED.set()
+    if lost := RUN.lost():
+        say(lost)
     if reason is not None:
         cancel_jobs(RUN.id)
     elif RUN.id in runs(Path()):
@@ -301,25 +271,40 @@ if workflow.is_main_process:
         # say it, because it wins over a user's own profile.
         settings.cores = available_cpu_count()
         workflow.register_resource("_cores", settings.cores)
-    for dead in sweep_dead(Path(R), say):
+    try:
+        swept = sweep_dead(Path(R), say)
+    except StorewiseError as error:
+        raise WorkflowError(str(error))
+    for dead in swept:
         if dead in runs(Path()):
             cancel_jobs(dead)
     RUN = Run(Path(R))
     RUN.tell_jobs(STUDY.live_sessions, library=workflow.basedir)
     logger.addHandler(Controller())
     RemoteExecutor.sleep = steady_pace
+    PersistenceBase.lock = say_who_locks
+else:
+    logger.addHandler(Witness())
 
 
 onstart:
     check_writable()
     plan = planned_trials()
+    # Snakemake's lock goes with any other run of this directory, and with --nolock.
+    if plan and (other := measured_by(Path(R), RUN.id)):
+        raise WorkflowError(other)
     check_publishable(plan)
     check_plan(plan)
     check_cost(plan)
     if plan:
+        check_private_way(plan)
         RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks), watch=shutting_down)
+        # Again, now that another one that starts at this moment sees our lease.
+        if other := measured_by(Path(R), RUN.id):
+            RUN.end()
+            raise WorkflowError(other)
         engines = {name: trial.engine for name, trial in TRIALS.items()}
         wanted = tuple(sorted(plan, key=list(ALL_TRIALS).index))
         record.begin(Path(R), RUN.id, engines, wanted, STUDY.live_sessions)

@@ -63,7 +63,7 @@ rule node:
         **({"slurm_partition": partition_of_node} if HOST_CLASSES else {}),
         # The node's own, and what Storewise's process beside the server takes.
         mem_mb=lambda wildcards: node_of(wildcards).memory_mb + 256,
-        runtime=1440,
+        runtime=720,
         disk_mb=10000,
         node_class=lambda wildcards: trial_of(wildcards).node_class,
         exclusive=0,
@@ -93,7 +93,7 @@ rule form:
     threads: 1
     resources:
         mem_mb=1000,
-        runtime=1440,
+        runtime=720,
         node_class="work",
     params:
         trial=trial_param,

@@ -15,5 +15,7 @@ with plain_job(snakemake.log[0]) as log:
     log.info("%d files, %s documents", found.files, found.documents or "not yet counted")
     for bad in found.bad:
         log.warning("quarantined: %s", bad.reason)
+    for path, warning in found.warnings:
+        log.warning("%s: %s", path, warning)
     for path, equal in found.duplicates:
         log.warning("left out, equal to %s: %s", equal, path)

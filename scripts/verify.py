@@ -13,7 +13,11 @@ from storewise.trial import Trial
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
 session = Path(snakemake.input.session)
 defer = 3.0 if snakemake.input.get("cluster") else 0.0
-with trial_job(results, session, "verify", log_file, defer=defer) as job, ExitStack() as stack:
+needs = list(snakemake.input)
+with (
+    trial_job(results, session, "verify", log_file, needs=needs, defer=defer) as job,
+    ExitStack() as stack,
+):
     trial = Trial.model_validate(snakemake.params.trial)
     served, check = {}, job.check
     if snakemake.input.get("cluster"):

@@ -13,7 +13,11 @@ phase, worker = snakemake.params.phase, int(snakemake.wildcards.worker)
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
 session, name = Path(snakemake.input.session), f"{phase}.{worker}"
 defer = 3.0 if snakemake.input.get("cluster") else 0.0
-with trial_job(results, session, name, log_file, defer=defer) as job, ExitStack() as stack:
+needs = list(snakemake.input)
+with (
+    trial_job(results, session, name, log_file, needs=needs, defer=defer) as job,
+    ExitStack() as stack,
+):
     trial = Trial.model_validate(snakemake.params.trial)
     store = snakemake.output.get("store")
     files = snakemake.output.get("written")

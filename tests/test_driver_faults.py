@@ -1,6 +1,7 @@
 """Worker jobs that end early: killed, aborted, signalled, failed. Nothing is left behind."""
 
 import os
+import resource
 import signal
 import subprocess
 
@@ -97,7 +98,8 @@ def test_a_signal_to_the_worker_leaves_no_client(number, place):
     assert all_gone(clients, 10)
 
 
-def test_a_full_disk_is_the_stores_own_error(place):
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "parquet", "files"])
+def test_a_full_disk_is_the_stores_own_error(place, engine):
     if os.geteuid() != 0:
         missing = pytest.fail if os.environ.get("STOREWISE_REQUIRE_ALL") == "1" else pytest.skip
         missing("a small file system can be mounted by root only")
@@ -106,7 +108,7 @@ def test_a_full_disk_is_the_stores_own_error(place):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", store], check=True)
     try:
         with pytest.raises(StorewiseError, match=r"(?i)full|space"):
-            driving.run_here(trial("sqlite", id="other"), place, "write")
+            driving.run_here(trial(engine, id="other"), place, "write")
     finally:
         subprocess.run(["umount", store], check=True)
     assert not (place / "write.0.parquet").exists()
@@ -121,6 +123,18 @@ def test_an_unexpected_error_of_a_client_keeps_its_traceback(place, caplog, monk
     with pytest.raises(RuntimeError, match="client process 0 failed: ZeroDivisionError: a defect"):
         driving.run_here(trial("null"), place, "read")
     assert "in broken" in caplog.text
+
+
+def test_a_client_that_gets_no_memory_says_so(place, monkeypatch):
+    def hungry(self, kind, document_id):
+        limit = psutil.Process().memory_info().vms + (64 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+        bytearray(1 << 30)
+
+    monkeypatch.setattr(NullClient, "get", hungry)
+    driving.run_here(trial("null"), place, "write")
+    with pytest.raises(StorewiseError, match=r"the system gave no more memory \(a limit such as"):
+        driving.run_here(trial("null"), place, "read")
 
 
 def test_aborted_is_not_a_failed_operation():

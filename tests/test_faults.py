@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from harness import SAMPLE, SMALL, Workspace, interrupt_group, wait_until
+from memory_cgroup import without_memory
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -39,18 +42,36 @@ def place(tmp_path: Path) -> Iterator[Workspace]:
         process.kill()
 
 
-def begin(place: Workspace, phase: str) -> tuple[int, object]:
+def begin(
+    place: Workspace, phase: str, engine: str = "parquet", read: str = LONG_READ
+) -> tuple[int, object]:
     """Start a run and wait until worker 1 of `phase` is at work; returns its pid and the run."""
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
-    place.write_study(LONG_WRITE if phase == "write" else LONG_READ)
+    text = LONG_WRITE if phase == "write" else read
+    place.write_study(text.replace("parquet", engine))
     run = place.start()
-    pid = wait_until(lambda: place.working(f"{phase}.1"), 60, f"{phase}.1 at work")
+    pid = wait_until(lambda: place.working(f"{phase}.1"), 150, f"{phase}.1 at work")
     return pid, run
 
 
 def kill_worker(place: Workspace, pid: int, run: psutil.Popen) -> float:
     os.kill(pid, signal.SIGKILL)
     return SOON
+
+
+def crash_worker(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    os.kill(pid, signal.SIGSEGV)
+    return SOON
+
+
+def starve_worker(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    with without_memory(pid):
+        return SOON
+
+
+def starve_client(place: Workspace, pid: int, run: psutil.Popen) -> float:
+    with without_memory(psutil.Process(pid).children()[0].pid):
+        return SOON
 
 
 def kill_client(place: Workspace, pid: int, run: psutil.Popen) -> float:
@@ -85,10 +106,11 @@ def hang_up(place: Workspace, pid: int, run: psutil.Popen) -> float:
     return AFTER_LEASE
 
 
+HOST = socket.gethostname()
 Cause = Callable[[Workspace, int, psutil.Popen], float]
 CELLS: list[tuple[Cause, str, str | None]] = [
-    (kill_worker, "read", "phase failed"),
-    (kill_client, "read", "read.1"),
+    (kill_worker, "read", f"read.1 on host {HOST} was ended by SIGKILL, which the kernel did not"),
+    (kill_client, "read", "read.1: client process 0 (pid "),
     (stop_worker, "write", "SIGTERM"),
     (interrupt, "read", None),
     (terminate, "write", None),
@@ -96,7 +118,10 @@ CELLS: list[tuple[Cause, str, str | None]] = [
 ]
 if os.environ.get("STOREWISE_ALL_CELLS") == "1":
     CELLS += [
-        (kill_worker, "write", "load failed"),
+        (kill_worker, "write", f"write.1 on host {HOST} was ended by SIGKILL"),
+        (crash_worker, "read", f"read.1 on host {HOST} was ended by SIGSEGV"),
+        (starve_worker, "read", f"read.1 on host {HOST} was ended by SIGKILL: the kernel killed "),
+        (starve_client, "read", "was ended by SIGKILL: the kernel killed "),
         # In every run it is killed beside servers.
         *((kill_snakemake, phase, None) for phase in ("write", "read")),
     ]
@@ -138,6 +163,48 @@ def test_a_second_snakemake_does_not_disturb_a_live_trial(place: Workspace) -> N
     interrupt_group(run)  # type: ignore[arg-type]
     place.gone(SOON)
     place.finishes(SHORT)
+
+
+def test_a_second_run_of_a_study_is_refused_and_the_first_goes_on(place: Workspace) -> None:
+    _, run = begin(place, "read", read=STUDY.format(batch=1000, seconds=600))
+    (lease,) = place.results.glob("leases/*")
+    for second in (
+        place.storewise("run", "s.yaml"),
+        place.snakemake(),
+        # As where a run of another study has ended here: Snakemake then removes all locks.
+        place.snakemake("--nolock"),
+    ):
+        assert second.returncode != 0
+        told = second.stdout + second.stderr
+        where = f"by process {run.pid} on host {HOST} since 20"  # type: ignore[attr-defined]
+        assert told.count(f"study s is measured here already, {where}") == 1
+        assert "--unlock" not in told
+        assert [lease] == list(place.results.glob("leases/*"))
+        assert place.working("read.1")
+    interrupt_group(run)  # type: ignore[arg-type]
+    place.gone(SOON)
+    assert place.left_behind() == []
+
+
+REMOVED = [("parquet", "read")]
+if os.environ.get("STOREWISE_ALL_CELLS") == "1":
+    REMOVED += [("parquet", "write"), ("postgres", "write"), ("postgres", "read")]
+
+
+@pytest.mark.parametrize(("engine", "phase"), REMOVED)
+def test_results_that_are_removed_while_a_run_uses_them(
+    place: Workspace, engine: str, phase: str
+) -> None:
+    _, run = begin(place, phase, engine)
+    # What is written meanwhile may stay of a removal, so it is made again.
+    while place.results.exists() and place.processes():
+        shutil.rmtree(place.results, ignore_errors=True)
+    place.gone(SOON)
+    assert run.wait() != 0  # type: ignore[attr-defined]
+    told = place.output()
+    assert told.count("storewise: results/s was removed or moved while this run used it") == 1
+    assert "Traceback" not in told
+    assert place.left_behind() == []
 
 
 def test_a_run_can_be_started_at_once_after_a_kill(place: Workspace) -> None:

@@ -4,8 +4,10 @@ the message names the first cause, and the next plain run finishes with verified
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -14,9 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jvm_binaries
+import mongodb_binaries
 import psutil
 import pytest
-from harness import SAMPLE, SMALL, Workspace, interrupt_group, wait_until
+from harness import SAMPLE, SMALL, Workspace, interrupt_group, unavailable, wait_until
+
+from storewise.metrics.hdr import merge_logs, tags
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -134,18 +140,18 @@ Cause = Callable[[Workspace, Run], float]
 CELLS: list[tuple[Cause, str, str | None]] = [
     (kill_server, "write", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_guard, "read", r"data1: the server of PostgreSQL"),
-    (kill_node, "read", r"data0: its job on host \S+ has ended without ending its server"),
+    (kill_node, "read", r"data0 on host \S+ was ended by SIGKILL"),
     (stop_node_again, "write", r"data0 was ended by signal SIGTERM"),
-    (kill_worker, "write", r"load failed"),
-    (kill_worker, "read", r"phase failed"),
-    (kill_form, "form", r"form failed"),
+    (kill_worker, "write", r"write.1 on host \S+ was ended by SIGKILL"),
+    (kill_worker, "read", r"read.1 on host \S+ was ended by SIGKILL"),
+    (kill_form, "form", r"form on host \S+ was ended by SIGKILL"),
     (kill_snakemake, "write", None),
     (interrupt, "read", None),
 ]
 FURTHER: list[tuple[Cause, str, str | None]] = [
     (kill_server, "read", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_guard, "write", r"data1: the server of PostgreSQL"),
-    (kill_node, "write", r"data0: its job on host \S+ has ended without ending its server"),
+    (kill_node, "write", r"data0 on host \S+ was ended by SIGKILL"),
     (stop_node, "read", r"data0 was ended by signal SIGTERM"),
     (stop_node, "write", r"data0 was ended by signal SIGTERM"),
     (kill_snakemake, "read", None),
@@ -214,6 +220,160 @@ def test_the_data_disk_is_full(place: Workspace, small_disk: Callable[..., Path]
     assert re.search(r"data[01].*No space left on device", text)
     assert list(disk.iterdir()) == []
     place.finishes(SHORT)
+
+
+#: Servers whose disk fills while they load; each is told differently that it is full.
+FULL = [
+    "postgres",
+    *(
+        ["mariadb", "mongodb", "cassandra", "hbase"]
+        if os.environ.get("STOREWISE_ALL_CELLS") == "1"
+        else []
+    ),
+]
+
+
+@pytest.mark.parametrize("engine", FULL)
+def test_the_data_disk_fills_while_a_server_loads(
+    place: Workspace,
+    small_disk: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
+) -> None:
+    find_programs(engine, monkeypatch)
+    disk = small_disk("1g")
+    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
+    study = (
+        LONG_WRITE
+        if engine == "postgres"
+        else STUDY.format(settings="{}", batch=1, seconds=0.3).replace("postgres", engine)
+    )
+    place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
+    run = place.start(place.command("--set-resources", f"node:scratch={disk}"))
+    wait_until(lambda: place.working("write.0"), 150, "write.0 at work")
+    filler = disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            # A server that finds room for a while longer writes it full itself.
+            file.write(bytes(1 << 20 if shutil.disk_usage(disk).free > 1 << 20 else 1 << 12))
+    place.gone(2 * SOON)
+    assert run.wait() != 0
+    filler.unlink()
+    assert list(disk.iterdir()) == []
+    assert place.left_behind() == []
+    reason = json.loads(the_failure(place))["reason"]
+    where = rf"(data|master)0: no space left on device for {disk}/\S+: free space there, or name "
+    assert re.match(where, reason), reason
+    assert f"on host {socket.gethostname()} " in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.all_cells
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", "mongodb"])
+def test_a_server_that_stands_still_for_a_while_is_slow_not_lost(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """SIGSTOP: what waited counts with the time that it waited, and nothing is lost."""
+    find_programs(engine, monkeypatch)
+    place.copy_inputs()
+    study = STUDY.format(settings="{}", batch=1000, seconds=20).replace("postgres", engine)
+    place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
+    run = place.start(place.command("--omit-from", "analyse"))
+    wait_until(lambda: place.working("read.0"), 300, "read.0 at work")
+    (log,) = place.results.glob("logs/*/read.0.log")
+    # A client that has yet to connect gives up after its own time.
+    wait_until(lambda: re.search(r", [1-9]\d* operations/s", log.read_text()), 60, "reads")
+    root = psutil.Process(place.server("data0"))
+    stopped = [root, *root.children(recursive=True)]
+    for process in stopped:
+        process.suspend()
+    wait_until(lambda: log.read_text().count(", 0 operations/s") >= 2, 120, "a stall of 20 s")
+    for process in stopped:
+        process.resume()
+    assert run.wait(300) == 0, place.output()
+    assert set(place.counts().values()) == {(place.documents(), place.documents())}
+    assert ", 0 errors in " in log.read_text()
+    (part,) = place.results.glob("trials/*/read.0.hlog")
+    slowest = max(merge_logs([part], tag).get_max_value() for tag in tags(part))
+    assert slowest > 5e9, "nanoseconds; two lines of the log, ten seconds apart, saw no operation"
+    assert place.left_behind() == []
+
+
+def load_that_stands_still(place: Workspace, engine: str) -> tuple[Run, Path, list[psutil.Process]]:
+    """A load whose server was stopped by SIGSTOP: the run, its worker's log, what was stopped."""
+    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
+    # Longer than the ten seconds between two lines of its log.
+    batch = 1 if engine == "mongodb" else 20
+    study = STUDY.format(settings="{}", batch=batch, seconds=0.3).replace("postgres", engine)
+    place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
+    run = place.start(place.command("--omit-from", "analyse"))
+    wait_until(lambda: place.working("write.0"), 300, "write.0 at work")
+    (log,) = place.results.glob("logs/*/write.0.log")
+    wait_until(lambda: re.search(r", [1-9]\d* operations/s", log.read_text()), 60, "writes")
+    (node,) = {"data0", "master0"} & set(place.members())
+    root = psutil.Process(place.server(node))
+    stopped = [root, *root.children(recursive=True)]
+    for process in stopped:
+        process.suspend()
+    return run, log, stopped
+
+
+@pytest.mark.all_cells
+@pytest.mark.parametrize("engine", ["mongodb", "cassandra"])
+def test_a_server_that_stands_still_while_it_loads_loses_nothing(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """SIGSTOP for a minute: clients wait or ask again, and the trial goes on."""
+    find_programs(engine, monkeypatch)
+    run, log, stopped = load_that_stands_still(place, engine)
+    stall = ", 0 operations/s"
+    wait_until(
+        lambda: log.read_text().count(stall) >= 6 or run.poll() is not None,
+        150,
+        "a stall of a minute: a line of the log in ten seconds",
+    )
+    for process in stopped:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+    assert run.wait(600) == 0, place.output()
+    assert log.read_text().count(stall) >= 6
+    assert set(place.counts().values()) == {(place.documents(), place.documents())}
+    assert place.left_behind() == []
+    assert place.processes() == []
+
+
+@pytest.mark.all_cells
+def test_a_server_that_stands_still_for_longer_than_its_gateway_waits_is_named(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_programs("hbase", monkeypatch)
+    run, _, stopped = load_that_stands_still(place, "hbase")
+    place.gone(4 * SOON)
+    assert not any(process.is_running() for process in stopped)
+    assert run.wait() != 0
+    assert place.left_behind() == []
+    reason = json.loads(the_failure(place))["reason"]
+    assert "\n" not in reason
+    expected = (
+        r"write\.0: hbase: insert: thrift0 at \S+: the servers have not answered the gateway "
+        rf"within the setting `operation_seconds` \(master0 on host {socket.gethostname()} at \S+ "
+        r"takes connections but does not answer within 5 s\)"
+    )
+    assert re.fullmatch(expected, reason), reason
+
+
+def find_programs(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian has no MongoDB: the tests' own."""
+    if engine == "mongodb":
+        try:
+            monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native() / "bin"))
+        except mongodb_binaries.Unavailable as error:
+            unavailable(str(error))
+    if engine in ("cassandra", "hbase"):
+        try:
+            monkeypatch.setenv(f"STOREWISE_{engine.upper()}_HOME", str(jvm_binaries.jars(engine)))
+        except jvm_binaries.Unavailable as error:
+            unavailable(str(error))
 
 
 def test_a_server_binary_is_missing(place: Workspace) -> None:

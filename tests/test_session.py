@@ -307,3 +307,27 @@ def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(
         pass
     assert not directory.exists()
     run.end()
+
+
+@pytest.mark.parametrize("when", ["before the error", "after the error"])
+def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(
+    tmp_path: Path, run: Run, when: str
+) -> None:
+    """`rm -r` reaches a store's files before the session's directory, and a read fails at once."""
+    opened(tmp_path, run.id)
+    directory, store = tmp_path / "live" / "t", tmp_path / "trials" / "t" / "store.0"
+    store.mkdir(parents=True)
+    log = tmp_path / "w.log"
+    removal = threading.Timer(0.1, store.rmdir)
+    with (
+        pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
+        trial_job(tmp_path, directory / "session.json", "write.0", log, needs=[store]),
+    ):
+        if when == "before the error":
+            store.rmdir()
+        else:
+            removal.start()
+        raise KeyError("a table that is gone")
+    assert "Traceback" not in log.read_text()
+    assert not (directory / "abort").exists(), "nobody's failure"
+    run.end()

@@ -43,6 +43,7 @@ from storewise.engines.base import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.recorder import NS, Recorded, Recorder
+from storewise.session.ending import NO_MEMORY
 from storewise.workloads.base import (
     ClientContext,
     LoadedFile,
@@ -80,7 +81,9 @@ class _Reported:
                 pickle.loads(pickle.dumps(ours))
             except (pickle.PicklingError, TypeError, AttributeError):
                 ours = StorewiseError(str(error))
-        elif isinstance(error, OSError | MemoryError):
+        elif isinstance(error, MemoryError):
+            ours = StorewiseError(NO_MEMORY)
+        elif isinstance(error, OSError):
             ours = StorewiseError(text)
         try:
             self._connection.send(Failure(ours, text, lines))

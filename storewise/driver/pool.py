@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -18,7 +17,9 @@ from storewise.driver.job import WorkerJob
 from storewise.driver.messages import Failure
 from storewise.driver.shared import Shared
 from storewise.errors import StorewiseError
+from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import dies_with_parent
+from storewise.session.ending import how_it_ended
 
 #: How often the trial's abort is looked for, in s: a check reads small files on a shared disk.
 CHECK_EVERY = 0.5
@@ -53,6 +54,7 @@ class Pool:
 
     def __init__(self, job: WorkerJob, threads: int, log: logging.Logger) -> None:
         self._log = log
+        self._before = MemoryKills.now()
         count = job.trial.processes
         nodes = [] if job.cluster is None else [e.name for e in job.cluster.endpoints]
         self.shared = Shared(count, threads, list(dict.fromkeys(nodes)))
@@ -161,16 +163,11 @@ class Pool:
         process = self._processes[number]
         process.join(_GRACE)
         code = process.exitcode
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            hint = (
-                "; if nobody did it, the kernel did for lack of memory: use fewer processes"
-                if -code == signal.SIGKILL
-                else ""
-            )
-            how = f"was ended by {name}{hint}"
+        if code is None:
+            how = "has closed its pipe and goes on"
         else:
-            how = f"ended with status {code} and without a word"
+            how = how_it_ended(code, self._before, process.pid)
+            how += "" if code < 0 else " and without a word"
         return StorewiseError(f"client process {number} (pid {process.pid}) {how}")
 
     def finish(self) -> None:

@@ -27,14 +27,15 @@ def process_store(worker_store: Path, process: int) -> Path:
 
 
 def make_stores(worker_store: Path, processes: int) -> None:
-    """Make the empty store directories of a loading worker.
+    """Make the empty store directories of a loading worker; no other user can enter them.
 
     Raises StorewiseError where that cannot be done or one of them has content already.
     """
     for process in range(processes):
         path = process_store(worker_store, process)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            worker_store.mkdir(parents=True, mode=0o700, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StorewiseError(f"{path}: cannot make the store: {error.strerror}") from error
         if any(path.iterdir()):

@@ -29,12 +29,14 @@ from pathlib import Path
 import psutil
 
 from storewise.processes import dies_with_parent
-from storewise.session.live import Abort, abort
+from storewise.session.live import Abort, abort, await_reason
 
 #: From Linux's ``sys/prctl.h``.
 _PR_SET_CHILD_SUBREAPER = 36
 #: Time for an orderly end once nobody is left who could wait for it.
 ORPHANED_SECONDS = 5.0
+#: For the job's Snakemake to say how it was killed; the server goes on meanwhile.
+WITNESS_SECONDS = 2.0
 #: For each command that removes what a server keeps elsewhere.
 CLEANUP_SECONDS = 60.0
 
@@ -118,8 +120,12 @@ def _say(**message: int) -> None:
 
 
 def _tell(order: Order) -> None:
-    """The job was killed and cannot say so itself: clients would only see a lost connection."""
+    """The job was killed and cannot say so itself: clients would only see a lost connection.
+
+    Its Snakemake knows by which signal, unless that was killed too.
+    """
     if order.live:
+        await_reason(Path(order.live), WITNESS_SECONDS)
         host = socket.gethostname()
         reason = f"{order.node}: its job on host {host} has ended without ending its server"
         abort(Path(order.live), Abort(f"{reason}: was it killed?", own=True, log=order.log))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +19,14 @@ from types import FrameType
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.instance import Interruption
 from storewise.processes import ENDING
-from storewise.session.live import ABORT, LIVE, Abort, Session, Watch, abort, membership
+from storewise.session.ending import NO_MEMORY
+from storewise.session.live import LIVE, Abort, Session, Watch, abort, await_reason, membership
+from storewise.session.server_log import NO_SPACE
 
+#: How long an error of a job is held until it is no sign of a removal.
+_REMOVAL_SECONDS = 1.0
+#: Directory of temporary files in a session's live directory.
+TEMPORARY = "temporary"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -110,28 +118,59 @@ def _reason(name: str, error: BaseException, log: str) -> Abort:
         )
         until = error.at if isinstance(error, TakenBack) else 0.0
         return Abort(str(error), own=own, log=log, until=until)
-    kind = type(error).__name__
-    if isinstance(error, StorewiseError | MemoryError | OSError):
-        return Abort(f"{name}: {error or kind}", own=True, log=log)
-    return Abort(f"{name}: {kind}: {error}", own=True, log=log)
+    if isinstance(error, MemoryError):
+        return Abort(f"{name}: {NO_MEMORY}", own=True, log=log)
+    if isinstance(error, StorewiseError | OSError):
+        text = str(error)
+        if NO_SPACE.search(text) and (host := socket.gethostname()) not in text:
+            text += f" (on host {host})"
+        # What a node says of its server begins with its name already.
+        return Abort(text if text.startswith(f"{name}: ") else f"{name}: {text}", own=True, log=log)
+    return Abort(f"{name}: {type(error).__name__}: {error}", own=True, log=log)
 
 
-def _await_reason(live: Path, seconds: float) -> None:
-    """Return when another job has given a reason, or after some seconds."""
-    until = time.monotonic() + seconds
-    while not (live / ABORT).exists() and time.monotonic() < until:
-        time.sleep(0.1)
+@contextmanager
+def _own_temporaries(live: Path) -> Iterator[None]:
+    """What this process and its clients keep in temporary files goes where no other user can look
+    or be first with a name, and where it goes with the session, whoever is killed."""
+    directory = live.absolute() / TEMPORARY
+    directory.mkdir(mode=0o700, exist_ok=True)
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _removed(live: Path, needs: Sequence[Path]) -> bool:
+    """Whether a job's session or inputs go away: what an error of the job is then only a sign of.
+
+    A tree is removed file by file, and its directories after them, so it is looked at for a while.
+    """
+    until = time.monotonic() + _REMOVAL_SECONDS
+    while not (gone := not live.is_dir() or not all(need.exists() for need in needs)):
+        if time.monotonic() >= until:
+            break
+        time.sleep(0.05)
+    return gone
 
 
 @contextmanager
 def trial_job(
-    results: Path, session_file: Path, name: str, log_path: Path | str, *, defer: float = 0.0
+    results: Path,
+    session_file: Path,
+    name: str,
+    log_path: Path | str,
+    *,
+    needs: Iterable[Path | str] = (),
+    defer: float = 0.0,
 ) -> Iterator[Job]:
     """A job of a live trial.
 
     While the block runs, the process is registered in the trial's live directory. If it raises,
     the trial is aborted with that as its reason (unless it has one already) and the process
     exits with status 1; expected errors are one message, others keep their traceback in the log.
+    An error while one of `needs`, the job's inputs, goes away is told as its removal.
     A client's error may only be what a server's end looks like from outside: before its own reason
     it gives the server's node `defer` seconds to say more.
     """
@@ -156,22 +195,26 @@ def trial_job(
 
     def tell(error: BaseException) -> None:
         if not isinstance(error, Aborted):
-            _await_reason(live, defer)
+            await_reason(live, defer)
         abort(live, _reason(name, error, str(log_path)))
 
     before = {number: signal.signal(number, ended) for number in ENDING}
     try:
-        with membership(live, name):
+        with membership(live, name), _own_temporaries(live):
             yield Job(check, log, live, session, tell)
         log.info("done")
     except Aborted as error:
         tell(error)
         log.error("%s", error)
         sys.exit(f"storewise: {name} ended: {error}")
-    except (StorewiseError, MemoryError, OSError) as error:
-        if isinstance(error, FileNotFoundError) and not live.is_dir():
+    except Exception as error:
+        if _removed(live, [session_file, *map(Path, needs)]):
             log.error("its session was removed (%s)", error)
             sys.exit(f"storewise: {name} ended: its session was removed")
+        if not isinstance(error, StorewiseError | MemoryError | OSError):
+            log.error("unexpected error\n%s", traceback.format_exc())
+            tell(error)
+            raise
         reason = _reason(name, error, str(log_path)).reason
         log.error("%s", reason)
         if not isinstance(error, StorewiseError):

@@ -218,6 +218,13 @@ def read_abort(path: Path) -> Abort:
         return Abort("aborted for a reason that could not be written (a full disk?)", own=True)
 
 
+def await_reason(live: Path, seconds: float) -> None:
+    """Return when another job has given a reason, or after some seconds."""
+    until = time.monotonic() + seconds
+    while live.is_dir() and not (live / ABORT).exists() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
 @contextmanager
 def membership(directory: Path, name: str) -> Iterator[None]:
     """Register this process as a job of a trial while the block runs.

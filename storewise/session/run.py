@@ -37,6 +37,7 @@ from storewise.session.live import (
     remove_tree,
     write_aside,
 )
+from storewise.session.private import check_private, make_private
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +139,9 @@ class Run:
         `watch` is asked at each renewal for a reason to end all live trials.
         """
         self._locks = tuple(locks)
-        (self.results / LEASES).mkdir(parents=True, exist_ok=True)
+        self.results.mkdir(parents=True, exist_ok=True)
+        for name in (LEASES, LIVE):
+            make_private(self.results / name)
         self._renew()
 
         def beat() -> None:
@@ -146,6 +149,8 @@ class Run:
                 try:
                     self._renew()
                 except OSError as error:
+                    if not (self.results / LEASES).is_dir():
+                        continue  # `lost` tells it at the end
                     # The jobs end when it stays so for longer than the lease holds.
                     _log.warning("storewise: the lease is not renewed: %s", error)
                 reason = watch() if watch is not None else None
@@ -162,6 +167,16 @@ class Run:
         except OSError:
             # A new time needs no space on a full disk; where there is no lease yet this fails too.
             os.utime(self.results / LEASES / self.id)
+
+    def lost(self) -> str | None:
+        """What to tell where somebody removed the results below this run; None where nobody did."""
+        started = self._thread is not None and not self._stopping.is_set()
+        if not started or (self.results / LEASES / self.id).exists():
+            return None
+        return (
+            f"{self.results} was removed or moved while this run used it: the trials that were "
+            "being measured have ended, and are measured anew by the next run"
+        )
 
     def live(self) -> list[Path]:
         """Live directories of this run's own trials."""
@@ -206,8 +221,15 @@ class Run:
             self._thread.join(timeout=RENEW_EVERY * 2)
         try:
             left = [name for directory in self.live() for name in sweep(self.results, directory)]
+            alone = not any(p.name != self.id for p in (self.results / LEASES).glob("[!.]*"))
             for directory, session in sessions(self.results):
-                if session is None:  # Snakemake makes the directory before a trial is opened
+                if session is not None:
+                    continue
+                # Snakemake makes the directory before a trial is opened; jobs may write to one
+                # that somebody is removing.
+                if alone:
+                    left += sweep(self.results, directory)
+                else:
                     _remove_if_empty(directory)
         finally:
             (self.results / LEASES / self.id).unlink(missing_ok=True)
@@ -258,7 +280,8 @@ def open_session(
     # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
     remove_tree(results / TRIALS / trial)
     remove_tree(live)
-    live.mkdir(parents=True, mode=0o700)
+    make_private(live.parent)
+    live.mkdir(mode=0o700)
     if servers:
         make_credentials(live)
     Session(trial, run, lease.seconds, time.time()).write(live)
@@ -315,8 +338,11 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
 
     Returns their ids.
 
-    To be called before the workflow is planned; live runs of others are left alone.
+    To be called before the workflow is planned; live runs of others are left alone. ConfigError
+    where another user has made what we would go by.
     """
+    for name in (LEASES, LIVE):
+        check_private(results / name)
     dead = dead_leases(results)
     gone = {path.name for path, _ in dead}
     for path, lease in dead:

@@ -17,12 +17,14 @@ from storewise.engines.base import Endpoint
 from storewise.engines.server import Credentials, Launch, Node, ServerEngine, Settling
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
+from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import dies_with_parent, undisturbed
 from storewise.session.address import free_port
+from storewise.session.ending import how_it_ended
 from storewise.session.guard import Order, clean
 from storewise.session.guarded import POLL, Guarded
 from storewise.session.live import remove_tree
-from storewise.session.server_log import log_tail
+from storewise.session.server_log import log_tail, mapped_write, no_space
 
 #: How servers say that somebody else has their port.
 _PORT_TAKEN = (
@@ -70,6 +72,8 @@ class Server:
         self.launch = engine.launch(node)
         self._live = live
         self._process: Guarded | None = None
+        self._before = MemoryKills.now()
+        self._seen = 0
 
     @property
     def pid(self) -> int:
@@ -117,14 +121,21 @@ class Server:
             self.node.spec.name,
             self.launch.cleanup,
         )
+        self._before = MemoryKills.now()
         self._process = Guarded(order)
         self._process.start()
 
     def again(self, check: Callable[[], None]) -> None:
         """Start the server on the data that it had when it was stopped or killed, at the same
-        ports, and wait until it gives a real answer; EngineError as `wait_ready`."""
+        ports, and wait until it serves; EngineError as `wait_ready`."""
         self.restart()
         self._await(check, self.engine.answers)
+        peers = self.node.peers
+
+        def met(role: str) -> tuple[Endpoint, ...]:
+            return tuple(peer for peer in peers if peer.role == role)
+
+        self.engine.resume(self._settling(met, check, logging.getLogger("storewise.session")))
 
     def kill(self) -> None:
         """SIGKILL to all processes of the server at once; returns when none is left."""
@@ -145,7 +156,9 @@ class Server:
                 path.chmod(0o600)
                 path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise EngineError(f"{self.node.spec.name}: {directory}: {error.strerror}") from error
+            raise EngineError(
+                f"{self.node.spec.name}: {directory} on host {host_name()}: {error.strerror}"
+            ) from error
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.node.installation.environment, **self.launch.environment}
@@ -175,11 +188,10 @@ class Server:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if process.returncode != 0:
-            name = Path(command[0]).name
-            raise EngineError(
-                f"{self.node.spec.name}: {name} ended with status {process.returncode} on host "
-                f"{host_name()}; the end of its log:\n{log_tail(self.log)}"
-            )
+            # A script has its own name as its $0.
+            name = command[3] if command[:2] == ("sh", "-c") else Path(command[0]).name
+            how = f"ended with status {process.returncode}"
+            raise EngineError(self._told(f"{name} {how} on host {host_name()}"))
 
     def settle(
         self,
@@ -189,7 +201,14 @@ class Server:
     ) -> None:
         """Let the engine do what it can do only beside its server; EngineError also where the
         server ends meanwhile."""
+        self.engine.settle(self._settling(endpoints, check, log))
 
+    def _settling(
+        self,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        check: Callable[[], None],
+        log: logging.Logger,
+    ) -> Settling:
         def watch() -> None:
             check()
             if (text := self.failure()) is not None:
@@ -198,9 +217,7 @@ class Server:
         def run(command: Sequence[str], seconds: float) -> str:
             return self._run(command, seconds, watch)
 
-        self.engine.settle(
-            Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
-        )
+        return Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
 
     def _run(self, command: Sequence[str], seconds: float, check: Callable[[], None]) -> str:
         """What a program of the engine prints; EngineError with it where the program fails."""
@@ -237,20 +254,34 @@ class Server:
         return text
 
     def failure(self, wait: float = 0.0) -> str | None:
-        """How the server has ended by itself, with the end of its log; None while it runs, after
-        `wait` seconds."""
+        """How the server has ended by itself, with the end of its log, or that its disk is full;
+        None while it runs, after `wait` seconds."""
         if self._process is None:
             return None
         self._process.hear(wait)
+        server = f"the server of {self.engine.title} on host {host_name()}"
         status = self._process.status
-        if status is None:
-            return None
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else ""
-        how = how or f"ended with status {status}"
-        return (
-            f"{self.node.spec.name}: the server of {self.engine.title} on host {host_name()} {how}"
-            f"; the end of its log:\n{log_tail(self.log)}"
-        )
+        if status is not None:
+            how = how_it_ended(status, self._before, self._process.pid)
+            return self._told(f"{server} {how}")
+        # Some servers wait for space without end, and their clients with them.
+        size = self.log.stat().st_size if self.log.exists() else 0
+        if size != self._seen:
+            self._seen = size
+            if no_space(self.log):
+                return self._told(f"{server} cannot go on")
+        return None
+
+    def _told(self, what: str) -> str:
+        """What happened to a program of this node, with what its log says of the reason."""
+        node = self.node
+        if said := no_space(self.log) or mapped_write(self.log, node.directory):
+            return (
+                f"{node.spec.name}: no space left on device for {node.directory}: free space "
+                "there, or name a larger directory (`scratch` of rule `node` in the profile); "
+                f"{what}, its log says: {said}"
+            )
+        return f"{node.spec.name}: {what}; the end of its log:\n{log_tail(self.log)}"
 
     def wait_ready(self, check: Callable[[], None]) -> None:
         """Return when the server answers; EngineError when it ends or the engine's time is over."""
