@@ -63,8 +63,9 @@ lint: test-env
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
-# Two files at a time, in the order of tests/conftest.py.
-AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+# Three files at a time, in the order of tests/conftest.py: on two cores they wait a third of
+# the time for servers.
+AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
 
 test: test-env system-packages lint
 	$(BIN)/python -m pytest $(AT_ONCE)

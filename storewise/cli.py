@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import orjson
 import typer
@@ -26,6 +26,9 @@ from storewise.hosts_cli import doctor, profiles_app, sessions
 from storewise.measures_cli import measures
 from storewise.publish_cli import publish, pull
 from storewise.watch_cli import watch
+
+if TYPE_CHECKING:
+    from storewise.ssearch.convert import Converted
 
 app = typer.Typer(
     name="storewise",
@@ -50,6 +53,11 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Entry point: an expected error is one message and exit status 2, never a traceback."""
+    if sys.getfilesystemencoding() != "utf-8":
+        # In another locale names that are not ASCII could be neither opened nor printed, here or
+        # in any program that is started. Only Python's start can change it.
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     try:
         app()
     except StorewiseError as error:
@@ -157,7 +165,7 @@ def inspect(
     raise typer.Exit(0 if complete else 1)
 
 
-def _convert_one(name: str, to: str, outdir: Path) -> list[Path] | StorewiseError:
+def _convert_one(name: str, to: str, outdir: Path) -> Converted | StorewiseError:
     from storewise.ssearch.convert import convert_file
 
     try:
@@ -185,13 +193,16 @@ def convert(
     good = True
     with _pool(jobs) as pool, _progress("converting", len(files)) as update:
         work = ((name, to, output) for name in files)
-        for done, found in enumerate(_each(pool, _convert_one, work), 1):
+        results = zip(files, _each(pool, _convert_one, work), strict=True)
+        for done, (name, found) in enumerate(results, 1):
             if isinstance(found, StorewiseError):
                 good = False
                 say(str(found))
             else:
-                for path in found:
+                for path in found.paths:
                     typer.echo(path)
+                for warning in found.warnings:
+                    say(f"warning: {name}: {warning}")
             update(done, len(files))
     raise typer.Exit(0 if good else 1)
 
@@ -251,6 +262,8 @@ def manifest(
         say(f"left out: {bad.reason}")
     for path, equal in found.duplicates:
         say(f"left out, equal to {equal}: {path}")
+    for path, warning in found.warnings:
+        say(f"warning: {path}: {warning}")
     documents = "" if found.documents is None else f", {found.documents} documents"
     say(
         f"{output}: {found.files} files, {found.bytes} bytes{documents}; "
@@ -303,6 +316,9 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try trials again that were given up.")
     ] = False,
+    many: Annotated[
+        bool, typer.Option("--many", help="More trials than 20,000, or jobs than 200,000.")
+    ] = False,
 ) -> None:
     """Run a study to its report, trying failed trials again as the study says.
 
@@ -320,6 +336,7 @@ def run(
         scale=scale,
         cores=cores,
         retry_failed=retry_failed,
+        many=many,
         extra=context.args,
         say=say,
     )

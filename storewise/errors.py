@@ -6,7 +6,30 @@ traceback.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+#: What ends a line for some program, or moves a terminal's cursor; and bytes that are no UTF-8, as
+#: Python keeps them in a name.
+_NOT_PLAIN = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a file name can stand in a list of lines, a table and a log as it is."""
+    return _NOT_PLAIN.search(name) is None
+
+
+def plain(name: str) -> str:
+    """A file name for a message: line ends, other control characters and bytes that are no UTF-8
+    are escaped as in a shell's ``$'...'``."""
+    return _NOT_PLAIN.sub(_escaped, name)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    data = found[0].encode(
+        "utf-8", "surrogateescape" if "\udc80" <= found[0] <= "\udcff" else "surrogatepass"
+    )
+    return "".join(f"\\x{byte:02x}" for byte in data)
 
 
 class StorewiseError(Exception):
@@ -34,7 +57,7 @@ class InputError(StorewiseError):
         expected: str | None = None,
         found: str | None = None,
     ) -> None:
-        self.path = str(path)
+        self.path = plain(str(path))
         self.reason = reason
         self.line = line
         self.offset = offset

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -21,18 +20,13 @@ from pydantic import (
 )
 
 from storewise.errors import ConfigError
-from storewise.studyfile import nearest, read_yaml
+from storewise.studyfile import nearest, read_yaml, shown
 
 PRICES = Path("config/prices.yaml")
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _iso(value: Any) -> Any:
-    # YAML reads a day as a date, JSON keeps it as text.
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def _day(value: str) -> str:
@@ -76,7 +70,7 @@ class Prices(_Section):
     gb_month: float = Field(ge=0, allow_inf_nan=False)
     """10^9 bytes kept for a month."""
     note: str = ""
-    date: Annotated[str, AfterValidator(_day), BeforeValidator(_iso)] = ""
+    date: Annotated[str, AfterValidator(_day)] = ""
     instances: dict[str, InstancePrice] = Field(default_factory=dict)
     """By type, such as ``i4i.2xlarge``: what a host costs that was one, instead of the above."""
 
@@ -171,5 +165,5 @@ def _own_prices(path: Path) -> dict[str, Any]:
                 f"is not a known key{nearest(str(place[-1]), ways)}; known here: {', '.join(ways)}",
             )
         message = first["msg"].removeprefix("Value error, ")
-        text.fail(place, f"{message[0].lower() + message[1:]}; found {first.get('input')!r}")
+        text.fail(place, f"{message[0].lower() + message[1:]}; found {shown(first.get('input'))}")
     return dict(text.data)

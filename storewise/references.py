@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from storewise.errors import ConfigError
-from storewise.studyfile import nearest
+from storewise.studyfile import check_shape, is_file, nearest, read_text, shown
 
 REFERENCES = Path("config/references")
 #: Keys of an engine's mapping and of a row's conditions: a name and what its value must be.
@@ -174,16 +174,16 @@ def find_reference(name: str, root: Path = Path(), beside: Path | None = None) -
     path = Path(name)
     if path.suffix in {".yaml", ".yml"}:
         for found in (path, *([beside / path] if beside is not None else [])):
-            if found.is_file():
+            if is_file(found):
                 return found
-        raise ConfigError(f"{path}: there is no such file of a reference")
+        raise ConfigError(f"{shown(name)}: there is no such file of a reference")
     found = root / REFERENCES / f"{name}.yaml"
-    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and found.is_file():
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and is_file(found):
         return found
     known = sorted(p.stem for p in (root / REFERENCES).glob("*.yaml"))
     raise ConfigError(
-        f"no reference is called {name!r}{nearest(name, known)}; known in {root / REFERENCES}: "
-        f"{', '.join(known) or 'none'}; or give the path of a YAML file"
+        f"no reference is called {shown(name)}{nearest(name, known)}; known in "
+        f"{root / REFERENCES}: {', '.join(known) or 'none'}; or give the path of a YAML file"
     )
 
 
@@ -202,9 +202,10 @@ def load_reference(path: Path) -> Reference:
 def parse_reference(name: str, text: str, table: str, where: str = "") -> Reference:
     """A reference from the texts of its two files; ConfigError names `where`."""
     where = where or name
+    check_shape(text, where)
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{where}: not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: a reference is a mapping of keys to values")
@@ -276,7 +277,4 @@ def _number(text: str, where: str) -> float:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return read_text(path, "reference")

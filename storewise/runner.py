@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from storewise.cachehome import cache_environment
 from storewise.config import Study, load_study
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
@@ -20,6 +21,7 @@ from storewise.session.cluster import node_jobs
 from storewise.session.live import Process, write_aside
 from storewise.session.record import DOOR_VARIABLE
 from storewise.session.run import FAILURES, Failure, failures
+from storewise.session.second import measured_by
 from storewise.ssearch.inputs import list_inputs, sample_paths
 
 FAILED = "failed.json"
@@ -28,6 +30,7 @@ FAILED = "failed.json"
 NOTICED = 120.0
 #: Exit status: the report is there, but publishing it has failed.
 NOT_PUBLISHED = 3
+DRY_RUN = {"-n", "--dry-run", "--dryrun"}
 HOME = Path(__file__).resolve().parent.parent
 
 
@@ -49,6 +52,7 @@ def run_study(
     scale: str | None,
     cores: int | None,
     retry_failed: bool,
+    many: bool,
     extra: Sequence[str],
     say: Callable[[str], None],
 ) -> int:
@@ -59,14 +63,19 @@ def run_study(
     Snakemake failed for another reason than a trial; it has said so.
     """
     home = workflow_home()
-    study = load_study(name, scale=scale, root=home)
+    study = load_study(name, scale=scale, root=home, many=many)
     results = Path("results") / study.name
+    # Snakemake refuses it too, later and in its own words; a plan alone disturbs nobody.
+    if not DRY_RUN.intersection(extra) and (other := measured_by(results)):
+        raise StorewiseError(other)
     if not (results / "inputs" / "files.txt").is_file():
-        load_study(name, scale=scale, root=home, inputs_exist=True)
+        load_study(name, scale=scale, root=home, many=many, inputs_exist=True)
     if retry_failed:
         for trial in study.trials():
             (results / "trials" / trial.id / FAILED).unlink(missing_ok=True)
     command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
+    if many:
+        command.append("many=true")
     started, published = time.time(), last_attempt(results)
     while True:
         before = _attempts(study, results, started)
@@ -112,7 +121,7 @@ def run_study(
 
 def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
     """The report of a study, None where there is none, and its main finding in one line."""
-    study = load_study(name, scale=scale, root=workflow_home())
+    study = load_study(name, scale=scale, root=workflow_home(), many=True)
     results = Path("results") / study.name
     report, verdict = results / "report.html", results / "analysis" / "verdict.json"
     if not report.is_file() or not verdict.is_file():
@@ -122,7 +131,7 @@ def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
 
 def renew_inputs(name: str) -> str:
     """List a study's inputs anew; returns what changed, in words."""
-    study = load_study(name, root=workflow_home())
+    study = load_study(name, root=workflow_home(), many=True)
     if study.inputs.search is not None:
         return f"study {study.name} searches FASTA files; Snakemake sees by itself when they change"
     listing = Path("results") / study.name / "inputs" / "files.txt"
@@ -221,7 +230,9 @@ def _snakemake(command: Sequence[str]) -> int:
     # It records us, so that `storewise watch` knows that another pass may follow.
     door = {DOOR_VARIABLE: json.dumps(asdict(Process.current()))}
     child = subprocess.Popen(
-        command, preexec_fn=dies_with_parent(signal.SIGTERM), env={**os.environ, **door}
+        command,
+        preexec_fn=dies_with_parent(signal.SIGTERM),
+        env={**os.environ, **door, **cache_environment(Path())},
     )
     while True:
         try:

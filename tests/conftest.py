@@ -31,7 +31,7 @@ def pytest_runtest_makereport(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Cells of `make test-all` alone are not part of the other runs (a skip would be a failure in
-    CI), and files of long tests come first, so that the two processes end at the same time."""
+    CI), and files of long tests come first, so that all processes end at about the same time."""
     if os.environ.get("STOREWISE_ALL_CELLS") != "1":
         left_out = [item for item in items if item.get_closest_marker("all_cells")]
         config.hook.pytest_deselected(items=left_out)

@@ -64,7 +64,10 @@ class Workspace:
         return self.run(self.command(*arguments), **options)
 
     def storewise(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return self.run([str(Path(sys.executable).parent / "storewise"), *arguments], **options)
+        return self.run(self.storewise_command(*arguments), **options)
+
+    def storewise_command(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).parent / "storewise"), *arguments]
 
     def run(
         self, command: list[str], timeout: float = 300, **options: Any
@@ -159,10 +162,10 @@ class Workspace:
         wait_until(lambda: not self.processes(), seconds, "the end of all processes")
         return time.monotonic() - start
 
-    def finishes(self, study: str) -> None:
+    def finishes(self, study: str, timeout: float = 1200) -> None:
         """A plain Snakemake finishes with verified counts and leaves nothing behind."""
         self.write_study(study)
-        done = self.snakemake("--omit-from", "analyse")
+        done = self.snakemake("--omit-from", "analyse", timeout=timeout)
         assert done.returncode == 0, done.stdout + done.stderr
         counts = self.counts()
         assert len(counts) == 1

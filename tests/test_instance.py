@@ -247,7 +247,14 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
     monkeypatch.setattr(runner, "_snakemake", failing)
     monkeypatch.setattr("storewise.runner.time.sleep", sleep)
     said: list[str] = []
-    options = {"profile": None, "scale": None, "cores": None, "retry_failed": False, "extra": ()}
+    options = {
+        "profile": None,
+        "scale": None,
+        "cores": None,
+        "retry_failed": False,
+        "extra": (),
+        "many": False,
+    }
     assert runner.run_study("s.yaml", say=said.append, **options) == 130  # type: ignore[arg-type]
     assert passes[1] >= passes[0] + 1.0, "not before the host is gone"
     assert len(said) == 4

@@ -51,7 +51,9 @@ def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
 
 
 def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.date: '2026-02-30': day is out"):
+    with pytest.raises(
+        ConfigError, match=r"s.yaml, line 4: prices.date: should be a day.*'2026-02-30'"
+    ):
         load(tmp_path, STUDY + "prices: {date: 2026-02-30}\n", WHOLE)
 
 

@@ -255,7 +255,7 @@ def test_a_study_names_references_by_name_or_path(tmp_path: Path) -> None:
             read(names)
         assert all(part in str(error.value) for part in parts), str(error.value)
     (tmp_path / "nobody2001.csv").unlink()
-    with pytest.raises(ConfigError, match=r"nobody2001\.csv: cannot be read"):
+    with pytest.raises(ConfigError, match=r"nobody2001\.csv: the reference cannot be read"):
         read("[nobody2001.yaml]")
 
 

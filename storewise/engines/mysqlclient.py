@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
@@ -30,6 +31,22 @@ _OURS = frozenset(
     lower-case-table-names mysqlx mysqlx-bind-address mysqlx-port networking pid-file plugin-load
     plugin-load-add port secure-file-priv slow-query-log slow-query-log-file socket tmpdir user
     """.split()  # noqa: SIM905 - a list of 35 lines otherwise
+)
+#: Words before an option's name that change nothing of which option it is.
+_PREFIXES = re.compile(r"^(loose|skip|disable|enable|maximum|autoset)-")
+#: Options of ours that open the server, whose beginnings are refused as well.
+_CLOSED = (
+    *("bind-address", "skip-grant-tables", "grant-tables", "skip-networking", "networking"),
+    *("init-file", "plugin-load", "secure-file-priv", "mysqlx-bind-address", "extra-port"),
+    *("admin-address", "wsrep-notify-cmd", "wsrep-sst-method", "wsrep-provider"),
+)
+#: What a server runs, loads or writes by an option, and who may come in.
+_DOORS = re.compile(
+    r"wsrep|plugin|mysqlx|admin|extra-port|extra-max|ssl|tls|require-secure|proxy-protocol|"
+    r"init-(file|connect|slave|replica)|(general|slow-query|audit|server-audit).*-file|log-error|"
+    r"log-basename|debug|core-file|chroot|defaults|report-|authentication|default-auth|"
+    r"secure-|local-infile|grant|skip-name|.*-dir$|.*-(cmd|command|script)$|early-plugin|"
+    r"lc-messages-dir|socket|unix|named-pipe|shared-memory|daemonize|basedir|port"
 )
 #: Characters of a text that are in a secondary index; a whole LONGTEXT cannot be.
 _INDEXED_CHARACTERS = 191
@@ -84,10 +101,16 @@ class MysqlSettings(ShardedSettings):
             plain = name.replace("_", "-").lower()
             if not plain.replace("-", "").isalnum():
                 raise ValueError(f"{name!r} is no name of a server option")
-            for prefix in ("loose-", "skip-", "disable-", "enable-"):
-                plain = plain.removeprefix(prefix)
-            if plain in _OURS:
+            while (shorter := _PREFIXES.sub("", plain)) != plain:
+                plain = shorter
+            # The servers take an option's beginning for it, too.
+            if plain in _OURS or any(len(plain) > 2 and o.startswith(plain) for o in _CLOSED):
                 raise ValueError(f"the option {name!r} is set by the session")
+            if _DOORS.match(plain):
+                raise ValueError(
+                    f"the option {name!r} runs a program, names files or opens a door: it cannot "
+                    "be in `config`"
+                )
             if isinstance(value, str) and not value.isprintable():
                 raise ValueError(f"the value of {name!r} has a character that no option can have")
         return config

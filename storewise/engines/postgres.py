@@ -40,6 +40,9 @@ _HINT = (
 #: Versions since this one have what is used here (the counters of pg_stat_wal are the newest).
 _OLDEST = 14
 _DATA, _CONFIG, _ACCESS, _PASSWORD = "data", "postgresql.conf", "pg_hba.conf", "password"
+#: A server that was killed leaves its file, whose seventh line has key and id of the small segment
+#: of System V by which it knows that it runs: nobody else would remove that.
+_FREE = 'test ! -e "$0" || ipcrm -m "$(sed -n "7s/.* //p" "$0")"'
 _ANSWER_SECONDS = 2
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?\Z")
 
@@ -66,6 +69,8 @@ _OURS = frozenset(
         "port",
         "unix_socket_directories",
         "password_encryption",
+        "dynamic_shared_memory_type",
+        "shared_memory_type",
         "ssl",
         "logging_collector",
         "include",
@@ -73,6 +78,14 @@ _OURS = frozenset(
         "include_if_exists",
     }
 )
+#: What a server runs, loads or writes by a setting, and who may come in: no matter of a study.
+_DOORS = re.compile(
+    r".*_command|.*_(library|file|library_path|control_path|directory|directories|provider)|.*_conninfo|archive_mode|"
+    r"unix_socket_.*|(ssl|gss|krb|oauth|bonjour|ident|hba|authentication)_?.*|"
+    r"log_(destination|directory|filename|file_mode)|.*_validator_libraries|local_preload_libraries"
+)
+#: Libraries of the installation by name, which is no path: `pg_stat_statements, auto_explain`.
+_LIBRARIES = re.compile(r"\s*\w+\s*(,\s*\w+\s*)*")
 #: How a server says that it is there but not ready, or going.
 _NOT_YET = ("starting up", "shutting down", "not yet accepting", "in recovery", "too many clients")
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
@@ -100,6 +113,12 @@ class PostgresSettings(ShardedSettings):
                 raise ValueError(f"{name!r} is no name of a PostgreSQL setting")
             if name.lower() in _OURS:
                 raise ValueError(f"{name} is set by Storewise and cannot be in `config`")
+            if _DOORS.fullmatch(name.lower()):
+                raise ValueError(
+                    f"{name} runs a program, names files or opens a door: it cannot be in `config`"
+                )
+            if name.lower().endswith("preload_libraries") and not _LIBRARIES.fullmatch(str(value)):
+                raise ValueError(f"{name}: libraries of the installation by name, without a path")
             if name.lower() in levels:
                 raise ValueError(f"{name} is a matter of the consistency level, not of `config`")
             if isinstance(value, str) and ("\n" in value or "\0" in value):
@@ -195,6 +214,7 @@ class PostgresEngine(ServerEngine):
                 "host all all all scram-sha-256\n",
             },
             steps=(initdb,),
+            cleanup=(("sh", "-c", _FREE, str(directory / _DATA / "postmaster.pid")),),
             remove_when_ready=(_PASSWORD,),
             # Fast shutdown: ends the clients' sessions, writes a checkpoint. (SIGTERM would wait
             # for the clients to leave.)
@@ -255,6 +275,10 @@ def configuration(node: Node) -> str:
         "effective_cache_size": f"{max(32, memory * 3 // 4)}MB",
         "work_mem": f"{max(4, memory // 256)}MB",
         "maintenance_work_mem": f"{max(32, memory // 16)}MB",
+        # In files of the data directory, which goes with the server; in /dev/shm they stay after a
+        # SIGKILL. Queries with several processes share what was reserved, for such files are slow.
+        "dynamic_shared_memory_type": "mmap",
+        "min_dynamic_shared_memory": f"{memory // 8 if threads > 1 else 0}MB",
         "max_wal_size": f"{min(16384, max(1024, memory * 2))}MB",
         # A client thread is one server process; only beyond that do queries get more of them.
         "max_worker_processes": 8 + threads,

@@ -7,6 +7,7 @@ The engine says what to start and how to ask it; `storewise.session` starts, wat
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 from abc import abstractmethod
@@ -16,13 +17,16 @@ from logging import Logger
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.base import Cluster, Endpoint, Engine, EngineSettings, Schema
 
 #: A node that outlives others waits so long for their end, s.
 OUTLIVE_SECONDS = 60.0
+
+
+_MODULE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+@-]*(/[A-Za-z0-9_+][A-Za-z0-9_.+@-]*)*")
 
 
 class ServerSettings(EngineSettings):
@@ -35,6 +39,14 @@ class ServerSettings(EngineSettings):
     module: str | None = Field(
         default=None, description="environment module to load first, such as `postgresql/16`"
     )
+
+    @field_validator("module")
+    @classmethod
+    def _a_name(cls, module: str | None) -> str | None:
+        # A path would run the module file that lies there, an option do something else.
+        if module is not None and not _MODULE.fullmatch(module):
+            raise ValueError(f"{module!r} is no name of a module, such as postgresql/16")
+        return module
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +285,11 @@ class ServerEngine(Engine):
     def settle(self, settling: Settling) -> None:
         """What can be done only on the node's own host once its server answers, such as joining
         the others; runs in the job of every node, at the same time."""
+
+    def resume(self, settling: Settling) -> None:
+        """Wait until a node that was started again on its data serves as before; its server
+        answers already. The recovery time ends here; ``endpoints`` gives those that the node
+        met, whether they answer or not."""
 
     def form(self, forming: Forming) -> None:
         """Make one cluster of the nodes: replica sets, users, shards, placement of data.
