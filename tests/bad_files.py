@@ -248,7 +248,7 @@ def searched_bad(directory: Path) -> list[Bad]:
     def search(library: str, *arguments: str) -> bytes:
         command = ["ssearch36", "-q", "-H", *arguments, "-W", "0", "-E", "1000000000 -1",
                    "queries.fa", library]  # fmt: skip
-        done = subprocess.run(command, cwd=directory, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, cwd=directory, capture_output=True, timeout=300, check=False)
         assert done.stdout, done.stderr
         return done.stdout
 

@@ -112,7 +112,7 @@ def beside_an_intruder(kind: str, log: Path, monkeypatch: pytest.MonkeyPatch) ->
         looking.join()
         monkeypatch.setattr(session_server, "free_port", choose)
         intruder.stdin.close()
-        intruder.wait(60)
+        intruder.wait(300)
         found.text = log.read_text()
         found.entries = [json.loads(line) for line in found.text.splitlines()]
         if directory := os.environ.get(LOGS):

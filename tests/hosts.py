@@ -153,7 +153,7 @@ class OnHosts:
     def end(self) -> None:
         abort(self.live, Abort("the test ends", own=False))
         for process in self.nodes.values():
-            process.wait(60)
+            process.wait(300)
 
     def _job(self, place: Host | None, *words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, __file__, str(self.directory), *words]

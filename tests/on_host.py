@@ -77,7 +77,7 @@ def ask(host: str, question: str, *arguments: str) -> Any:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, f"ssh {host} {question}: {done.stderr}"
     return json.loads(done.stdout)

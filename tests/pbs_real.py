@@ -111,5 +111,5 @@ def _job(job_id: str, said: dict[str, str]) -> dict[str, Any]:
 
 def _said(*command: str) -> str:
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
     ).stdout

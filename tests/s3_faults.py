@@ -233,7 +233,7 @@ class Faults:
     def forward(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        upstream = http.client.HTTPConnection(self._upstream, timeout=60)
+        upstream = http.client.HTTPConnection(self._upstream, timeout=300)
         try:
             upstream.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():

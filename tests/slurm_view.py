@@ -67,7 +67,7 @@ class SlurmCluster:
     def command(self, *arguments: str) -> str:
         """The output of one of Slurm's commands."""
         done = subprocess.run(
-            arguments, env=self.environment(), capture_output=True, text=True, timeout=60
+            arguments, env=self.environment(), capture_output=True, text=True, timeout=300
         )
         if done.returncode:
             raise AssertionError(f"{shlex.join(arguments)}: {done.stderr.strip()}")

@@ -72,7 +72,7 @@ def host(tmp_path: Path) -> dict[str, str]:
 
 def bootstrap(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     command = ["bash", str(SCRIPT), *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_bootstrap_of_the_head_node_once_and_again(host: dict[str, str], tmp_path: Path) -> None:

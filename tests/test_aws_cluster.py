@@ -57,7 +57,7 @@ def loaded(text: str, program: Path = LOADER, **extra: str) -> subprocess.Comple
         env={**environment, **extra},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -63,7 +63,7 @@ def test_nothing_is_left_and_the_next_run_finishes(
     place: Workspace, phase: str, victim: str
 ) -> None:
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
-    long = study(batch=5, concurrency=1) if phase == "write" else study(seconds=90)
+    long = study(batch=5, concurrency=1) if phase == "write" else study(seconds=600)
     place.write_study(long)
     run = place.start()
     wait_until(lambda: place.working(f"{phase}.1"), 240, f"{phase}.1 at work")

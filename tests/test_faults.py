@@ -30,7 +30,7 @@ phases:
   - read: {{seconds: {seconds}}}
 """
 LONG_WRITE = STUDY.format(batch=1, seconds=0.3)
-LONG_READ = STUDY.format(batch=1000, seconds=60)
+LONG_READ = STUDY.format(batch=1000, seconds=600)
 SHORT = STUDY.format(batch=1000, seconds=0.3)
 
 

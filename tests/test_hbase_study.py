@@ -107,7 +107,7 @@ def test_nothing_is_left_and_the_next_run_finishes(
     place: Workspace, cause: Cause, phase: str, reason: str
 ) -> None:
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
-    place.write_study(study(batch=1) if phase == "write" else study(read="{seconds: 60}"))
+    place.write_study(study(batch=1) if phase == "write" else study(read="{seconds: 600}"))
     run = place.start()
     wait_until(lambda: place.working(f"{phase}.1"), 150, f"{phase}.1 at work")
     cause(place)

@@ -345,7 +345,7 @@ def test_no_process_and_no_table_outlives_the_analysis(
 def test_a_killed_child_ends_the_analysis_with_a_reason(running: Running) -> None:
     process, children, out = running
     children[0].kill()
-    _, text = process.communicate("\n" * 9, timeout=60)
+    _, text = process.communicate("\n" * 9, timeout=300)
     assert process.returncode != 0
     assert "ended with signal SIGKILL" in text
     assert gone(children)

@@ -19,7 +19,7 @@ engines: [postgres, mariadb]
 factors: {workers: 2, nodes: 2}
 phases:
   - write: {batch_size: 1000}
-  - read: {seconds: 60}
+  - read: {seconds: 600}
 """
 
 
@@ -38,7 +38,7 @@ def live(
         ended = place.storewise("sessions", "--end", live_id(place))
         assert ended.returncode == 0, ended.stderr
         assert "has ended" in ended.stderr
-        assert run.wait(60) != 0
+        assert run.wait(300) != 0
         wait_until(lambda: not place.processes(), 30, "the end of all processes")
         assert place.left_behind() == []
         assert list(place.results.glob("failures/*")) == [], "ended by hand: no failure"

@@ -55,7 +55,7 @@ class Site:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     def submit(self, body: str, *options: str, **properties: Any) -> str:

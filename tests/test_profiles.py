@@ -42,7 +42,7 @@ def settings(profile: str, directory: Path = ROOT, **environment: str) -> dict[s
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

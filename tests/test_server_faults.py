@@ -41,7 +41,7 @@ phases:
 #: machine it lasts longer than a lease.
 SLOW_COMMITS = "{bulk: insert, config: {commit_delay: 20000, commit_siblings: 0}}"
 LONG_WRITE = STUDY.format(settings=SLOW_COMMITS, batch=1, seconds=0.3)
-LONG_READ = STUDY.format(settings="{}", batch=1000, seconds=60)
+LONG_READ = STUDY.format(settings="{}", batch=1000, seconds=600)
 SHORT = STUDY.format(settings="{}", batch=1000, seconds=0.3)
 
 Run = subprocess.Popen[str]

@@ -178,7 +178,7 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     child.stdout.readline()
     assert members(directory)["w"].pid == child.pid
     sweep(tmp_path, directory, patience=0.2)
-    assert child.wait(timeout=60) == -9
+    assert child.wait(timeout=300) == -9
     assert not directory.exists()
     child.stdout.close()
     run.end()

@@ -102,7 +102,7 @@ def test_a_study_of_servers_on_slurm(
 Run = subprocess.Popen[str]
 Cause = Callable[[SlurmWorkspace, Run], float]
 #: Thousands of transactions; a read that lasts.
-LONG = {"write": study("{bulk: insert}", batch=1), "read": study(seconds=120)}
+LONG = {"write": study("{bulk: insert}", batch=1), "read": study(seconds=600)}
 
 
 def kill_server(place: SlurmWorkspace, run: Run) -> float:

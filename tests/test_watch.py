@@ -267,7 +267,7 @@ def test_q_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
                 os.write(ours, b"x")
                 assert wait(0.05) is False
                 os.write(ours, b"q")
-                assert wait(60) is True
+                assert wait(300) is True
     finally:
         os.close(ours)
 
@@ -324,7 +324,7 @@ def test_a_run_is_watched_to_its_end_and_a_killed_one_told(workspace: Workspace)
         told = json.loads(once.stdout)
         assert (told["state"], told["trials"]["total"]) == ("runs", 2)
         # It ends by itself, a moment after the run.
-        follow = workspace.storewise("watch", "--results", "results", timeout=120)
+        follow = workspace.storewise("watch", "--results", "results", timeout=600)
         assert follow.returncode == 0, follow.stderr
         last = follow.stdout.splitlines()[-1]
         assert "nothing runs; the last run ended" in last

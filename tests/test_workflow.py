@@ -219,7 +219,7 @@ def test_plain_snakemake_needs_no_options(copy: Workspace) -> None:
     """No profile, no --cores: two workers and the trial that waits for them fit on two cores."""
     copy.write_study(STUDY.replace("[null, sqlite]", "[sqlite]") + "repeats: 2\n")
     bare = [a for a in copy.command() if a != "--profile" and not a.endswith("profiles/local")]
-    done = copy.run([*bare, "--omit-from", "analyse"], timeout=120)
+    done = copy.run([*bare, "--omit-from", "analyse"], timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len([t for t in copy.counts() if t.startswith("sqlite-w2")]) == 2
 

@@ -230,7 +230,7 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known
     batches = [
         DOCUMENTS[Kind.ALIGN] if known else sample(100 + n, 3000)[Kind.ALIGN] for n in range(3)
     ]
-    together = threading.Barrier(4, timeout=120)
+    together = threading.Barrier(4, timeout=600)
 
     def write(seed: int) -> None:
         mine = client.for_thread()

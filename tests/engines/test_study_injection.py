@@ -201,5 +201,5 @@ def test_mariadb_takes_an_option_by_its_beginning() -> None:
     assert isinstance(described, ServerEngine)
     program = described.find(available("mariadb")).programs["mariadbd"]
     command = [str(program), "--no-defaults", "--bind-addr=10.1.2.3", "--verbose", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert "10.1.2.3" in done.stdout + done.stderr
