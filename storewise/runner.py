@@ -55,12 +55,14 @@ def run_study(
     many: bool,
     extra: Sequence[str],
     say: Callable[[str], None],
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Run a study to its report; returns the exit status for the shell.
 
     0: every trial was measured. 1: the report is there, but trials failed for good (named in
     it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2 and others:
-    Snakemake failed for another reason than a trial; it has said so.
+    Snakemake failed for another reason than a trial; it has said so. `clock` is Unix time.
     """
     home = workflow_home()
     study = load_study(name, scale=scale, root=home, many=many)
@@ -76,7 +78,7 @@ def run_study(
     command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
     if many:
         command.append("many=true")
-    started, published = time.time(), last_attempt(results)
+    started, published = clock(), last_attempt(results)
     while True:
         before = _attempts(study, results, started)
         status = _snakemake(command)
@@ -105,7 +107,7 @@ def run_study(
         until = max(after[name_of][-1].until for name_of in new)
         if until:
             try:
-                _await_end(until + (NOTICED if profile is not None else 0.0), say)
+                _await_end(until + (NOTICED if profile is not None else 0.0), say, clock, sleep)
             except KeyboardInterrupt:
                 return 128 + signal.SIGINT
     if status not in {0, NOT_PUBLISHED}:
@@ -148,13 +150,18 @@ def renew_inputs(name: str) -> str:
     return f"{listing}: {len(paths)} files, {added} added, {removed} removed"
 
 
-def _await_end(until: float, say: Callable[[str], None]) -> None:
+def _await_end(
+    until: float,
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
     """Return when hosts that are taken back are gone: a scheduler gives jobs to them until then."""
-    left = until - time.time()
+    left = until - clock()
     if left > 0:
         say(f"waiting {left:.0f} s, until the host that is taken back is gone")
-    while (left := until - time.time()) > 0:
-        time.sleep(min(left, 1.0))
+    while (left := until - clock()) > 0:
+        sleep(min(left, 1.0))
 
 
 def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:

@@ -99,7 +99,7 @@ def _pause(seconds: float) -> bool:
 
 
 @contextmanager
-def _keys() -> Iterator[Wait]:
+def _keys(*, clock: Callable[[], float] = time.monotonic) -> Iterator[Wait]:
     """A pause that `q` ends; the terminal does not show what is typed meanwhile."""
     if not sys.stdin.isatty():
         yield _pause
@@ -111,8 +111,8 @@ def _keys() -> Iterator[Wait]:
     before = termios.tcgetattr(descriptor)
 
     def wait(seconds: float) -> bool:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        until = clock() + seconds
+        while (left := until - clock()) > 0:
             if not select.select([descriptor], [], [], left)[0]:
                 return False
             typed = os.read(descriptor, 16)

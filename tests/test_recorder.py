@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from fake_time import FakeTime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storewise.metrics.hdr import histogram_of, percentiles
-from storewise.metrics.recorder import NS, Recorder, Series
+from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, Recorder, Series
 
 
 def totals(recorded):
@@ -33,20 +34,20 @@ def totals(recorded):
     st.integers(1, 20),
 )
 def test_sums_are_those_of_the_operations(operations, flush_every):
-    recorder = Recorder(0)
-    now = 0
+    time = FakeTime(start=0)
+    recorder = Recorder(0, clock=time.clock_ns)
     expected = {}
     seconds = {}
     for number, (name, owner, prepare, service, documents, failed) in enumerate(operations):
-        start = now + prepare
-        end = start + service
+        start = time.ns + prepare
+        time.ns = end = start + service
         recorder.record(
             recorder.code(name, owner), start, start, end, documents, 10 * documents, failed
         )
         if number % flush_every == 0:
             recorder.flush()
-        now = end
-        sums = expected.setdefault(Series(name, owner), [0, 0, 0, 0])
+        sums = expected.setdefault(Series(name, owner), [0, 0, 0, 0, 0])
+        sums[4] += prepare
         sums[1 if failed else 0] += 1
         if not failed:
             sums[2] += documents
@@ -55,7 +56,7 @@ def test_sums_are_those_of_the_operations(operations, flush_every):
         seconds[key] = seconds.get(key, 0) + 1
     recorded = recorder.result()
     found = {
-        series: [c.operations, c.errors, c.documents, c.service_ns]
+        series: [c.operations, c.errors, c.documents, c.service_ns, c.prepare_ns]
         for series, c in totals(recorded).items()
     }
     assert found == expected
@@ -78,15 +79,32 @@ def test_preparation_is_the_time_between_operations():
 
 
 def test_a_flush_is_nobodys_preparation():
-    recorder = Recorder(0)
+    time = FakeTime(start=0, tick=3_000)  # what a flush takes
+    recorder = Recorder(0, clock=time.clock_ns)
     code = recorder.code("get")
-    recorder.wake = 1 << 62
+    time.ns = 10
     recorder.record(code, 5, 5, 10, 1, 0)
     recorder.flush()
-    ready = recorder._ready_at
-    recorder.record(code, ready + 7, ready + 7, ready + 9, 1, 0)
+    recorder.record(code, 3_017, 3_017, 3_019, 1, 0)
     recorded = recorder.result()
     assert sum(c.prepare_ns for c in recorded.counters.values()) == 5 + 7
+
+
+def test_a_flush_is_due_each_quarter_of_a_second_or_when_the_room_is_used_up():
+    time = FakeTime(start=0)
+    recorder = Recorder(0, clock=time.clock_ns)
+    code = recorder.code("get")
+
+    def record(end):
+        time.ns = end
+        recorder.record(code, end, end, end, 1, 0)
+        return recorder.operations
+
+    assert record(FLUSH_EVERY - 1) == 0
+    assert record(FLUSH_EVERY) == 2
+    assert recorder.wake == 2 * FLUSH_EVERY
+    assert [record(FLUSH_EVERY + 1) for _ in range(SLICE)] == [2] * (SLICE - 1) + [2 + SLICE]
+    assert recorder.wake == 2 * FLUSH_EVERY + 1
 
 
 def test_response_time_counts_from_the_intended_start():

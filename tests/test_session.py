@@ -7,19 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 import psutil
 import pytest
+from fake_time import FakeTime
 from harness import wait_until
 
 from storewise.driver.barrier import Barrier
 from storewise.errors import Aborted, EngineError
-from storewise.session import live as live_module
 from storewise.session.job import trial_job
 from storewise.session.live import (
     Abort,
@@ -30,6 +31,8 @@ from storewise.session.live import (
     lose_host,
     members,
     membership,
+    read_abort,
+    remove_tree,
 )
 from storewise.session.run import Lease, Run, failures, sweep, sweep_dead
 
@@ -69,25 +72,24 @@ def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
     run.end()
 
 
-def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path: Path) -> None:
     session = opened(tmp_path, "r", lease=20.0)
     lease = tmp_path / "leases" / "r"
     lease.parent.mkdir()
     lease.write_text("x")
     os.utime(lease, (0, 0))  # a host whose clock is decades behind
-    now = [1000.0]
-    monkeypatch.setattr(live_module.time, "monotonic", lambda: now[0])
-    watch = Watch(tmp_path, session)
+    own = FakeTime()
+    watch = Watch(tmp_path, session, clock=own.clock)
     watch.check()
-    now[0] += 19
+    own.spend(20)
     watch.check()
     os.utime(lease, (5, 5))
-    now[0] += 19
+    own.spend(19)
     watch.check()
-    now[0] += 21
-    with pytest.raises(Aborted, match="lease"):
+    own.spend(20)
+    watch.check()
+    own.spend(0.001)
+    with pytest.raises(Aborted, match="has not renewed its lease for 20 s"):
         watch.check()
 
 
@@ -177,7 +179,7 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     assert child.stdout is not None
     child.stdout.readline()
     assert members(directory)["w"].pid == child.pid
-    sweep(tmp_path, directory, patience=0.2)
+    sweep(tmp_path, directory, patience=0.0)
     assert child.wait(timeout=300) == -9
     assert not directory.exists()
     child.stdout.close()
@@ -198,9 +200,13 @@ def test_a_failing_job_gives_its_trial_the_reason(
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     log = tmp_path / "w.log"
+    own_time = FakeTime()
+    clock, sleep = own_time.clock, own_time.sleep
     with (
         pytest.raises((SystemExit, ZeroDivisionError)),
-        trial_job(tmp_path, directory / "session.json", "write.0", log) as job,
+        trial_job(
+            tmp_path, directory / "session.json", "write.0", log, clock=clock, sleep=sleep
+        ) as job,
     ):
         assert job.session == session
         assert "write.0" in members(directory)
@@ -210,6 +216,31 @@ def test_a_failing_job_gives_its_trial_the_reason(
     assert found["own"] is own
     assert words in log.read_text()
     assert members(directory) == {}
+    assert own_time.now == 1001, "held for a second: it might have been a sign of a removal"
+    run.end()
+
+
+def test_a_client_leaves_the_first_word_to_the_node(tmp_path: Path, run: Run) -> None:
+    """What a client sees of a server's end says less than the server's own job does."""
+    opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    own_time = FakeTime()
+    options: dict[str, Any] = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
+    file, log = directory / "session.json", tmp_path / "w.log"
+    told = Abort("data0: no space left", own=True)
+    with (
+        pytest.raises(SystemExit),
+        trial_job(tmp_path, file, "read.0", log, **options),
+    ):
+        own_time.after(5.0, lambda: abort(directory, told))
+        raise EngineError("connection refused")
+    assert read_abort(directory / "abort") == told
+    assert own_time.now == 1005.0
+    (directory / "abort").unlink()
+    with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
+        raise EngineError("connection refused")
+    assert "connection refused" in read_abort(directory / "abort").reason
+    assert own_time.now == 1005.0 + 1.0 + 8.0
     run.end()
 
 
@@ -245,18 +276,44 @@ def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(
 ) -> None:
     disk = small_disk("1m")
     run = Run(disk)
-    run.start()
-    watch = Watch(disk, opened(disk, run.id))
+    paused: list[float] = []
+    ends: Queue[bool] = Queue()
+
+    def pause(seconds: float) -> bool:
+        paused.append(seconds)
+        return ends.get()
+
+    run.start(pause=pause)
+    own_time = FakeTime()
+    watch = Watch(disk, opened(disk, run.id), clock=own_time.clock)
+    watch.check()
     fill(disk)
+    own_time.spend(20)
+    watch.check()
     lease = disk / "leases" / run.id
-    before = lease.stat().st_mtime_ns
-    wait_until(lambda: lease.stat().st_mtime_ns != before, 30, "the next renewal")
+    os.utime(lease, ns=(0, 0))
+    ends.put(False)
+    wait_until(lambda: len(paused) == 2, 60, "the next renewal")
+    assert lease.stat().st_mtime_ns != 0
+    own_time.spend(20)
     watch.check()
     assert abort(disk / "live" / "t", Abort("why", own=True))
     with pytest.raises(Aborted):
         watch.check()
+    ends.put(True)
     run.end()
     assert [path.name for path in disk.iterdir()] == ["ballast"]
+
+
+def test_a_directory_that_is_still_in_use_is_waited_for(small_disk: Callable[..., Path]) -> None:
+    disk = small_disk("1m")  # what is mounted is busy
+    (disk / "store").mkdir()
+    own_time = FakeTime()
+    with pytest.raises(OSError, match="busy"):
+        remove_tree(disk, clock=own_time.clock, sleep=own_time.sleep)
+    assert own_time.now == 1010.1
+    assert set(own_time.sleeps) == {0.1}
+    assert list(disk.iterdir()) == []
 
 
 def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> None:
@@ -265,13 +322,17 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> Non
     member = directory / "members" / "data0.json"
     member.parent.mkdir()
     member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
-    threading.Timer(1.0, member.unlink).start()
-    assert sweep(tmp_path, directory) == []
+    own_time = FakeTime()
+    own_time.after(1.0, member.unlink)
+    assert sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep) == []
+    assert own_time.now == 1001, "not longer than they need"
     assert not directory.exists()
     opened(tmp_path, run.id)
     member.parent.mkdir()
     member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
-    assert sweep(tmp_path, directory, patience=0.2) == ["data0 (process 1 on elsewhere)"]
+    left = sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep)
+    assert left == ["data0 (process 1 on elsewhere)"]
+    assert own_time.now == 1011, "ten seconds where no node has a server to end"
     run.end()
 
 
@@ -318,15 +379,15 @@ def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(
     directory, store = tmp_path / "live" / "t", tmp_path / "trials" / "t" / "store.0"
     store.mkdir(parents=True)
     log = tmp_path / "w.log"
-    removal = threading.Timer(0.1, store.rmdir)
+    own_time = FakeTime()
+    clock, sleep = own_time.clock, own_time.sleep
+    file = directory / "session.json"
     with (
         pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
-        trial_job(tmp_path, directory / "session.json", "write.0", log, needs=[store]),
+        trial_job(tmp_path, file, "write.0", log, needs=[store], clock=clock, sleep=sleep),
     ):
-        if when == "before the error":
-            store.rmdir()
-        else:
-            removal.start()
+        own_time.after(0.0 if when == "before the error" else 1.0, store.rmdir)
+        own_time.spend(0.0)
         raise KeyError("a table that is gone")
     assert "Traceback" not in log.read_text()
     assert not (directory / "abort").exists(), "nobody's failure"

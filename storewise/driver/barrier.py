@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from time import monotonic, sleep
 
 from storewise.errors import StorewiseError
 from storewise.metrics.host import host_name
@@ -21,16 +21,26 @@ class Barrier:
     A party arrives by renaming a file of its own into place and then lists the directory until
     all have arrived: no locks, no links, nothing that NFS does not do atomically. Opening a
     directory makes an NFS client ask the server whether it changed (close-to-open consistency),
-    so each poll opens it anew. A name can be used once in the life of a directory.
+    so each poll opens it anew. A name can be used once in the life of a directory. `clock` and
+    `sleep` are in s.
     """
 
-    def __init__(self, directory: Path, parties: Collection[str], name: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        parties: Collection[str],
+        name: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         for text in (name, *parties):
             if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
                 raise ValueError(f"{text!r}: names of barriers and parties are file names here")
         self._directory = directory / "barriers" / name
         self._parties = frozenset(parties)
         self._name = name
+        self._clock, self._sleep = clock, sleep
 
     def missing(self) -> list[str]:
         """The parties that have not arrived yet, sorted."""
@@ -61,16 +71,16 @@ class Barrier:
         except FileNotFoundError:
             check()  # knows why the directory has gone
             raise
-        start = monotonic()
+        start = self._clock()
         pause = _FIRST_PAUSE
         while missing := self.missing():
             check()
-            waited = monotonic() - start
+            waited = self._clock() - start
             if timeout is not None and waited >= timeout:
                 raise StorewiseError(
                     f"barrier {self._name}: after {waited:.0f} s "
                     f"{len(missing)} of {len(self._parties)} parties are missing: "
                     f"{', '.join(missing)}; their jobs may still be queued or have failed to start"
                 )
-            sleep(pause)
+            self._sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 1.5)

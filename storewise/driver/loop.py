@@ -6,8 +6,8 @@ do not depend on how long others take.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from time import perf_counter_ns, sleep
 
 from storewise.driver.pace import Paced
 from storewise.errors import Aborted, StorewiseError
@@ -29,16 +29,16 @@ def closed_loop(
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda operations, documents: None,
     fatal: bool = False,
+    clock: Callable[[], int] = time.perf_counter_ns,
 ) -> None:
-    """Run operations until they end, the `deadline` (perf_counter_ns) passes or `stopped` is true.
+    """Run operations until they end, the `deadline` (of `clock`) passes or `stopped` is true.
 
     Two clock readings an operation. `stopped` and `progress` (operations and documents so far)
     are called whenever the recorder works up a slice, at least every quarter of a second unless
     one operation takes longer. A StorewiseError of an operation's call is recorded as a failed
     operation, or raised where `fatal`; all other exceptions, and those of the iterator itself,
-    are raised.
+    are raised. `clock` gives ns, and is the recorder's.
     """
-    clock = perf_counter_ns
     rows = recorder.rows
     extend = rows.extend
     code_of = recorder.code
@@ -82,16 +82,18 @@ def open_loop(
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda operations, documents: None,
     fatal: bool = False,
+    clock: Callable[[], int] = time.perf_counter_ns,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Paced:
     """Begin operations at their intended times, until they end or the deadline passes.
 
     `intended` gives ns from the recorder's zero. An operation is made before it is due; one that
     is due while an earlier one still runs begins as soon as that has ended, and its response time
     counts from when it was due all the same (no coordinated omission). What is due by the
-    `deadline` (perf_counter_ns) and has not begun by then is counted as unserved; `share` is the
-    number of operations of which the iterator will not yield more. Otherwise as `closed_loop`.
+    `deadline` (of `clock`) and has not begun by then is counted as unserved; `share` is the number
+    of operations of which the iterator will not yield more. All of a wait but its last 40 µs is
+    slept (`sleep`, in s). Otherwise as `closed_loop`.
     """
-    clock = perf_counter_ns
     rows = recorder.rows
     code_of = recorder.code
     zero = recorder.zero

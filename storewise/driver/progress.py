@@ -18,7 +18,15 @@ SAY_EVERY = 10.0
 class Progress:
     """The progress of one worker in one phase; to be called about twice a second in a step."""
 
-    def __init__(self, publisher: Publisher, job: str, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        job: str,
+        log: logging.Logger,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._publisher, self._job, self._log = publisher, job, log
         self._host = host_name()
         self._step = 0
@@ -30,13 +38,13 @@ class Progress:
     def begin(self, shared: Shared, step: int, figures: Callable[[], Mapping[str, float]]) -> None:
         """A step begins, its counts at zero; `figures` gives the last samples."""
         self._shared, self._step, self._figures = shared, step, figures
-        self._start = time.monotonic()
+        self._start = self._clock()
         self._said = self._told = (self._start, 0, 0)
         self._owned: Mapping[str, int] = {}
         self._tell(self._start)
 
     def __call__(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if self._publisher.due():
             self._tell(now)
         if now - self._said[0] >= SAY_EVERY:

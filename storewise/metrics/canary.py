@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
@@ -17,8 +18,14 @@ from storewise.metrics.schema import Sample
 _BLOCK = 1 << 20
 
 
-def run_canary(directory: Path, *, seconds: float = 0.3, phase: str = "canary") -> list[Sample]:
-    """Measure processor, disk write and disk read for about `seconds` in all.
+def run_canary(
+    directory: Path,
+    *,
+    seconds: float = 0.3,
+    phase: str = "canary",
+    clock: Callable[[], float] = perf_counter,
+) -> list[Sample]:
+    """Measure processor, disk write and disk read for about `seconds` (of `clock`) in all.
 
     - ``canary_cpu``: SHA-256 digests of 4 KiB per second by one thread.
     - ``canary_disk_write``: bytes/s written to a new file in `directory` in blocks of 1 MiB, its
@@ -31,8 +38,8 @@ def run_canary(directory: Path, *, seconds: float = 0.3, phase: str = "canary") 
     share = seconds / 3
     data = os.urandom(4096)
     count = 0
-    start = perf_counter()
-    while (took := perf_counter() - start) < share:
+    start = clock()
+    while (took := clock() - start) < share:
         hashlib.sha256(data).digest()
         count += 1
     cpu = count / took
@@ -41,23 +48,23 @@ def run_canary(directory: Path, *, seconds: float = 0.3, phase: str = "canary") 
     block = os.urandom(_BLOCK)
     try:
         written = 0
-        start = perf_counter()
+        start = clock()
         with path.open("wb", buffering=0) as file:
             # Half of the share for the writes, for the fsync that follows takes its time too.
-            while perf_counter() - start < share / 2:
+            while clock() - start < share / 2:
                 written += file.write(block)
             os.fsync(file.fileno())
-            write = written / (perf_counter() - start)
+            write = written / (clock() - start)
         read_bytes = 0
         with path.open("rb", buffering=0) as file:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            start = perf_counter()
+            start = clock()
             while got := file.read(_BLOCK):
                 read_bytes += len(got)
-                if perf_counter() - start > share:
+                if clock() - start > share:
                     break
-            read = read_bytes / (perf_counter() - start)
+            read = read_bytes / (clock() - start)
     except OSError as error:
         raise StorewiseError(
             f"{directory}: cannot be used for a store: {error.strerror}; "

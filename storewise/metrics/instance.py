@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -213,7 +214,10 @@ def market(life_cycle: str) -> Literal["on_demand", "spot"]:
 class Interruption:
     """Whether EC2 takes this host back: looked up every few seconds, on spot instances only."""
 
-    def __init__(self, every: float = LOOK_EVERY) -> None:
+    def __init__(
+        self, every: float = LOOK_EVERY, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
         found = instance()
         self._metadata = Metadata() if found is not None and found.life_cycle == SPOT else None
         self._every = every
@@ -226,9 +230,9 @@ class Interruption:
 
         A look that gets no answer says nothing: it must not end a trial.
         """
-        if self._metadata is None or time.monotonic() < self._next:
+        if self._metadata is None or self._clock() < self._next:
             return None
-        self._next = time.monotonic() + self._every
+        self._next = self._clock() + self._every
         try:
             notice = self._metadata.spot_action()
         except MetadataError as error:

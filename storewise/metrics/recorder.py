@@ -8,6 +8,7 @@ recorded time, into per-second counters and HdrHistogram counters.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 
@@ -126,7 +127,7 @@ def _count(counters: Integers, indexes: Integers) -> None:
 
 
 class Recorder:
-    """Records the operations of one client thread from `zero` (perf_counter_ns) on.
+    """Records the operations of one client thread from `zero` (of `clock`, in ns) on.
 
     The client was ready for its first operation, or began to prepare it, at `ready` (`zero`).
 
@@ -134,8 +135,15 @@ class Recorder:
     in which it ended.
     """
 
-    def __init__(self, zero: int, ready: int | None = None) -> None:
+    def __init__(
+        self,
+        zero: int,
+        ready: int | None = None,
+        *,
+        clock: Callable[[], int] = perf_counter_ns,
+    ) -> None:
         self.zero = zero
+        self._clock = clock
         self.operations = 0
         """Recorded so far, failed ones included; up to date after `flush`."""
         self.documents = 0
@@ -146,7 +154,7 @@ class Recorder:
         self.rows: list[int] = []
         """Six values an operation, as `record` appends them; a tight loop may do it itself."""
         self.wake = zero + FLUSH_EVERY
-        """When (perf_counter_ns) `flush` is due, however few rows there are."""
+        """When (of `clock`) `flush` is due, however few rows there are."""
         self._ready_at = zero if ready is None else ready
         self._last_code = 0
         self._open: dict[int, _Open] = {}
@@ -173,7 +181,7 @@ class Recorder:
         nbytes: int,
         error: bool = False,
     ) -> None:
-        """Record one operation; all times are perf_counter_ns.
+        """Record one operation; all times are those of `clock`.
 
         `intended` is when it should have begun (equal to `start` in a closed loop): response time
         counts from there, service time from `start`.
@@ -193,7 +201,7 @@ class Recorder:
             table = np.frombuffer(array("q", self.rows), dtype=np.int64).reshape(-1, _WIDTH)
             self.rows.clear()
             self._work_up(table)
-        now = perf_counter_ns()
+        now = self._clock()
         self._ready_at = now
         self.wake = now + FLUSH_EVERY
 
@@ -274,7 +282,7 @@ class Recorder:
     def result(self, end: int | None = None) -> Recorded:
         """All that was recorded.
 
-        `end` (perf_counter_ns) is when the client had nothing more to do: the time since its last
+        `end` (of `clock`) is when the client had nothing more to do: the time since its last
         operation counts as preparation of that operation's kind (the tail of a parse).
         """
         last = self.rows[-3] if self.rows else self._ready_at

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter, perf_counter_ns
+from time import perf_counter_ns
 
 import psutil
 
@@ -109,9 +109,22 @@ class Watched:
 
 
 class Sampler:
-    """A thread that samples one step; `stop` ends it and gives the samples."""
+    """A thread that samples one step; `stop` ends it and gives the samples.
 
-    def __init__(self, watched: Watched, *, phase: str, worker: int, step: int) -> None:
+    `clock` gives ns; `wait` waits for an event for so many s at most, and is true where it came.
+    """
+
+    def __init__(
+        self,
+        watched: Watched,
+        *,
+        phase: str,
+        worker: int,
+        step: int,
+        clock: Callable[[], int] = perf_counter_ns,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
+        self._clock, self._wait = clock, wait
         self._watched = watched
         self._phase, self._worker, self._step = phase, worker, step
         self._samples: list[Sample] = []
@@ -126,7 +139,7 @@ class Sampler:
         """The disk that is sampled; None stands for all disks of the host."""
 
     def start(self, zero: int) -> None:
-        """Begin; `zero` is the step's start in perf_counter_ns."""
+        """Begin; `zero` is the step's start by the clock."""
         self._zero = zero
         self._take_first()
         self._thread.start()
@@ -153,17 +166,20 @@ class Sampler:
             last = False
             while not last:
                 due = self._zero + (second + 1) * NS
-                last = self._done.wait(max(0.0, (due - perf_counter_ns()) / NS))
+                last = self._wait(self._done, max(0.0, (due - self._clock()) / NS))
                 self._take(second)
                 # A stalled host may have slept over boundaries: the sample then covers them all.
-                second = max(second + 1, (perf_counter_ns() - self._zero) // NS)
+                second = max(second + 1, (self._clock() - self._zero) // NS)
         except BaseException as error:
             self._failure = error
             raise
 
+    def _now(self) -> float:
+        return self._clock() / NS
+
     def _take_first(self) -> None:
         watched = self._watched
-        self._at = perf_counter()
+        self._at = self._now()
         self._groups = {
             process: ProcessGroup([pid], descend=True) for process, pid in watched.clients.items()
         }
@@ -186,7 +202,7 @@ class Sampler:
         }
 
     def _take(self, second: int) -> None:
-        now = perf_counter()
+        now = self._now()
         length = now - self._at
         if length < 0.001:  # the step ended on a boundary: nothing new to say
             return
@@ -213,9 +229,9 @@ class Sampler:
             self._put("router_cpu", cpu, "s", worker)
             self._put("router_rss", rss, "B", worker)
         if watched.store and now >= self._next_du:
-            before = perf_counter()
+            before = self._now()
             self._put("store_bytes", tree_bytes(watched.store), "B", worker)
-            took = perf_counter() - before
+            took = self._now() - before
             self._next_du = before + took / _DU_SHARE if took > _DU_SHARE else 0.0
         if watched.host:
             self._put("sample_length", length, "s")

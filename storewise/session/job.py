@@ -142,16 +142,18 @@ def _own_temporaries(live: Path) -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _removed(live: Path, needs: Sequence[Path]) -> bool:
+def _removed(
+    live: Path, needs: Sequence[Path], clock: Callable[[], float], sleep: Callable[[float], None]
+) -> bool:
     """Whether a job's session or inputs go away: what an error of the job is then only a sign of.
 
     A tree is removed file by file, and its directories after them, so it is looked at for a while.
     """
-    until = time.monotonic() + _REMOVAL_SECONDS
+    until = clock() + _REMOVAL_SECONDS
     while not (gone := not live.is_dir() or not all(need.exists() for need in needs)):
-        if time.monotonic() >= until:
+        if clock() >= until:
             break
-        time.sleep(0.05)
+        sleep(0.05)
     return gone
 
 
@@ -164,6 +166,8 @@ def trial_job(
     *,
     needs: Iterable[Path | str] = (),
     defer: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Job]:
     """A job of a live trial.
 
@@ -172,7 +176,8 @@ def trial_job(
     exits with status 1; expected errors are one message, others keep their traceback in the log.
     An error while one of `needs`, the job's inputs, goes away is told as its removal.
     A client's error may only be what a server's end looks like from outside: before its own reason
-    it gives the server's node `defer` seconds to say more.
+    it gives the server's node `defer` seconds to say more. `clock` and `sleep` (s) are what the
+    lease and all waiting go by.
     """
     log = job_log(log_path)
     try:
@@ -185,7 +190,7 @@ def trial_job(
     def ended(number: int, frame: FrameType | None) -> None:
         raise Signalled(name, number)
 
-    watch, interruption = Watch(results, session), Interruption()
+    watch, interruption = Watch(results, session, clock=clock), Interruption(clock=clock)
 
     def check() -> None:
         watch.check()
@@ -195,7 +200,7 @@ def trial_job(
 
     def tell(error: BaseException) -> None:
         if not isinstance(error, Aborted):
-            await_reason(live, defer)
+            await_reason(live, defer, clock=clock, sleep=sleep)
         abort(live, _reason(name, error, str(log_path)))
 
     before = {number: signal.signal(number, ended) for number in ENDING}
@@ -208,7 +213,7 @@ def trial_job(
         log.error("%s", error)
         sys.exit(f"storewise: {name} ended: {error}")
     except Exception as error:
-        if _removed(live, [session_file, *map(Path, needs)]):
+        if _removed(live, [session_file, *map(Path, needs)], clock, sleep):
             log.error("its session was removed (%s)", error)
             sys.exit(f"storewise: {name} ended: its session was removed")
         if not isinstance(error, StorewiseError | MemoryError | OSError):

@@ -16,7 +16,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,14 +125,22 @@ class Session:
 
 
 class LeaseWatch:
-    """Whether a run still renews its lease, judged by this process's own clock."""
+    """Whether a run still renews its lease, judged by this process's own clock (`clock`, in s)."""
 
-    def __init__(self, results: Path, run: str, seconds: float) -> None:
+    def __init__(
+        self,
+        results: Path,
+        run: str,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lease = results / LEASES / run
         self._run = run
         self._seconds = seconds
         self._seen: tuple[int, int] | None = None
-        self._since = time.monotonic()
+        self._clock = clock
+        self._since = clock()
 
     def reason(self) -> str | None:
         """Why the run counts as ended, None while it lives."""
@@ -140,7 +148,7 @@ class LeaseWatch:
             stat = self._lease.stat()
         except FileNotFoundError:
             return f"its run {self._run} has ended"
-        now = time.monotonic()
+        now = self._clock()
         mark = (stat.st_mtime_ns, stat.st_ino)
         if mark != self._seen:
             self._seen, self._since = mark, now
@@ -155,10 +163,12 @@ class LeaseWatch:
 class Watch:
     """What a job calls while it works; `check` raises Aborted when the trial is to end."""
 
-    def __init__(self, results: Path, session: Session) -> None:
+    def __init__(
+        self, results: Path, session: Session, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._directory = results / LIVE / session.trial
         self._session = session
-        self._lease = LeaseWatch(results, session.run, session.lease_seconds)
+        self._lease = LeaseWatch(results, session.run, session.lease_seconds, clock=clock)
 
     def check(self) -> None:
         reason = self.reason()
@@ -218,11 +228,17 @@ def read_abort(path: Path) -> Abort:
         return Abort("aborted for a reason that could not be written (a full disk?)", own=True)
 
 
-def await_reason(live: Path, seconds: float) -> None:
+def await_reason(
+    live: Path,
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Return when another job has given a reason, or after some seconds."""
-    until = time.monotonic() + seconds
-    while live.is_dir() and not (live / ABORT).exists() and time.monotonic() < until:
-        time.sleep(0.1)
+    until = clock() + seconds
+    while live.is_dir() and not (live / ABORT).exists() and clock() < until:
+        sleep(0.1)
 
 
 @contextmanager
@@ -267,19 +283,25 @@ def members(directory: Path) -> dict[str, Process]:
     return found
 
 
-def remove_tree(path: Path, patience: float = 10.0) -> None:
+def remove_tree(
+    path: Path,
+    patience: float = 10.0,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Remove a directory tree, if it is there, although others may still write or delete in it.
 
     On NFS a file that somebody has open stays under another name until it is closed: OSError only
     when a directory has not become empty after `patience` seconds.
     """
-    until = time.monotonic() + patience
+    until = clock() + patience
     while path.exists():
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EBUSY) or time.monotonic() > until:
+            if error.errno not in (errno.ENOTEMPTY, errno.EBUSY) or clock() > until:
                 raise
-            time.sleep(0.1)
+            sleep(0.1)

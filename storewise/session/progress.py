@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -52,18 +52,26 @@ class Told:
 class Publisher:
     """Writes the records of one job."""
 
-    def __init__(self, live: Path, job: str, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        live: Path,
+        job: str,
+        log: logging.Logger,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._live, self._path, self._log = live, live / PROGRESS / f"{job}.json", log
         self._next = 0.0
         self._broken = False
 
     def due(self) -> bool:
         """Whether the last record is old enough."""
-        return time.monotonic() >= self._next
+        return self._clock() >= self._next
 
     def put(self, told: Told) -> None:
         """Write a record, in place of the one before."""
-        self._next = time.monotonic() + EVERY
+        self._next = self._clock() + EVERY
         if self._broken:
             return
         try:

@@ -132,12 +132,19 @@ class Run:
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
 
     def start(
-        self, locks: Iterable[str] = (), watch: Callable[[], str | None] | None = None
+        self,
+        locks: Iterable[str] = (),
+        watch: Callable[[], str | None] | None = None,
+        *,
+        pause: Callable[[float], bool] | None = None,
     ) -> None:
         """Take the lease and keep it renewed in a daemon thread.
 
-        `watch` is asked at each renewal for a reason to end all live trials.
+        `watch` is asked at each renewal for a reason to end all live trials. `pause` lets the
+        seconds to the next renewal pass, and is true when there is to be none (default: when the
+        run has ended).
         """
+        pause = pause or self._stopping.wait
         self._locks = tuple(locks)
         self.results.mkdir(parents=True, exist_ok=True)
         for name in (LEASES, LIVE):
@@ -145,7 +152,7 @@ class Run:
         self._renew()
 
         def beat() -> None:
-            while not self._stopping.wait(RENEW_EVERY):
+            while not pause(RENEW_EVERY):
                 try:
                     self._renew()
                 except OSError as error:
@@ -366,7 +373,14 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
     return sorted(gone)
 
 
-def sweep(results: Path, directory: Path, patience: float | None = None) -> list[str]:
+def sweep(
+    results: Path,
+    directory: Path,
+    patience: float | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[str]:
     """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
 
     Jobs get `patience` seconds to end by themselves: 10, or 45 where nodes have servers to end in
@@ -378,7 +392,7 @@ def sweep(results: Path, directory: Path, patience: float | None = None) -> list
         patience = 45.0 if started else 10.0
     abort(directory, Abort("its run has ended", own=False))
     jobs = members(directory)
-    deadline = time.monotonic() + patience
+    deadline = clock() + patience
     local = [(name, p) for name, p in jobs.items() if p.is_here() and p.pid != os.getpid()]
     for _, process in local:
         try:
@@ -386,15 +400,15 @@ def sweep(results: Path, directory: Path, patience: float | None = None) -> list
             if found.create_time() != process.started:
                 continue
             try:
-                found.wait(max(0.0, deadline - time.monotonic()))
+                found.wait(max(0.0, deadline - clock()))
             except psutil.TimeoutExpired:
                 for child in [*found.children(recursive=True), found]:
                     child.kill()
         except psutil.NoSuchProcess:
             continue
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    while _elsewhere(directory) and time.monotonic() < deadline:
-        time.sleep(POLL)
+    while _elsewhere(directory) and clock() < deadline:
+        sleep(POLL)
     left = _elsewhere(directory)
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()
