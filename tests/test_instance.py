@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fake_time import FakeTime
 from imds_server import ImdsServer
 
 from storewise import runner
@@ -187,10 +188,14 @@ def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
     assert watch.reason() is None, "no answer is no interruption"
     imds.failing, imds.spot_action = None, "soon"
     assert watch.reason() is None
-    often = Interruption(every=3600.0)
-    assert often.reason() is None
+    own_time = FakeTime()
+    seldom = Interruption(every=3600.0, clock=own_time.clock)
+    assert seldom.reason() is None
     imds.take_back(AT)
-    assert often.reason() is None, "not before its time"
+    own_time.spend(3599.0)
+    assert seldom.reason() is None, "not before its time"
+    own_time.spend(1.0)
+    assert seldom.reason() == expected
     assert Notice("stop", "soon").at == 0.0
     assert Notice("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.FARTHEST
 
@@ -230,22 +235,22 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
     failures = tmp_path / "results" / "s" / "failures"
     failures.mkdir(parents=True)
     passes: list[float] = []
+    own_time = FakeTime()
 
     def failing(_: object) -> int:
-        passes.append(time.time())
-        until = passes[0] + (1.0 if len(passes) == 1 else 3600.0)
-        told = Failure(trial.id, "taken back", "", "r", time.time(), until)
+        own_time.spend(10.0)
+        passes.append(own_time.now)
+        told = Failure(trial.id, "taken back", "", "r", own_time.now, own_time.now + 119.5)
         with (failures / f"{trial.id}.jsonl").open("a") as file:
             file.write(json.dumps(asdict(told)) + "\n")
         return 1
 
-    def sleep(seconds: float, real: Callable[[float], None] = time.sleep) -> None:
+    def sleep(seconds: float) -> None:
         if len(passes) == 2:
             raise KeyboardInterrupt
-        real(seconds)
+        own_time.sleep(seconds)
 
     monkeypatch.setattr(runner, "_snakemake", failing)
-    monkeypatch.setattr("storewise.runner.time.sleep", sleep)
     said: list[str] = []
     options = {
         "profile": None,
@@ -254,8 +259,11 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
         "retry_failed": False,
         "extra": (),
         "many": False,
+        "clock": own_time.clock,
+        "sleep": sleep,
     }
     assert runner.run_study("s.yaml", say=said.append, **options) == 130  # type: ignore[arg-type]
-    assert passes[1] >= passes[0] + 1.0, "not before the host is gone"
+    assert passes == [1010.0, 1010.0 + 119.5 + 10.0], "as soon as the host is gone, not before"
+    assert own_time.sleeps == [1.0] * 119 + [0.5]
     assert len(said) == 4
-    assert said[1].endswith("until the host that is taken back is gone")
+    assert said[1] == "waiting 120 s, until the host that is taken back is gone"

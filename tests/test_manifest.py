@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pyarrow as pa
 import pytest
+from harness import wait_until
 
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.manifest import (
@@ -312,10 +312,11 @@ def test_resumes_after_kill_and_leaves_no_process(tmp_path: Path) -> None:
             build_manifest(paths, tmp_path / "m.parquet")
         build.send_signal(signal.SIGKILL)
         build.wait(timeout=30)
-    deadline = time.monotonic() + 30
-    while any(c.is_running() and c.status() != psutil.STATUS_ZOMBIE for c in children):
-        assert time.monotonic() < deadline, "workers outlive a killed build"
-        time.sleep(0.02)
+    wait_until(
+        lambda: all(not c.is_running() or c.status() == psutil.STATUS_ZOMBIE for c in children),
+        30,
+        "the end of all workers of a build that was killed",
+    )
     assert not (tmp_path / "m.parquet").exists()
     summary = build_manifest(paths, tmp_path / "m.parquet")
     assert summary.files == 40

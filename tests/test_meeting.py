@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness import wait_until
 
 from storewise.engines.registry import ENGINES
 from storewise.engines.server import Topology
@@ -109,23 +110,15 @@ class Jobs:
                 assert not thread.is_alive()
 
 
-def until(found: object, seconds: float = 20) -> None:
-    assert callable(found)
-    end = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.05)
-
-
 def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer(
     live: Path,
 ) -> None:
     jobs = Jobs(live, trial(3))
     jobs.start(0, 2)
-    until(lambda: len(endpoints_of(live, ADDRESSES)) == 2)
+    wait_until(lambda: len(endpoints_of(live, ADDRESSES)) == 2, 20, "two have said where")
     assert not list(live.glob("nodes/data*/server.py"))
     jobs.start(2)
-    until(lambda: len(ready_nodes(live)) == 3 or jobs.errors)
+    wait_until(lambda: len(ready_nodes(live)) == 3 or jobs.errors, 20, "all are ready")
     assert not jobs.errors
     ready = ready_nodes(live)
     told = {name: (live / "nodes" / name / "met").read_text() for name in ready}

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import synthetic
 from browsing import chromium, opened
+from harness import wait_until
 from test_references import CSV, YAML
 
 from storewise.analysis.load import REFERENCES
@@ -75,10 +75,7 @@ def see(page: Any, figure: str) -> Any:
 def until(page: Any, condition: str) -> None:
     """Waits for a condition in JavaScript; the page itself may evaluate no text, so it is asked
     from outside."""
-    end = time.monotonic() + 60
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, condition
-        page.wait_for_timeout(20)
+    wait_until(lambda: page.evaluate(condition), 12, condition)
 
 
 def names(page: Any, figure: str) -> set[str]:

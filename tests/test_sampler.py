@@ -5,10 +5,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
+from queue import Queue
 
 import psutil
 import pytest
+from fake_time import FakeTime
+from harness import wait_until
 
 from storewise.errors import StorewiseError
 from storewise.metrics import host
@@ -16,74 +18,144 @@ from storewise.metrics.canary import run_canary
 from storewise.metrics.sampler import ProcessGroup, Sampler, Watched, elect
 from storewise.metrics.schema import METRICS
 
-BURN = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass\n"
+#: Uses so many s of processor time, says so and waits.
+BURN = """
+import time
+while time.process_time() < {}: pass
+print("burnt", flush=True)
+input()
+"""
 
 
 def values(samples, metric):
     return [s.value for s in samples if s.metric == metric]
 
 
+def a_tick_later():
+    """When the kernel has counted what has been since."""
+    counted = psutil.cpu_times()
+    wait_until(lambda: psutil.cpu_times() != counted, 30, "a tick of the kernel")
+
+
+class Seconds:
+    """A sampler in a time that passes when the test says so."""
+
+    def __init__(self, watched, **names):
+        self.time = FakeTime()
+        self.waits = []
+        self._asked, self._answers = Queue(), Queue()
+        self.sampler = Sampler(watched, **names, clock=self.time.clock_ns, wait=self._wait)
+
+    def _wait(self, done, seconds):
+        self._asked.put(seconds)
+        return self._answers.get()
+
+    def start(self):
+        self.sampler.start(self.time.ns)
+        self.waits.append(self._asked.get(timeout=60))
+
+    def spend(self, seconds):
+        """Wake it after so many seconds, and wait until it has taken its sample."""
+        a_tick_later()
+        self.time.spend(seconds)
+        self._answers.put(False)
+        self.waits.append(self._asked.get(timeout=60))
+
+    def stop(self):
+        self._answers.put(True)
+        return self.sampler.stop()
+
+
+def used(process):
+    """Processor time of a process so far, s."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
 @pytest.fixture
 def sampled(tmp_path):
-    """A step of about 2.5 s in which a process burns 1 s of CPU and a store gets 3 MiB."""
+    """A step of 2.5 s in which a process uses processor time and a store gets 3 MiB; the samples
+    and what the process has used."""
     store = tmp_path / "store"
     store.mkdir()
-    child = subprocess.Popen(
-        [sys.executable, "-c", "input()\n" + BURN.format(1.0) + "input()"], stdin=subprocess.PIPE
-    )
-    sampler = Sampler(
-        Watched({0: child.pid}, embedded=True, store=(store,), disk_path=store),
-        phase="write",
-        worker=3,
-        step=1,
-    )
-    zero = time.perf_counter_ns()
-    sampler.start(zero)
-    child.stdin.write(b"\n")
-    child.stdin.flush()
-    with (store / "data").open("wb") as file:
-        file.write(os.urandom(3 << 20))
-        os.fsync(file.fileno())
-    time.sleep(2.5 - (time.perf_counter_ns() - zero) / 1e9)
-    samples = sampler.stop()
-    child.communicate(b"\n")
-    return samples
+    code = "print('ready', flush=True)\ninput()\n" + BURN.format(0.3)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as child:
+        process = psutil.Process(child.pid)
+        assert child.stdout.readline() == b"ready\n"
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING, 30, "it waits for a line")
+        step = Seconds(
+            Watched({0: child.pid}, embedded=True, store=(store,), disk_path=store),
+            phase="write",
+            worker=3,
+            step=1,
+        )
+        before = used(process)
+        step.start()
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"burnt\n"
+        with (store / "data").open("wb") as file:
+            file.write(os.urandom(3 << 20))
+            os.fsync(file.fileno())
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING, 30, "it waits again")
+        step.spend(1.0)
+        step.spend(1.0)
+        a_tick_later()
+        step.time.spend(0.5)
+        samples = step.stop()
+        assert step.waits == [1.0, 1.0, 1.0]
+        burnt = used(process) - before
+        child.communicate(b"\n")
+    return samples, burnt
 
 
 def test_a_step_is_sampled_on_whole_seconds(sampled):
+    samples, _ = sampled
     for metric in ("cpu_user", "memory_used", "client_cpu", "store_bytes", "sample_length"):
-        assert [s.second for s in sampled if s.metric == metric] == [0, 1, 2], metric
-    lengths = values(sampled, "sample_length")
-    assert lengths[:2] == pytest.approx([1, 1], abs=0.15)
-    assert 0.3 < lengths[2] < 0.75  # the partial one says so
-    assert all(s.step == 1 and s.phase == "write" for s in sampled)
-    assert all(METRICS[s.metric] == s.unit for s in sampled)
+        assert [s.second for s in samples if s.metric == metric] == [0, 1, 2], metric
+    assert values(samples, "sample_length") == [1.0, 1.0, 0.5], "the partial one says so"
+    assert all(s.step == 1 and s.phase == "write" for s in samples)
+    assert all(METRICS[s.metric] == s.unit for s in samples)
 
 
 def test_processor_time_is_that_which_was_used(sampled):
-    assert sum(values(sampled, "client_cpu")) == pytest.approx(1.0, abs=0.25)
-    assert values(sampled, "store_cpu") == values(sampled, "client_cpu")
-    assert min(values(sampled, "client_rss")) > 1 << 20
+    samples, burnt = sampled
+    assert burnt > 0.2
+    assert sum(values(samples, "client_cpu")) == pytest.approx(burnt)
+    assert values(samples, "store_cpu") == values(samples, "client_cpu")
+    assert min(values(samples, "client_rss")) > 1 << 20
     kinds = ("cpu_user", "cpu_system", "cpu_iowait", "cpu_idle", "cpu_steal")
     for second in range(3):
-        found = [s.value for s in sampled if s.metric in kinds and s.second == second]
+        found = [s.value for s in samples if s.metric in kinds and s.second == second]
         assert sum(found) == pytest.approx(100)
 
 
 def test_store_and_rates(sampled):
-    assert values(sampled, "store_bytes")[-1] == pytest.approx(3 << 20, rel=0.01)
+    samples, _ = sampled
+    assert values(samples, "store_bytes")[-1] == pytest.approx(3 << 20, rel=0.01)
     rates = ("disk_read", "disk_write", "network_received", "network_sent", "loopback")
     for metric in (*rates, "swap_in", "swap_out"):
-        assert min(values(sampled, metric)) >= 0
-    assert all(0 <= busy <= 100 for busy in values(sampled, "disk_busy"))
-    own = {s.metric for s in sampled if s.worker == 3}
+        assert min(values(samples, metric)) >= 0
+    assert all(0 <= busy <= 100 for busy in values(samples, "disk_busy"))
+    own = {s.metric for s in samples if s.worker == 3}
     assert own == {"client_cpu", "client_rss", "store_cpu", "store_rss", "store_bytes"}
 
 
+def test_a_host_that_sleeps_over_boundaries_takes_one_sample_for_all():
+    step = Seconds(Watched({}), phase="read", worker=0, step=0)
+    step.start()
+    step.spend(3.25)
+    step.spend(0.75)
+    samples = step.stop()
+    assert step.waits == [1.0, 0.75, 1.0], "up to its own boundary again"
+    lengths = [(s.second, s.value) for s in samples if s.metric == "sample_length"]
+    assert lengths == [(0, 3.25), (3, 0.75)], "a step that ends on a boundary has no last one"
+
+
 def test_loopback_is_kept_apart():
-    sampler = Sampler(Watched({}), phase="read", worker=0, step=0)
-    zero = time.perf_counter_ns()
-    sampler.start(zero)
+    step = Seconds(Watched({}), phase="read", worker=0, step=0)
+    step.start()
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as client,
@@ -94,31 +166,22 @@ def test_loopback_is_kept_apart():
             got = 0
             while got < 100_000:
                 got += len(peer.recv(65_536))
-        # A sample of less than a millisecond says nothing and is not taken.
-        while time.perf_counter_ns() - zero < 10_000_000:
-            pass
-    samples = sampler.stop()
-    moved = sum(
-        rate * length
-        for rate, length in zip(
-            values(samples, "loopback"), values(samples, "sample_length"), strict=True
-        )
-    )
-    assert moved >= 100_000
+    step.time.spend(0.5)
+    samples = step.stop()
+    assert values(samples, "sample_length") == [0.5]
+    (rate,) = values(samples, "loopback")
+    assert rate * 0.5 >= 100_000
 
 
 def test_a_tree_counts_children_that_come_later():
-    burn = BURN.format(0.5)
+    burn = BURN.format(0.3)
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\ninput()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as parent:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as parent:
         group = ProcessGroup([parent.pid], descend=True)
-        used = 0.0
-        until = time.monotonic() + 20
-        while used < 0.3 and time.monotonic() < until:
-            time.sleep(0.05)
-            used += group.sample()[0]
-        parent.communicate(b"\n")
-    assert used >= 0.3
+        assert parent.stdout.readline() == b"burnt\n"
+        assert group.sample()[0] >= 0.25
+        parent.communicate(b"\n\n")
     assert group.sample() == (0.0, 0)
 
 
@@ -129,9 +192,17 @@ def test_one_of_a_host_is_elected(tmp_path):
 
 
 def test_canary(tmp_path):
-    samples = run_canary(tmp_path, seconds=0.15, phase="write")
-    assert {s.metric for s in samples} == {"canary_cpu", "canary_disk_write", "canary_disk_read"}
-    assert all(s.value > 0 and METRICS[s.metric] == s.unit for s in samples)
+    """Each digest, and each block that is written or read, takes the ms of a look at the clock."""
+    time = FakeTime(tick=1_000_000)
+    samples = run_canary(tmp_path, seconds=0.3, phase="write", clock=time.clock)
+    found = {s.metric: s.value for s in samples}
+    assert set(found) == {"canary_cpu", "canary_disk_write", "canary_disk_read"}
+    # The loop ends with a look that finds the time over.
+    assert found["canary_cpu"] == pytest.approx(99 / 0.1)
+    # So does that of writing, and one more follows the fsync.
+    assert found["canary_disk_write"] == pytest.approx((49 << 20) / 0.051)
+    assert found["canary_disk_read"] == pytest.approx((49 << 20) / 0.050)
+    assert all(METRICS[s.metric] == s.unit for s in samples)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,13 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 import zstandard
+from harness import wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -242,13 +241,6 @@ run_search(*map(Path, sys.argv[1:4]), program=sys.argv[4])
 """
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, f"waited 30 s for {what}"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_signals_leave_no_process_and_no_output(
     tmp_path: Path, query: Path, library: Path, number: signal.Signals
@@ -258,11 +250,15 @@ def test_signals_leave_no_process_and_no_output(
     arguments = [sys.executable, "-c", _RUN, str(query), str(library), str(output), program]
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as runner:
         pid_file = tmp_path / "pid"
-        wait_for(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), "the program")
+        wait_until(
+            lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), 30, "the program"
+        )
         child = psutil.Process(int(pid_file.read_text()))
         runner.send_signal(number)
         assert runner.wait(timeout=30) != 0
-    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "its end")
+    wait_until(
+        lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 30, "its end"
+    )
     assert not output.exists()
     if number is not signal.SIGKILL:
         assert leftovers(tmp_path) == []

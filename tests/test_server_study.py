@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from harness import Workspace
+from fake_time import FakeTime
+from harness import Workspace, wait_until
 
 from storewise.config import Study, load_study
 from storewise.doctor import examine
@@ -173,7 +174,7 @@ def node_job(live: Path, trial: Trial, **changes: object) -> NodeJob:
     )
 
 
-def run(job: NodeJob) -> None:
+def run(job: NodeJob, clock: Callable[[], float] = time.monotonic) -> None:
     """A node in this process, which ends when its trial is aborted."""
 
     def check() -> None:
@@ -183,15 +184,18 @@ def run(job: NodeJob) -> None:
     def tell(error: BaseException) -> None:
         abort(job.live, Abort(str(error), own=True))
 
-    run_node(job, SESSION, check, logging.getLogger("node"), tell)
+    run_node(job, SESSION, check, logging.getLogger("node"), tell, clock=clock)
+
+
+def over_when_ready(job: NodeJob) -> Callable[[], float]:
+    """A clock (s) by which a wall time of an hour is over as soon as the node answers."""
+    return lambda: 3600.0 if job.node in ready_nodes(job.live) else 0.0
 
 
 def meanwhile(job: NodeJob) -> threading.Thread:
     thread = threading.Thread(target=run, args=(job,))
     thread.start()
-    end = time.monotonic() + 20
-    while "data0" not in ready_nodes(job.live) and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: "data0" in ready_nodes(job.live), 20, "the node is ready")
     return thread
 
 
@@ -266,25 +270,26 @@ def test_a_node_that_fails_leaves_nothing_on_its_scratch(
 
 def test_a_node_names_the_workers_that_never_started(live: Path) -> None:
     two = trial(workers=2, phases=[Phase(name="write")])
-    job = node_job(live, two, runtime_minutes=4 / 60)
+    job = node_job(live, two, runtime_minutes=60)
     arrived = live / "barriers" / "write-0"
     arrived.mkdir(parents=True)
     (arrived / "0").touch()
     with pytest.raises(StorewiseError, match=r"wall time .*, and write\.1 had not started yet"):
-        run(job)
+        run(job, over_when_ready(job))
 
 
 def test_a_node_names_what_its_cluster_waits_for(live: Path) -> None:
     """With the cluster full of other jobs, not even `form` may run to say it."""
+    job = node_job(live, trial(nodes=2), runtime_minutes=60)
     with pytest.raises(StorewiseError, match=r"wall time .*, and data1, form had not started yet"):
-        run(node_job(live, trial(nodes=2), runtime_minutes=4 / 60))
+        run(job, over_when_ready(job))
 
 
 def test_a_node_respects_its_wall_time(live: Path) -> None:
     assert reserve_of(40) == 10 and reserve_of(86400) == 90
-    job = node_job(live, trial(), runtime_minutes=4 / 60)
+    job = node_job(live, trial(), runtime_minutes=60)
     with pytest.raises(StorewiseError, match="data0 stopped in order before its wall time"):
-        run(job)
+        run(job, over_when_ready(job))
     assert "wall time" in read_abort(live / "abort").reason
     assert "data0" in gone_nodes(live), "its server has ended in order"
 
@@ -292,11 +297,22 @@ def test_a_node_respects_its_wall_time(live: Path) -> None:
 def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
     """One of two nodes runs and uses its wall time up; the other one is still queued."""
     both = trial(nodes=2, phases=[Phase(name="write")])
-    job = node_job(live, both, runtime_minutes=8 / 60)
+    job = node_job(live, both, runtime_minutes=60)
     thread = meanwhile(job)
+    own_time = FakeTime(start=started_nodes(live)["data0"].started_at)
     form = FormJob(both, live, live / "cluster.json", live.parent)
     with pytest.raises(StorewiseError, match=r"data1 never started .*data0 on host \S+ is nearly"):
-        run_form(form, SESSION, lambda: None, logging.getLogger("form"))
+        run_form(
+            form,
+            SESSION,
+            lambda: None,
+            logging.getLogger("form"),
+            clock=own_time.clock,
+            sleep=own_time.sleep,
+        )
+    # Nine tenths of the time for which it may serve; what is left is enough for nothing.
+    served = 3600 - reserve_of(3600)
+    assert 0.9 * served < sum(own_time.sleeps) < 0.9 * served + 0.4
     (live / STOP).touch()
     thread.join(20)
 

@@ -49,15 +49,22 @@ class FormJob:
 
 
 def run_form(
-    job: FormJob, session: Session, check: Callable[[], None], log: logging.Logger
+    job: FormJob,
+    session: Session,
+    check: Callable[[], None],
+    log: logging.Logger,
+    *,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait for all nodes, form the cluster, create the tables, and say where it is.
 
     Raises Aborted when the trial ends, EngineError for what the servers refuse, StorewiseError
-    that names nodes which have not started while others were using up their wall time.
+    that names nodes which have not started while others were using up their wall time. `clock` is
+    Unix time.
     """
     with ExitStack() as stack:
-        _Form(job, session, check, log, stack).run()
+        _Form(job, session, check, log, stack, clock, sleep).run()
 
 
 class _Form:
@@ -68,7 +75,10 @@ class _Form:
         check: Callable[[], None],
         log: logging.Logger,
         stack: ExitStack,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> None:
+        self.clock, self.sleep = clock, sleep
         self.job, self.session, self.check, self.log, self.stack = job, session, check, log, stack
         self.trial = job.trial
         self.engine: ServerEngine = server_engine(job.trial)
@@ -107,7 +117,7 @@ class _Form:
             if spec.placement == "worker":
                 self.endpoints(spec.role)
         self.create(formed)
-        now = time.time()
+        now = self.clock()
         last = max(node.ready_at for node in nodes.values())
         write_cluster(
             job.cluster,
@@ -179,13 +189,13 @@ class _Form:
                 return {name: ready[name] for name in names}
             self.check()
             self.in_time(missing)
-            time.sleep(LOOK_EVERY)
+            self.sleep(LOOK_EVERY)
 
     def in_time(self, missing: list[str]) -> None:
         """Say who is waited for; raise when the first node's wall time is nearly over."""
         started = started_nodes(self.job.live)
         queued = [name for name in missing if name not in started]
-        now = time.time()
+        now = self.clock()
         for node in started.values():
             if node.ends_at is None:
                 continue

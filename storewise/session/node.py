@@ -70,15 +70,18 @@ def run_node(
     check: Callable[[], None],
     log: logging.Logger,
     tell: Callable[[BaseException], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run a node until its session is closed, then write its samples.
 
     `tell` aborts the trial with an error before the server is ended because of it: else clients
     that lose their connection would be the first to complain. Raises EngineError with the end of
     the server's log where the server fails, Aborted when the trial ends, StorewiseError at the end
-    of the job's wall time. The server has ended and its directory is removed in any case.
+    of the job's wall time. The server has ended and its directory is removed in any case. `clock`
+    (s) is what its wall time and its patience with other nodes go by.
     """
-    _Node(job, session, check, log, tell).run()
+    _Node(job, session, check, log, tell, clock).run()
 
 
 def reserve_of(seconds: float) -> float:
@@ -94,14 +97,16 @@ class _Node:
         check: Callable[[], None],
         log: logging.Logger,
         tell: Callable[[BaseException], None],
+        clock: Callable[[], float],
     ) -> None:
+        self.clock = clock
         self.job, self.session, self._check, self.log = job, session, check, log
         self.tell = tell
         self.trial = job.trial
         self.engine: ServerEngine = server_engine(job.trial)
         self.spec: NodeSpec = next(s for s in node_jobs(job.trial) if s.name == job.node)
         self.started_at = time.time()
-        self.started = time.monotonic()
+        self.started = clock()
         self.offset = clock_offset(job.live, job.node)
         self.seconds = self._seconds()
         self.first_start = 0.0
@@ -117,7 +122,7 @@ class _Node:
 
     def check(self) -> None:
         self._check()
-        if self.seconds is not None and time.monotonic() - self.started > self.seconds:
+        if self.seconds is not None and self.clock() - self.started > self.seconds:
             raise StorewiseError(
                 f"{self.job.node} stopped in order before its wall time of "
                 f"{self.job.runtime_minutes:g} minutes ended{self._waited_for()}; give rule `node` "
@@ -350,12 +355,12 @@ class _Node:
     def _outlive(self, server: Server) -> None:
         """Let those end first that need this server for an orderly end."""
         before = [s.name for s in node_jobs(self.trial) if s.role in self.spec.outlives]
-        until = time.monotonic() + OUTLIVE_SECONDS
+        until = self.clock() + OUTLIVE_SECONDS
         while missing := [name for name in before if name not in gone_nodes(self.job.live)]:
             self.check()
             if (text := server.failure(LOOK_EVERY)) is not None:
                 raise EngineError(text)
-            if time.monotonic() > until:
+            if self.clock() > until:
                 names = ", ".join(missing)
                 self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
                 return
