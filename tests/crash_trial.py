@@ -18,6 +18,7 @@ from typing import Any
 
 import jvm_binaries
 import mongodb_binaries
+from harness import wait_until
 
 from storewise.documents import Kind
 from storewise.engines.base import Schema
@@ -30,7 +31,7 @@ _BEFORE = 400
 #: Longer than any server keeps the definition of a table unwritten at its weakest level.
 _SECONDS = 2.0
 _AFTER = 200
-_PATIENCE = 120.0
+_PATIENCE = 24.0
 
 
 @dataclass
@@ -111,11 +112,7 @@ def crash(
 
 
 def _until(done: Any, what: str, errors: list[EngineError]) -> None:
-    until = time.monotonic() + _PATIENCE
-    while not done():
-        if time.monotonic() > until:
-            raise AssertionError(f"{what}: not in {_PATIENCE:.0f} s; {errors[-1:]}")
-        time.sleep(0.05)
+    wait_until(done, _PATIENCE, lambda: f"{what} ({errors[-1:]})")
 
 
 def home_of(name: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -113,12 +112,9 @@ def start(trial, directory, phase, worker=0):
 
 def wait_for(condition, seconds=30.0):
     """Wait until `condition()` is true and return it."""
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > until:
-            raise AssertionError(f"waited {seconds} s in vain")
-        time.sleep(0.02)
-    return found
+    from harness import wait_until  # brings pytest, which a worker job does not need
+
+    return wait_until(condition, seconds, "what the test waits for", pause=0.02)
 
 
 def children(process, count):

@@ -198,16 +198,22 @@ def unavailable(reason: str) -> None:
     pytest.skip(reason)
 
 
-def wait_until(found: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The first value that is not None or False; `seconds` are an idle machine's, a busy one gets
-    five times as many."""
+def wait_until(
+    found: Callable[[], Any], seconds: float, what: str | Callable[[], str], pause: float = 0.05
+) -> Any:
+    """The first value that is not None or False, looked for every `pause` seconds.
+
+    The limit only tells a hang: `seconds` are an idle machine's, a busy one gets five times as
+    many. `what` is what did not happen then, or says it.
+    """
     end = time.monotonic() + 5 * seconds
     while time.monotonic() < end:
         value = found()
         if value:
             return value
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not happen within {5 * seconds} s")
+        time.sleep(pause)
+    text = what if isinstance(what, str) else what()
+    raise AssertionError(f"{text} did not happen within {5 * seconds} s")
 
 
 def interrupt_group(process: subprocess.Popen[str]) -> None:

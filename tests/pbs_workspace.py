@@ -128,9 +128,7 @@ class PbsWorkspace(Workspace):
     def nothing_left(self, seconds: float) -> float:
         """Wait until nothing is left, also no Snakemake; returns the seconds that it took."""
         start = time.monotonic()
-        while left := self.left():
-            assert time.monotonic() - start < seconds, f"left after {seconds} s: {left}"
-            time.sleep(0.05)
+        wait_until(lambda: not self.left(), seconds, lambda: f"the end of {self.left()}")
         return time.monotonic() - start
 
     def registered(self) -> list[str]:

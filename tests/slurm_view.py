@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from harness import wait_until
 
 #: Of 10.0.0.0/8, so that it is no machine's usual network; the slot follows.
 NETWORK = "10.213"
@@ -88,14 +88,14 @@ class SlurmCluster:
     def cancel(self, job: SlurmJob) -> None:
         self.command("scancel", job.id)
 
-    def wait_empty(self, seconds: float = 60.0) -> float:
-        """Seconds until squeue was empty; an error that names what is left after `seconds`."""
-        started = time.monotonic()
-        while left := self.jobs():
-            if time.monotonic() - started > seconds:
-                raise AssertionError(f"still in squeue after {seconds} s: {left}")
-            time.sleep(0.2)
-        return time.monotonic() - started
+    def wait_empty(self, seconds: float = 60.0) -> None:
+        """Wait until squeue is empty; an error that names what is left."""
+        wait_until(
+            lambda: not self.jobs(),
+            seconds,
+            lambda: f"an empty squeue ({self.jobs()})",
+            pause=0.2,
+        )
 
     def processes(self, host: str = "", name: str = "") -> list[psutil.Process]:
         """Processes of jobs on a host (all, if none is named), Slurm's own left out.
@@ -124,15 +124,14 @@ class SlurmCluster:
                 continue  # it ended meanwhile, or is not even root's to look at, so not a job's
         return found
 
-    def wait_no_processes(self, seconds: float = 60.0) -> float:
-        """Seconds until no job's process was left on any host."""
-        started = time.monotonic()
-        while left := self.processes():
-            if time.monotonic() - started > seconds:
-                shown = [_shown(process) for process in left]
-                raise AssertionError(f"still running after {seconds} s: {shown}")
-            time.sleep(0.2)
-        return time.monotonic() - started
+    def wait_no_processes(self, seconds: float = 60.0) -> None:
+        """Wait until no job's process is left on any host; an error that names what is left."""
+        wait_until(
+            lambda: not self.processes(),
+            seconds,
+            lambda: f"the end of {[_shown(process) for process in self.processes()]}",
+            pause=0.2,
+        )
 
     def end_host(self, host: str, reason: str) -> None:
         """A host that is gone from one moment to the next, and marked so: as an instance that

@@ -157,7 +157,7 @@ def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer
         ),
         ({"settle": "__import__('time').sleep(60)", "seconds": 0.5}, r"took over 0\.5 s"),
         (
-            {"settle": "__import__('time').sleep(60)", "words": ["fall"]},
+            {"settle": "open('fall', 'w') and __import__('time').sleep(60)", "words": ["fall"]},
             r"the server of Tcp .* ended with status 7",
         ),
     ],
@@ -170,7 +170,10 @@ def test_what_goes_wrong_in_settling(
     falls = tcp_engine.SERVER.replace(
         "while True:",
         'if "fall" in words:\n    import threading\n'
-        "    threading.Timer(1.5, lambda: __import__('os')._exit(7)).start()\nwhile True:",
+        "    def fall():\n"
+        "        while not os.path.exists('fall'): time.sleep(0.01)\n"
+        "        os._exit(7)\n"
+        "    threading.Thread(target=fall).start()\nwhile True:",
     )
     monkeypatch.setattr(tcp_engine, "SERVER", falls)
     jobs = Jobs(live, trial(2, **settings))

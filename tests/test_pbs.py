@@ -151,9 +151,11 @@ def test_the_wall_time_ends_a_job(site: Site) -> None:
 def test_a_program_may_end_in_order(site: Site) -> None:
     """The job's shell must not die before the program that it waits for."""
     program = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"
         "def end(number, frame):\n"
-        "    time.sleep(1)\n"
+        "    open('asked', 'w').close()\n"
+        "    while not os.path.exists('go'):\n"
+        "        time.sleep(0.01)\n"
         "    open('ended', 'w').close()\n"
         "    sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, end)\n"
@@ -163,7 +165,11 @@ def test_a_program_may_end_in_order(site: Site) -> None:
     (site.root / "program.py").write_text(program)
     job_id = site.submit(f"cd '{site.root}' && {sys.executable} program.py && exit 0 || exit 1")
     wait_until((site.root / "started").exists, 30, "the program's start")
+    site.set(kill_delay=600.0)
     subprocess.run(["qdel", job_id], check=True)
+    wait_until((site.root / "asked").exists, 30, "the program is told to end")
+    assert site.pbs.alive() == [job_id]
+    (site.root / "go").touch()
     wait_until(lambda: not site.pbs.alive(), 30, "the job's end")
     assert (site.root / "ended").exists()
 
@@ -217,11 +223,9 @@ def test_a_server_in_trouble_changes_nothing(site: Site, trouble: str) -> None:
     done, going = site.submit("exit 0"), site.submit("exec sleep 600")
     site.wait_for(done, "success")
     site.set(qstat=trouble)
-    started = time.monotonic()
     option = ("--timeout", "2", "--grace", "0")
     assert site.status(done, *option) == "success"
     assert site.status(going, *option) == "running"
-    assert time.monotonic() - started < 120
     subprocess.run(["qdel", going], check=True)
     wait_until(lambda: not site.pbs.alive(), 30, "the job's end")
     assert site.status(going, *option) == "running"
@@ -246,18 +250,14 @@ def test_many_jobs_share_few_calls_of_qstat(site: Site) -> None:
     ids = [job.id for job in registered(site.root, RUN)]
 
     def ask(job_id: str) -> str:
-        done = site.call("status", "--every", "30", job_id)
+        done = site.call("status", "--every", "3600", job_id)
         assert done.returncode == 0
         return done.stdout.strip()
 
-    started = time.monotonic()
     ask(ids[0])
     with ThreadPoolExecutor(8) as pool:
         words = dict(zip(ids, pool.map(ask, ids), strict=True))
-    seconds = time.monotonic() - started
-    calls = len(site.pbs.calls("qstat"))
-    print(f"60 statuses in {seconds:.1f} s, {calls} qstat")
-    assert calls <= 1 + seconds / 30
+    assert len(site.pbs.calls("qstat")) == 1, "one an hour"
     expected = {
         job_id: "running" if job["state"] == "R" else ("failed" if job["exit"] else "success")
         for job_id, job in site.pbs.jobs().items()
@@ -331,15 +331,14 @@ def test_no_qsub_on_this_host(site: Site) -> None:
 
 
 def test_cancel_answers_at_once_and_ends_the_run(site: Site) -> None:
-    site.set(qdel_busy=2, running=2)
+    site.set(qdel_busy=1000, running=2)
     ids = [site.submit("exec sleep 600") for _ in range(4)]
     wait_until(lambda: "R" in {j["state"] for j in site.pbs.jobs().values()}, 30, "a job runs")
-    started = time.monotonic()
     # Snakemake knows only one of them.
     done = site.call("cancel", ids[0])
     assert done.returncode == 0
-    # Long before jobs that nobody ends would have ended.
-    assert time.monotonic() - started < 60
+    assert site.pbs.alive() == ids, "it has not waited for a server that takes no qdel yet"
+    site.set(qdel_busy=0)
     wait_until(lambda: not site.pbs.alive(), 60, "an empty queue")
     wait_until(lambda: not registered(site.root, RUN), 60, "an empty registry")
 

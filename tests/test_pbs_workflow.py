@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,7 +42,6 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     place.write_study(STUDY)
     others = {address for address in addresses().values() if not is_loopback(address)}
     interface = () if others else ("--set-resources", "node:interface='lo'")
-    started = time.monotonic()
     run = place.start(place.command(*interface))
 
     def both() -> bool:
@@ -65,7 +63,6 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
             "walltime": "12:00:00",
         }
     assert run.wait(2400 if WANTED else 1200) == 0, place.output()
-    print(f"{time.monotonic() - started:.0f} s")
     place.nothing_left(5)
     assert place.left_behind() == []
     assert place.registered() == []

@@ -216,18 +216,18 @@ class CassandraClient(CassandraLink):
         while left:
             done = self._try(verb, partial(self._execute, [statements[n] for n in left]))
             # Counted from the first answers: those of a server that stood still come late.
-            until = until or time.monotonic() + PATIENCE_SECONDS
+            until = until or self._clock() + PATIENCE_SECONDS
             again = []
             for n, (success, result) in zip(left, done, strict=True):
                 if success:
                     results[n] = result
-                elif passes(result) and time.monotonic() < until:
+                elif passes(result) and self._clock() < until:
                     again.append(n)
                 elif isinstance(result, Exception):
                     raise self._error(verb, result) from result
             left = again
             if left:
-                time.sleep(0.2)
+                self._sleep(0.2)
         return results
 
     def _execute(self, statements: list[Any]) -> list[Any]:

@@ -143,7 +143,14 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
 class CassandraLink(Client):
     """A session of the driver, which all threads of a process share."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
         self._shared = shared
 
     def _learn(self) -> None:
@@ -215,12 +222,12 @@ class CassandraLink(Client):
             raise EngineError("cassandra: this client is closed")
         until: float | None = None
         with self._words(verb):
-            while until is None or time.monotonic() < until:
+            while until is None or self._clock() < until:
                 try:
                     return action()
                 except _PASSING:
-                    until = until or time.monotonic() + PATIENCE_SECONDS
-                    time.sleep(_RECONNECT_SECONDS / 2)
+                    until = until or self._clock() + PATIENCE_SECONDS
+                    self._sleep(_RECONNECT_SECONDS / 2)
             return action()
 
     @contextmanager

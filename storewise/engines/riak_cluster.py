@@ -60,7 +60,14 @@ def answers(endpoint: Endpoint) -> bool:
 class Joiner:
     """One node's part in making the cluster."""
 
-    def __init__(self, settling: Settling) -> None:
+    def __init__(
+        self,
+        settling: Settling,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
         self._settling = settling
         node = settling.node
         self._name = node.spec.name
@@ -116,7 +123,14 @@ class Joiner:
         self._until(formed, _FORM_SECONDS, "the partitions did not all reach their owners")
 
     def _until(self, attempt: Callable[[], tuple[bool, str]], seconds: float, what: str) -> None:
-        _until(self._settling.check, attempt, seconds, f"{self._name}: {what}")
+        _until(
+            self._settling.check,
+            attempt,
+            seconds,
+            f"{self._name}: {what}",
+            clock=self._clock,
+            sleep=self._sleep,
+        )
 
     def _said(self, *words: str) -> str:
         """What a command says, also where it ends with an error: a node that does not know the
@@ -167,16 +181,19 @@ def _until(
     seconds: float,
     what: str,
     poll: float = _POLL,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    end = time.monotonic() + seconds
+    end = clock() + seconds
     while True:
         check()
         done, said = attempt()
         if done:
             return
-        if time.monotonic() > end:
+        if clock() > end:
             raise EngineError(
                 f"{what} within {seconds:.0f} s; riak says:\n{said}\nIts log tells why; all nodes "
                 "must reach each other on their ports"
             )
-        time.sleep(poll)
+        sleep(poll)

@@ -22,6 +22,7 @@ import psutil
 import pytest
 from cassandra import WriteTimeout
 from engine_samples import connect, fill, sample
+from fake_time import FakeTime
 from harness import unavailable, wait_until
 from server_stores import available
 
@@ -260,22 +261,21 @@ def test_bounds_are_those_of_the_server() -> None:
     assert bounds(gene, None, None) == []
 
 
-def test_a_request_that_the_server_gave_up_twice_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_request_that_the_server_gave_up_twice_is_sent_again() -> None:
     """After the server's own limit, as where its disk hesitates."""
-    clock, answers = [0.0], iter([*[WriteTimeout("10 s are over", write_type=0)] * 2, None])
+    own_time = FakeTime()
+    answers = iter([*[WriteTimeout("10 s are over", write_type=0)] * 2, None])
 
     def ask() -> str:
-        clock[0] += 10.0
+        own_time.spend(10.0)
         if error := next(answers):
             raise error
         return "written"
 
-    here = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda _: None)
-    monkeypatch.setattr(cassandra_link, "time", here)
-    client = CassandraClient(SimpleNamespace(closed=False, endpoints=()))  # type: ignore[arg-type]
+    shared: Any = SimpleNamespace(closed=False, endpoints=())
+    client = CassandraClient(shared, clock=own_time.clock, sleep=own_time.sleep)
     assert client._try("insert", ask) == "written"
+    assert own_time.sleeps == [0.25, 0.25]
 
 
 # Real servers from here on.
@@ -370,14 +370,16 @@ def test_the_owner_is_the_server_s(ring: LocalCluster) -> None:
 
 def settled(client: Client) -> dict[str, float]:
     """The servers' counters when they have not moved for a second: they follow what they count."""
-    until = time.monotonic() + 60
     last, since = client.status(), time.monotonic()
-    while time.monotonic() - since < 1.0:
-        assert time.monotonic() < until, last
-        time.sleep(0.1)
+
+    def quiet() -> bool:
+        nonlocal last, since
         now = client.status()
         if any(now[name] != last[name] for name in ("writes_local", "writes_coordinated")):
             last, since = now, time.monotonic()
+        return time.monotonic() - since >= 1.0
+
+    wait_until(quiet, 60, lambda: f"counters that stand still ({last})", pause=0.1)
     return last
 
 
@@ -386,11 +388,12 @@ def test_each_document_is_on_each_node(ring: LocalCluster) -> None:
     before = settled(client)
     more = sample(9, alignments=100)[Kind.RNA]
     client.insert(Kind.RNA, more)
-    until = time.monotonic() + 30
     # A write is acknowledged by two of three; the last one follows.
-    while client.status()["writes_local"] - before["writes_local"] < RING * len(more):
-        assert time.monotonic() < until, (before, client.status())
-        time.sleep(0.05)
+    wait_until(
+        lambda: client.status()["writes_local"] - before["writes_local"] >= RING * len(more),
+        30,
+        lambda: f"the third copy of each ({before}, {client.status()})",
+    )
     after = settled(client)
     client.close()
     assert after["servers"] == RING
@@ -445,11 +448,11 @@ def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
                 reads["after" if killed.is_set() else "before"] += 1
 
     def wait(name: str, number: int) -> None:
-        until = time.monotonic() + 60
-        while reads[name] < number:
-            assert time.monotonic() < until, reads
+        def enough() -> bool:
             assert not any(f.done() for f in futures), "a reader has failed"
-            time.sleep(0.02)
+            return reads[name] >= number
+
+        wait_until(enough, 60, lambda: f"{number} reads {name} ({reads})")
 
     victim = ring.servers["data1"]
     with ThreadPoolExecutor(4) as pool:

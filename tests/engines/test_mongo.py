@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.objectid import ObjectId
 from engine_samples import sample
-from harness import unavailable
+from harness import unavailable, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 from pymongo.errors import OperationFailure
@@ -414,9 +413,7 @@ def test_acknowledged_documents_outlive_the_server(tmp_path: Path) -> None:
         found.servers["data0"].restart()
         assert found.cluster.credentials is not None
         secrets = Credentials.read(found.cluster.credentials)
-        end = time.monotonic() + 60
-        while not ENGINE.answers(found.cluster.endpoints[0], secrets):
-            assert time.monotonic() < end
+        wait_until(lambda: ENGINE.answers(found.cluster.endpoints[0], secrets), 30, "it answers")
         for kind in KINDS:
             stored = client.get_many(kind, [d["_id"] for d in FILES[2][kind]])
             assert stored == FILES[2][kind]
@@ -522,13 +519,11 @@ def _a_shard_dies(found: LocalCluster, settings: dict[str, Any]) -> None:
     insert(writer, Kind.RNA, documents)
     owners = {d["_id"]: writer.owner(Kind.RNA, d["_id"]) for d in documents}
     os.kill(found.servers["data1"].pid, signal.SIGKILL)
-    start = time.monotonic()
     lost = next(i for i, owner in owners.items() if owner == "data1")
     with pytest.raises(EngineError, match=r"mongodb: get: .*shard1"):
         writer.get(Kind.RNA, lost)
     with pytest.raises(EngineError, match=r"mongodb: insert.*shard1"):
         insert(writer, Kind.RNA, sample(9, 40)[Kind.RNA])
-    assert time.monotonic() - start < 180
     kept = next(d for d in documents if owners[d["_id"]] == "data0")
     assert writer.get(Kind.RNA, kept["_id"]) == kept
     assert writer.status()["servers"] == 1

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_time import FakeTime
 from riak_recordings import all_recorded, recorded
 from riak_standin import Standin
 from riak_standin_release import make_release
 
 from storewise.engines.base import Endpoint
 from storewise.engines.riak import RiakEngine
+from storewise.engines.riak_cluster import Joiner
 from storewise.engines.riak_conf import PORTS, cookie_of
 from storewise.engines.riak_install import COPY, VARIABLES, VM_ARGS
 from storewise.engines.riak_serving import lacking, partition_keys, store_keys
@@ -276,18 +278,21 @@ def test_a_join_that_cannot_succeed(tmp_path: Path, reason: str) -> None:
         RiakEngine().settle(told.settling)
 
 
-def test_waiting_has_an_end_that_says_what_riak_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("storewise.engines.riak_cluster._JOIN_SECONDS", 0.1)
-    monkeypatch.setattr("storewise.engines.riak_cluster._FORM_SECONDS", 0.1)
+def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
+    own_time = FakeTime()
+
+    def settle(told: _Told) -> None:
+        Joiner(told.settling, clock=own_time.clock, sleep=own_time.sleep).settle()
+
     joining = _Told(tmp_path, 1, cluster_join="Node riak1@10.1.2.3 is not reachable!")
     with pytest.raises(EngineError, match=r"(?s)data1: its joining riak1@.* within.*not reachable"):
-        RiakEngine().settle(joining.settling)
+        settle(joining)
+    assert own_time.now == 1180.5, "looked at every half a second for three minutes"
     staged = "\n".join(f"join           'riak{k}@10.1.2.3'" for k in (2, 3))
     first = _Told(tmp_path, 0, cluster_plan="There are no staged changes")
     with pytest.raises(EngineError, match=r"no plan with riak2@.*, riak3@.*\n.*no staged changes"):
-        RiakEngine().settle(first.settling)
+        settle(first)
+    assert own_time.now == 1361.0
     moving = "valid     100.0%     34.4%    'riak1@10.1.2.3'"
     slow = _Told(
         tmp_path,
@@ -297,7 +302,8 @@ def test_waiting_has_an_end_that_says_what_riak_said(
         member_status=moving,
     )
     with pytest.raises(EngineError, match=r"data0: the partitions did not all reach.*\n.*34\.4%"):
-        RiakEngine().settle(slow.settling)
+        settle(slow)
+    assert own_time.now == 1961.5, "ten minutes for the partitions"
     commits = [words for words in slow.asked if words == ("cluster", "commit")]
     assert len(commits) == 1, "one plan for all"
 

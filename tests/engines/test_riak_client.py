@@ -119,7 +119,6 @@ def test_whatever_goes_wrong_is_one_clear_error_and_the_next_request_works(
     client = writer(cluster_of(node, timeout_seconds=0.5))
     client.insert(Kind.RNA, RNA)
     node.fault = fault
-    started = time.monotonic()
     with pytest.raises(EngineError, match=words) as caught:
         client.get(Kind.RNA, IDS[0])
     assert "\n" not in str(caught.value)
@@ -127,7 +126,6 @@ def test_whatever_goes_wrong_is_one_clear_error_and_the_next_request_works(
         client.get_many(Kind.RNA, IDS)
     with pytest.raises(EngineError):
         client.insert(Kind.RNA, RNA)
-    assert time.monotonic() - started < 60
     node.fault = ""
     assert client.get(Kind.RNA, IDS[0]) == RNA[0]
     assert client.get_many(Kind.RNA, IDS) == RNA
@@ -220,13 +218,11 @@ def test_nobody_there_and_nobody_speaking() -> None:
         for where in (closed, mute):
             port = where.getsockname()[1]
             endpoint = Endpoint("data", 0, "here", "127.0.0.1", port)
-            started = time.monotonic()
             with pytest.raises(EngineError, match=rf"riak: connect: .*127\.0\.0\.1:{port}"):
                 engine("riak").connect(
                     Cluster(engine="riak", endpoints=(endpoint,), settings={"timeout_seconds": 2}),
                     "read",
                 )
-            assert time.monotonic() - started < 60
 
 
 def test_the_owner_is_the_servers(node: Standin) -> None:
