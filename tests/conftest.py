@@ -9,11 +9,19 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from harness import SMALL, unavailable
 
 if TYPE_CHECKING:
     from s3_server import Bucket, S3Server
+
+
+# Hypothesis would fail an example that takes longer than 200 ms, as on a busy machine.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.hookimpl(wrapper=True)

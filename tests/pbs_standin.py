@@ -253,6 +253,8 @@ def run(pbs: Pbs, job_id: str) -> int:
         with pbs.locked():
             config = pbs.config
             job = pbs.jobs()[job_id]
+            if job["state"] == "F":  # a test has said so
+                return 0
             if job["delete"]:
                 job["state"] = "F"
                 pbs.write(job)

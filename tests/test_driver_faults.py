@@ -61,7 +61,7 @@ def test_no_client_outlives_a_killed_worker(phase, wide):
     for job in jobs:
         job.kill()
         job.wait()
-    assert all_gone(clients, 10)
+    assert all_gone(clients)
     assert not list(wide.glob(f"{phase}.*.parquet"))
 
 
@@ -81,7 +81,7 @@ def test_an_abort_ends_the_worker(when, wide):
         wait_for(lambda: all(c.cpu_times().user > 0.5 for c in clients))
     (wide / "live" / "abort").write_text("node 1 died: no space left")
     assert [job.wait(300) for job in jobs] == [1] * len(jobs)
-    assert all_gone(clients, 10)
+    assert all_gone(clients)
     assert "Aborted: node 1 died: no space left" in (wide / f"{phase}.0.log").read_text()
     assert not list(wide.glob(f"{phase}.*.parquet"))
 
@@ -95,7 +95,7 @@ def test_a_signal_to_the_worker_leaves_no_client(number, place):
     wait_for(lambda: "waiting for the other workers" in (place / "read.0.log").read_text())
     job.send_signal(number)
     assert job.wait(300) != 0
-    assert all_gone(clients, 10)
+    assert all_gone(clients)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb", "parquet", "files"])

@@ -108,14 +108,17 @@ def test_warmup_is_marked_and_kept(place):
     driving.run_here(measured, place, "read")
     read = place / "read.0.parquet"
     per_second = [r for r in rows(read, metric="operations") if r["second"] is not None]
-    assert [(r["second"], r["warmup"]) for r in per_second] == [(0, True), (1, False), (2, False)]
+    seconds = [r["second"] for r in per_second]
+    assert seconds[:3] == [0, 1, 2]
+    assert [r["warmup"] for r in per_second] == [second < 1 for second in seconds]
     assert sum(r["value"] for r in per_second) == total(read, "operations", second=None)
     log = place / "read.0.hlog"
     warm = merge_logs([log], "get.service_time;warmup").get_total_count()
     steady = merge_logs([log], "get.service_time").get_total_count()
     assert warm == per_second[0]["value"]
-    assert steady == per_second[1]["value"] + per_second[2]["value"]
-    assert rows(read, metric="duration", process=None)[0]["value"] == pytest.approx(2.4, abs=0.3)
+    assert steady == sum(r["value"] for r in per_second[1:])
+    (duration,) = rows(read, metric="duration", process=None)
+    assert max(seconds) <= duration["value"]
 
 
 def test_some_missing_documents_are_counted_errors(place, caplog):

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_time import FakeTime
 from harness import wait_until
 from pbs_standin import Config, Pbs
 
+from storewise.pbs.options import SubmitOptions
+from storewise.pbs.submit import submit
 from storewise.session.cluster_jobs import (
     cancel_all,
     mark_ended,
@@ -275,9 +278,13 @@ def test_many_jobs_share_few_calls_of_qstat(site: Site) -> None:
 
 
 def test_a_busy_server_is_asked_again(site: Site) -> None:
+    own_time = FakeTime()
     site.set(qsub_busy=2)
-    site.submit("exit 0")
+    script = site.jobscript("exit 0")
+    job_id = submit(script, SubmitOptions(), site.root, RUN, sleep=own_time.sleep)
+    assert list(site.pbs.jobs()) == [job_id]
     assert len(site.pbs.calls("qsub")) == 3
+    assert own_time.sleeps == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("history", [True, False])

@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from fake_time import FakeTime
 from harness import wait_until
 from tcp_engine import TcpEngine, node_of
 
@@ -29,9 +31,13 @@ Start = Callable[..., Server]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Server] = []
 
-    def one(check: Callable[[], None] = lambda: None, **settings: object) -> Server:
+    def one(
+        check: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        **settings: object,
+    ) -> Server:
         node = node_of(tmp_path, **settings)
-        server = start_server(TcpEngine(), node, tmp_path / "data0.log", check)
+        server = start_server(TcpEngine(), node, tmp_path / "data0.log", check, clock=clock)
         started.append(server)
         return server
 
@@ -112,8 +118,11 @@ def test_a_first_step_that_fails(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_server_that_never_answers(start: Start) -> None:
+    own_time = FakeTime(tick=1_000_000_000)
     with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:\d+ for 5 s"):
-        start(words=("mute",))
+        start(words=("mute",), clock=own_time.clock)
+    # When it began, and after each look until more than five seconds have passed.
+    assert own_time.readings == 1 + 6
     assert ours() == []
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from storewise.pbs.options import SubmitOptions, submit_options
@@ -55,7 +55,14 @@ def main() -> None:
         sys.exit(1)
 
 
-def submit(jobscript: Path, options: SubmitOptions, root: Path, run: str) -> str:
+def submit(
+    jobscript: Path,
+    options: SubmitOptions,
+    root: Path,
+    run: str,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
     """Submit, register, and return the job's id. `root` is Snakemake's working directory.
 
     Raises RequestError where PBS refuses, or the run has ended meanwhile (the job is cancelled).
@@ -82,19 +89,26 @@ def submit(jobscript: Path, options: SubmitOptions, root: Path, run: str) -> str
         encoding="utf-8",
         errors="surrogateescape",
     )
-    job_id = _qsub(qsub_words(job, options, name, log, script.resolve()), job, name, options)
+    words = qsub_words(job, options, name, log, script.resolve())
+    job_id = _qsub(words, job, name, options, sleep)
     if not register(root, run, job_id, "pbs", str(mark)):
         cancel_detached(root, run, [("pbs", job_id)])
         raise RequestError(f"the run ended while {job.name} was submitted; {job_id} is cancelled")
     return job_id
 
 
-def _qsub(command: Sequence[str], job: Job, name: str, options: SubmitOptions) -> str:
+def _qsub(
+    command: Sequence[str],
+    job: Job,
+    name: str,
+    options: SubmitOptions,
+    sleep: Callable[[float], None],
+) -> str:
     pause = FIRST_PAUSE
     said = ""
     for attempt in range(options.attempts):
         if attempt:
-            time.sleep(pause)
+            sleep(pause)
             pause *= 2
             # An answer that was lost may stand for a job that was taken.
             taken = _find(name, options.dialect)

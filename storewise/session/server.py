@@ -65,7 +65,9 @@ class Server:
         log: Path,
         *,
         live: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self.engine = engine
         self.node = node
         self.log = log
@@ -292,12 +294,12 @@ class Server:
     def _await(
         self, check: Callable[[], None], answers: Callable[[Endpoint, Credentials], bool]
     ) -> None:
-        until = time.monotonic() + self.engine.ready_seconds
+        until = self._clock() + self.engine.ready_seconds
         while not answers(self.endpoint, self.node.credentials):
             check()
             if (text := self.failure(POLL)) is not None:
                 raise EngineError(text)
-            if time.monotonic() > until:
+            if self._clock() > until:
                 raise EngineError(
                     f"{self.node.spec.name}: the server of {self.engine.title} on host "
                     f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
@@ -336,11 +338,13 @@ def start_server(
     ports: str = "",
     live: Path | None = None,
     meet: Callable[[Endpoint], tuple[Endpoint, ...]] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Server:
     """Start a node's server and wait until it answers; its ports are chosen here.
 
     `live` is the live directory of the trial that ends if this process is killed. `meet` is told
-    where the server will listen before it starts, and gives the nodes that it meets.
+    where the server will listen before it starts, and gives the nodes that it meets. `clock` (s) is
+    what the engine's time to answer goes by.
 
     Another process may take a port between our look and the server's start: then others are
     tried, with a new directory, unless other nodes have been told of them. Raises EngineError,
@@ -358,7 +362,7 @@ def start_server(
                 )
             )
             chosen = replace(chosen, peers=(*node.peers, *met))
-        server = Server(engine, chosen, log, live=live)
+        server = Server(engine, chosen, log, live=live, clock=clock)
         if os.geteuid() == 0 and server.launch.refuses_root and not _namespaces():
             raise ConfigError(
                 f"{engine.title} refuses to run as root and this host has no user namespaces; run "
