@@ -1,16 +1,18 @@
-# make run: set up and run the default study.   make test: set up and run all tests.
+# make run: set up and run the default study.   make test: set up and run the tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help env test-env system-packages run cassandra hbase test test-all lint clean
+.PHONY: help env test-env system-packages run cassandra hbase test test-slow test-all lint clean
 
 help:
 	@echo "make run        set up .venv and run the default study"
 	@echo "make env        only set up .venv"
 	@echo "make cassandra  fetch Cassandra's jars with Maven; the same for hbase"
-	@echo "make test       set up what the tests need and run them all"
+	@echo "make test       set up what the tests need and run those of every day"
+	@echo "make test-slow  the others: Java's stores, schedulers, S3, most kills"
+	@echo "make test-all   all of them, with every cell of every table"
 	@echo "make lint       formatting, lint and types only"
 	@echo "make clean      remove .venv and caches (results stay)"
 
@@ -29,7 +31,7 @@ $(VENV)/.test-env: $(BIN)/storewise
 
 # AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
 CLUSTER_SCHEMA := $(VENV)/parallelcluster
-CLUSTER_NEEDS := tests/parallelcluster/requirements.txt
+CLUSTER_NEEDS := tests/support/parallelcluster/requirements.txt
 
 # Its directory is in the other one, which is made first.
 $(CLUSTER_SCHEMA)/.made: $(CLUSTER_NEEDS) | $(VENV)/.test-env
@@ -63,15 +65,18 @@ lint: test-env
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
-# Three files at a time, in the order of tests/conftest.py: on two cores they wait a third of
-# the time for servers.
-AT_ONCE := -n 3 --dist loadfile --no-loadscope-reorder
+# On two cores three processes wait for servers, and for each other, least. Which tests stay together
+# and which come first is said in tests/conftest.py.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
-test: test-env system-packages lint
-	$(BIN)/python -m pytest $(AT_ONCE)
+test: test-env system-packages
+	$(PYTEST) -m "not slow"
 
-test-all: test-env system-packages lint
-	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(BIN)/python -m pytest $(AT_ONCE)
+test-slow: test-env system-packages
+	$(PYTEST) -m slow
+
+test-all: test-env system-packages
+	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(PYTEST)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

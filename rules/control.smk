@@ -2,7 +2,7 @@
 # error or on a shutdown, and a clean end. facts behind each part: docs/sessions.md.
 #
 # This file touches internals of Snakemake 9.27 (logging events, scheduler flags, lock files);
-# pyproject.toml pins that series and tests/test_faults.py holds each part to its promise.
+# pyproject.toml pins that series and tests/faults/workflow holds each part to its promise.
 import _thread
 import asyncio
 import shutil

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from harness import SMALL, unavailable
+from support.needs import missing, unavailable
+from support.paths import SMALL, TESTS
 
 if TYPE_CHECKING:
-    from s3_server import Bucket, S3Server
+    from support.s3.server import Bucket, S3Server
 
 
 # Hypothesis would fail an example that takes longer than 200 ms, as on a busy machine.
@@ -37,15 +39,36 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What a shell without job control starts in the background has SIGINT ignored, what nohup
+    starts SIGHUP. Programs inherit that, and those that we test shall hear both signals: with a
+    handler instead the tests themselves go on as before, and what they start begins as usual."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Cells of `make test-all` alone are not part of the other runs (a skip would be a failure in
-    CI), and files of long tests come first, so that all processes end at about the same time."""
+    """Each test gets its tier's mark, and cells of `make test-all` alone are no part of other runs
+    (a skip would be a failure in CI)."""
+    for item in items:
+        tier = item.path.relative_to(TESTS).parts[0]
+        item.add_marker(getattr(pytest.mark, tier))
+        if tier == "faults" and not item.get_closest_marker("every_run"):
+            item.add_marker(pytest.mark.slow)
     if os.environ.get("STOREWISE_ALL_CELLS") != "1":
         left_out = [item for item in items if item.get_closest_marker("all_cells")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    long = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test needs and is not here."""
+    for mark in item.iter_markers("needs"):
+        for thing in mark.args:
+            why = missing(thing)
+            if why:
+                unavailable(why)
 
 
 @pytest.fixture
@@ -74,7 +97,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """One moto server for all tests of this process."""
-    from s3_server import S3Server  # only where a test asks: it brings boto3
+    from support.s3.server import S3Server  # only where a test asks: it brings boto3
 
     with S3Server() as server:
         yield server
@@ -84,7 +107,7 @@ def s3_server() -> Iterator[S3Server]:
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A fresh bucket, behind a proxy that spoils what the test asks for; the process's environment
     leads there."""
-    from s3_server import Bucket, Faults
+    from support.s3.server import Bucket, Faults
 
     from storewise.objects import client
 

@@ -1,0 +1,172 @@
+"""MariaDB and MySQL: what is started and sent (pure), and what real servers make of it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.servers.mariadb import ENGINE, node
+from support.servers.samples import sample
+from support.servers.stores import Clusters, Target, available
+
+from storewise.documents import Kind
+from storewise.engines.base import Client, Endpoint, Schema
+from storewise.engines.mysqllink import sign_in
+from storewise.engines.server import Node, Topology
+from storewise.errors import EngineError
+from storewise.session.local import running
+from storewise.session.server import Server, start_server
+
+
+def _program(directory: Path, name: str, words: str) -> None:
+    path = directory / name
+    path.write_text(f"#!/bin/sh\necho '{words}'\n")
+    path.chmod(0o755)
+
+
+def test_an_installation_is_found_and_judged(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"no mariadbd or mysqld.*STOREWISE_MARIADB_BIN"):
+        ENGINE.find({"home": str(tmp_path)})
+    _program(tmp_path, "mysqld", "mysqld  Ver 8.4.6 for Linux on x86_64")
+    assert ENGINE.find({"home": str(tmp_path)}).version == "MySQL 8.4.6"
+    # MariaDB's server comes first, and needs its script.
+    _program(tmp_path, "mariadbd", "mariadbd  Ver 10.6.2-MariaDB for Linux on x86_64")
+    with pytest.raises(EngineError, match="no mariadb-install-db or mysql_install_db"):
+        ENGINE.find({"home": str(tmp_path)})
+    _program(tmp_path, "mysql_install_db", "")
+    found = ENGINE.find({"home": str(tmp_path)})
+    assert found.version == "MariaDB 10.6.2"
+    assert found.programs["mariadb-install-db"] == tmp_path / "mysql_install_db"
+
+
+@pytest.mark.parametrize(
+    "words", ["mysqld  Ver 5.7.44 for Linux", "mysqld  Ver 10.3.39-MariaDB for Linux"]
+)
+def test_an_old_server_is_refused(tmp_path: Path, words: str) -> None:
+    _program(tmp_path, "mysqld", words)
+    with pytest.raises(EngineError, match="or newer is needed"):
+        ENGINE.find({"home": str(tmp_path)})
+
+
+def test_the_variable_names_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path, "mysqld", "mysqld  Ver 9.1.0 for Linux on x86_64")
+    monkeypatch.setenv("STOREWISE_MARIADB_BIN", str(tmp_path))
+    assert ENGINE.find({}).programs == {"mariadbd": tmp_path / "mysqld"}
+
+
+@pytest.fixture(params=["load_data", "insert"])
+def writer(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Client]:
+    cluster = clusters.fresh(Target("mariadb", 1))
+    cluster = replace(cluster, settings={**cluster.settings, "bulk": request.param})
+    with closing(ENGINE.connect(cluster, "write")) as client:
+        client.create(Schema())
+        yield client
+
+
+NASTY = "tab\t newline\n return\r back\\slash \\N \\0 'one' \"two\" nul\0 end\x1a %s é✓😀 "
+
+
+def test_texts_with_the_signs_of_the_format_come_back(writer: Client) -> None:
+    documents = [
+        {**document, "s": text, "seqid": text[::-1]}
+        for document, text in zip(
+            sample(1, 6)[Kind.GS], [NASTY, "", " ", "\\N", "NULL", NASTY * 5000], strict=True
+        )
+    ]
+    documents[0]["b"] = None
+    writer.insert(Kind.GS, documents)
+    assert writer.get_many(Kind.GS, [d["_id"] for d in documents]) == documents
+
+
+def test_blanks_and_cases_are_told_apart(writer: Client) -> None:
+    documents = sample(1, 5)[Kind.ALIGN]
+    for document, gene in zip(documents, ["a", "a ", "A", "á", "a "], strict=True):
+        document["gene"] = gene
+    writer.insert(Kind.ALIGN, documents)
+    assert writer.aggregate(Kind.ALIGN, "gene", 9) == [("a ", 2), ("A", 1), ("a", 1), ("á", 1)]
+    assert len(writer.range(Kind.ALIGN, "gene", "a", "a")) == 1
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 1.5, "1", True])
+def test_what_does_not_fit_is_refused_and_nothing_stays(writer: Client, value: object) -> None:
+    good, bad = sample(1, 2)[Kind.RNA]
+    bad["b"] = value
+    with pytest.raises(EngineError, match=r"mariadb|cannot hold"):
+        writer.insert(Kind.RNA, [good, bad])
+    assert writer.count(Kind.RNA) == 0
+    writer.insert(Kind.RNA, [good])
+    with pytest.raises(EngineError):
+        writer.update(Kind.RNA, good["_id"], {"b": value})
+    assert writer.get(Kind.RNA, good["_id"]) == good
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[Node, Path, int]]:
+    settings = available("mariadb")
+    asked = replace(
+        node(ENGINE.find(settings)), address="127.0.0.1", directory=tmp_path / "it is #1" / "data0"
+    )
+    server = start_server(ENGINE, asked, tmp_path / "log", lambda: None)
+    try:
+        yield server.node, tmp_path, server.pid
+    finally:
+        server.stop()
+
+
+def test_a_password_is_nowhere_to_be_read(
+    started: tuple[Node, Path, int],
+) -> None:
+    asked, place, pid = started
+    password = asked.credentials.password.encode()
+    for path in place.rglob("*"):
+        if path.is_file():
+            assert password not in path.read_bytes(), path
+    seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert b"my.cnf" in seen and password not in seen
+
+
+def test_only_the_user_of_the_session_comes_in(
+    started: tuple[Node, Path, int],
+) -> None:
+    asked, _, _ = started
+    endpoint = Endpoint("data", 0, "here", asked.address, asked.port)
+    assert ENGINE.answers(endpoint, asked.credentials)
+    for user, password in [("storewise", "x"), ("storewise", ""), ("root", ""), ("", "")]:
+        with pytest.raises(EngineError, match=rf"127\.0\.0\.1:{asked.port}.*denied"):
+            ENGINE.answers(endpoint, replace(asked.credentials, user=user, password=password))
+    link = sign_in(asked.address, asked.port, asked.credentials)
+    with closing(link), link.cursor() as cursor:
+        cursor.execute("SHOW GRANTS")
+        granted = " ".join(str(row[0]) for row in cursor.fetchall())
+    assert "PROCESS ON *.*" in granted and "ALL PRIVILEGES ON *.*" not in granted
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    settings = available("mariadb")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        asked = replace(
+            node(ENGINE.find(settings)),
+            address="127.0.0.1",
+            port=taken.getsockname()[1],
+            directory=tmp_path / "data0",
+        )
+        with Server(ENGINE, asked, tmp_path / "log") as server:
+            server.start(lambda: None)
+            with pytest.raises(EngineError, match=r"(?i)address already in use"):
+                server.wait_ready(lambda: None)
+
+
+def test_an_option_that_the_server_does_not_know_is_named(tmp_path: Path) -> None:
+    settings = {**available("mariadb"), "config": {"innodb_no_such_thing": 1}}
+    shape = Topology(memory_mb=256)
+    with (
+        pytest.raises(EngineError, match=r"innodb[-_]no[-_]such[-_]thing"),
+        running("mariadb", tmp_path, shape, settings),
+    ):
+        pytest.fail("the server has started")

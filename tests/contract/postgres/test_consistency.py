@@ -1,0 +1,110 @@
+"""Strong and weak: one vocabulary for all engines, and what the documentation says of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from storewise.engines.base import Client, Schema, Where
+from storewise.engines.registry import engine
+from storewise.engines.server import Credentials
+from storewise.session.local import LocalCluster, running
+from storewise.workloads.measures_data import MEASURES, Part, Readings, batches
+
+PAGE = ROOT / "docs" / "consistency.md"
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading of the page."""
+    text = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def _serve(name: str, level: str, directory: Path) -> AbstractContextManager[LocalCluster]:
+    schema = Schema((MEASURES,), ((MEASURES, "mv"),), "before")
+    return running(name, directory, consistency=level, schema=schema)
+
+
+def _writer(found: LocalCluster) -> Client:
+    cluster = replace(found.cluster, kinds=(MEASURES,))
+    return engine(cluster.engine).connect(cluster, "write")
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> None:
+    """Four threads load rows that overlap and change the same ones: nothing fails or is lost."""
+    rows = list(batches(Part(Readings(), 0, 400).chunks(400), 100))
+    same = [document["_id"] for document in rows[0][:5]]
+    with _serve(name, "serializable", tmp_path / "servers") as found:
+        client = _writer(found)
+
+        def work(thread: int) -> int:
+            mine = client.for_thread()
+            for batch in rows[thread:] + rows[:thread]:
+                mine.insert(MEASURES, batch)
+            for n in range(40):
+                assert mine.update(MEASURES, same[n % 5], {"mv": float(100 * thread + n)})
+                assert mine.get(MEASURES, same[n % 5]) is not None
+            return mine.count_where(MEASURES, [Where("mv", ">", 0)])
+
+        with ThreadPoolExecutor(4) as pool:
+            counts = list(pool.map(work, range(4)))
+        assert max(counts) <= 400
+        assert client.count(MEASURES) == 400
+        # The last change of one of the threads is there, whole.
+        last = {float(100 * thread + n) for thread in range(4) for n in range(35, 40)}
+        for document_id in same:
+            document = client.get(MEASURES, document_id)
+            assert document is not None and document["mv"] in last
+        client.finish()
+        client.close()
+
+
+@pytest.mark.parametrize("level", ["serializable", "unlogged"])
+def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
+    from storewise.engines.postgresclient import connect
+
+    with _serve("postgres", level, tmp_path / "servers") as found:
+        assert found.cluster.credentials is not None
+        secrets = Credentials.read(found.cluster.credentials)
+        place = found.cluster.endpoints[0]
+        with connect(place.address, place.port, secrets) as link:
+            isolation = link.execute("SHOW transaction_isolation").fetchone()
+            commit = link.execute("SHOW synchronous_commit").fetchone()
+            tables = dict(
+                link.execute(
+                    "SELECT relname, relpersistence FROM pg_class WHERE relkind IN ('r', 'i') "
+                    "AND relname LIKE 'measures%'"
+                ).fetchall()
+            )
+    assert set(tables) == {"measures", "measures_pkey", "measures_mv"}
+    if level == "serializable":
+        assert (isolation, commit, set(tables.values())) == (("serializable",), ("on",), {"p"})
+    else:
+        assert (isolation, commit, set(tables.values())) == (("read committed",), ("off",), {"u"})
+
+
+def test_mariadb_runs_at_its_weakest_level(tmp_path: Path) -> None:
+    from storewise.engines.mysqllink import sign_in
+
+    with _serve("mariadb", "uncommitted", tmp_path / "servers") as found:
+        assert found.cluster.credentials is not None
+        secrets = Credentials.read(found.cluster.credentials)
+        place = found.cluster.endpoints[0]
+        link = sign_in(place.address, place.port, secrets)
+        with link, link.cursor() as cursor:
+            cursor.execute(
+                "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation', "
+                "'innodb_flush_log_at_trx_commit', 'innodb_doublewrite')"
+            )
+            found_values = dict(cursor.fetchall())
+    isolation = {v for k, v in found_values.items() if "isolation" in k}
+    assert isolation == {"READ-UNCOMMITTED"}
+    assert found_values["innodb_flush_log_at_trx_commit"] == "0"
+    assert found_values["innodb_doublewrite"] == "ON"

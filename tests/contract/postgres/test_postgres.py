@@ -1,0 +1,210 @@
+"""PostgreSQL: what is started (pure), and what a real server then is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from support.servers.samples import connect, fill, sample
+from support.servers.stores import Clusters, Target, available
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.base import Cluster, IndexTime, Schema
+from storewise.engines.postgres import PostgresEngine
+from storewise.engines.postgresclient import connect as sign_in
+from storewise.engines.server import Credentials, Topology
+from storewise.errors import EngineError
+from storewise.session.local import running
+
+ENGINE = PostgresEngine()
+DOCUMENTS = sample(3, alignments=2000)
+
+
+@pytest.fixture
+def columns(clusters: Clusters) -> Cluster:
+    return clusters.fresh(Target("postgres", 1, (("layout", "columns"),)))
+
+
+def _secrets(cluster: Cluster) -> Credentials:
+    assert cluster.credentials is not None
+    return Credentials.read(cluster.credentials)
+
+
+def _ask(cluster: Cluster, sql: str) -> list[tuple[Any, ...]]:
+    (endpoint,) = cluster.endpoints
+    with sign_in(endpoint.address, endpoint.port, _secrets(cluster)) as connection:
+        return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+
+
+def test_nobody_enters_without_the_password(columns: Cluster) -> None:
+    (endpoint,) = columns.endpoints
+    secrets = _secrets(columns)
+    for user, password in ((secrets.user, ""), (secrets.user, "x"), ("postgres", "postgres")):
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(
+                host=endpoint.address,
+                port=endpoint.port,
+                user=user,
+                password=password,
+                dbname="postgres",
+            )
+    ((method,),) = _ask(columns, "SELECT rolpassword FROM pg_authid WHERE rolpassword IS NOT NULL")
+    assert method.startswith("SCRAM-SHA-256$")
+    rules = _ask(columns, "SELECT DISTINCT type, auth_method FROM pg_hba_file_rules")
+    assert rules == [("host", "scram-sha-256")]
+
+
+def test_the_environment_of_a_user_does_not_count(
+    columns: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "PGHOST": "/nowhere",
+        "PGHOSTADDR": "192.0.2.1",
+        "PGOPTIONS": "-c default_transaction_read_only=on",
+        "PGSSLMODE": "require",
+        "PGCHANNELBINDING": "require",
+        "PGCLIENTENCODING": "LATIN1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    fill(columns, sample(1, 20))
+
+
+@pytest.mark.parametrize("layout", ["columns", "json"])
+@pytest.mark.parametrize("index_time", ["none", "before", "after"])
+def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters: Clusters) -> None:
+    cluster = clusters.fresh(Target("postgres", 1, (("layout", layout),)))
+    schema = Schema(
+        indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene"), (Kind.ALIGN, "ti")),
+        index_time=index_time,
+    )
+    fill(cluster, DOCUMENTS, schema, batch=500)
+    found = {name for (name,) in _ask(cluster, "SELECT indexname FROM pg_indexes")}
+    wanted = {"align_e", "align_gene", "align_ti"}
+    assert wanted & found == (set() if index_time == "none" else wanted)
+    client = connect(cluster, "read")
+    value = DOCUMENTS[Kind.ALIGN][17]["e"]
+    assert client.range(Kind.ALIGN, "e", value, value) == [DOCUMENTS[Kind.ALIGN][17]]
+    task = DOCUMENTS[Kind.ALIGN][0]["ti"]
+    number = sum(d["ti"] == task for d in DOCUMENTS[Kind.ALIGN])
+    assert dict(client.aggregate(Kind.ALIGN, "ti", 9))[task] == number
+    client.close()
+    expression = "e" if layout == "columns" else "(document->>'e')::double precision"
+    plan = _ask(
+        cluster,
+        f"EXPLAIN SELECT * FROM align WHERE {expression} IS NOT NULL AND "
+        f"{expression} >= {value!r} AND {expression} <= {value!r}",
+    )
+    text = " ".join(line for (line,) in plan)
+    assert ("align_e" in text) == (index_time != "none")
+    statistics = _ask(cluster, "SELECT reltuples FROM pg_class WHERE relname = 'align'")
+    assert statistics == [(len(DOCUMENTS[Kind.ALIGN]),)]
+
+
+@pytest.mark.parametrize("options", [{"bulk": "insert"}, {"prepare": False}, {"bulk": "copy"}])
+@pytest.mark.parametrize("layout", ["columns", "json"])
+def test_the_same_is_stored_whatever_way(
+    options: dict[str, Any], layout: str, clusters: Clusters
+) -> None:
+    cluster = clusters.fresh(Target("postgres", 3, (("layout", layout),)))
+    cluster = replace(cluster, settings={**cluster.settings, **options})
+    documents = sample(1, 300)
+    fill(cluster, documents)
+    client = connect(cluster, "write")
+    again = [{**d, "gene": "x"} for d in documents[Kind.ALIGN][:50]]
+    client.insert(Kind.ALIGN, [*documents[Kind.ALIGN][:90], *again])
+    for kind in KINDS:
+        expected = [*again, *documents[kind][50:]] if kind is Kind.ALIGN else documents[kind]
+        assert client.scan(kind, b"", 10_000) == sorted(expected, key=lambda d: d["_id"])
+        assert [client.get(kind, d["_id"]) for d in expected[:20]] == expected[:20]
+    client.close()
+
+
+def test_reads_are_prepared_where_the_study_says_so(columns: Cluster) -> None:
+    fill(columns, sample(1, 20))
+    ids = [d["_id"] for d in sample(1, 20)[Kind.RNA]]
+    for prepare in (True, False):
+        client = ENGINE.connect(
+            replace(columns, settings={**columns.settings, "prepare": prepare}), "read"
+        )
+        for number in range(1, 8):
+            client.get(Kind.RNA, ids[number])
+            client.get_many(Kind.RNA, ids[:number])
+        rows = client._rows(0, "SELECT statement FROM pg_prepared_statements")
+        reads = [text for (text,) in rows if "rna" in text]
+        assert len(reads) == (2 if prepare else 0)
+        client.close()
+
+
+def test_the_counters_count(columns: Cluster) -> None:
+    client = connect(columns, "write")
+    client.create(Schema())
+    before = client.status()
+    documents = sample(1, 500)
+    client.insert(Kind.RNA, documents[Kind.RNA])
+    client.insert(Kind.RNA, documents[Kind.RNA])
+    client._rows(0, "SELECT pg_stat_force_next_flush()")  # type: ignore[attr-defined]
+    after = client.status()
+    assert after["tup_inserted"] - before["tup_inserted"] >= 500
+    # The catalogue has rows as well.
+    assert 500 <= after["tup_updated"] - before["tup_updated"] < 600
+    assert after["wal_bytes"] > before["wal_bytes"]
+    client.close()
+
+
+def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("postgres", "postgres (PostgreSQL) 9.6.24"), ("initdb", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("STOREWISE_POSTGRES_BIN", str(tmp_path))
+    with pytest.raises(EngineError, match=r"9\.6\.24.*14 or newer"):
+        ENGINE.find({})
+    (tmp_path / "initdb").unlink()
+    with pytest.raises(EngineError, match=r"no initdb.*install PostgreSQL"):
+        ENGINE.find({})
+
+
+@pytest.mark.parametrize("level", ["relaxed", "unsafe"])
+def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> None:
+    settings = {**available("postgres"), "config": {"work_mem": "7MB", "jit": False}}
+    shape = Topology(memory_mb=256, threads=3)
+    with running("postgres", tmp_path / "cluster", shape, settings, level) as found:
+        cluster = found.cluster
+        (server,) = found.servers.values()
+        names = ("synchronous_commit", "fsync", "full_page_writes", "work_mem", "jit")
+        values = [_ask(cluster, f"SHOW {name}")[0][0] for name in names]
+        safe = "on" if level == "relaxed" else "off"
+        assert values == ["off", safe, safe, "7MB", "off"]
+        assert _ask(cluster, "SHOW shared_buffers") == [("64MB",)]
+        assert _ask(cluster, "SHOW max_parallel_workers") == [("2",)]
+        directory = server.node.directory
+        assert not (directory / "password").exists()
+        assert (directory / "postgresql.conf").stat().st_mode & 0o077 == 0
+        with Path(f"/proc/{server.pid}/cmdline").open() as file:
+            assert _secrets(cluster).password not in file.read()
+        pid = server.pid
+    assert not Path(f"/proc/{pid}").exists()
+    assert not directory.exists()
+    assert "database system is shut down" in server.log.read_text()
+
+
+def test_a_server_without_its_data_says_why(tmp_path: Path) -> None:
+    """A data directory that cannot be made: the first step's own words, and nothing left."""
+    settings = {**available("postgres"), "config": {"shared_buffers": "lots"}}
+    with (
+        pytest.raises(EngineError, match=r"data0.*PostgreSQL[\s\S]*shared_buffers"),
+        running("postgres", tmp_path / "cluster", Topology(memory_mb=256), settings),
+    ):
+        pass
+    assert not (tmp_path / "cluster" / "data0").exists()
+    assert not [p for p in Path("/proc").iterdir() if p.name.isdigit() and _of(p, tmp_path)]
+
+
+def _of(process: Path, directory: Path) -> bool:
+    try:
+        return os.fsencode(directory) in (process / "cmdline").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,47 @@
+"""What a study can say of a store stays in its place: no program, no door, no other file."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from support.servers.stores import available
+
+from storewise.engines.base import Endpoint
+from storewise.engines.registry import engine
+from storewise.engines.server import Credentials, ServerEngine, Topology
+from storewise.session.local import running
+
+HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'
+
+
+def test_a_value_reaches_postgres_as_it_is(tmp_path: Path) -> None:
+    import psycopg
+
+    described = engine("postgres")
+    assert isinstance(described, ServerEngine)
+    config = {"storewise.hard": HARD, "search_path": '"$user", public'}
+    settings = {**available("postgres"), "config": config}
+    with running("postgres", tmp_path, Topology(memory_mb=256), settings) as found:
+        (at,) = found.cluster.endpoints
+        assert isinstance(at, Endpoint) and found.cluster.credentials is not None
+        secret = Credentials.read(found.cluster.credentials)
+        with psycopg.connect(
+            host=at.address,
+            port=at.port,
+            user=secret.user,
+            password=secret.password,
+            dbname="postgres",
+        ) as link:
+            row = link.execute("SHOW storewise.hard").fetchone()
+            assert row == (HARD,)
+
+
+def test_mariadb_takes_an_option_by_its_beginning() -> None:
+    """The reason why beginnings are refused: the server itself would take them."""
+    described = engine("mariadb")
+    assert isinstance(described, ServerEngine)
+    program = described.find(available("mariadb")).programs["mariadbd"]
+    command = [str(program), "--no-defaults", "--bind-addr=10.1.2.3", "--verbose", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert "10.1.2.3" in done.stdout + done.stderr

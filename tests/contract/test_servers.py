@@ -1,0 +1,241 @@
+"""What engines with servers promise beyond the verbs: passwords, restarts, owners, clear errors."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.servers.samples import connect, fill, holds, sample
+from support.servers.stores import SERVED, SERVERS, Clusters, Target, available
+from support.waiting import wait_until
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.base import Cluster, Endpoint, Schema
+from storewise.engines.registry import engine
+from storewise.engines.server import Credentials, ServerEngine, Topology
+from storewise.engines.sharded import ShardedClient
+from storewise.errors import EngineError
+from storewise.session.local import running
+
+#: One target for each engine and number of nodes, for what has nothing to do with a layout.
+SHAPES = list({(target.name, target.nodes): target for target in SERVERS}.values())
+SINGLE = [target for target in SHAPES if target.nodes == 1]
+SHARDED = [
+    target for target in SERVERS if target.nodes > 1 and SERVED[target.name].sharded_by_client
+]
+DOCUMENTS = sample(5, alignments=120)
+
+
+@pytest.fixture(params=SINGLE, ids=str)
+def single(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+    return clusters.fresh(request.param)
+
+
+@pytest.fixture(
+    params=[target for target in SINGLE if engine(target.name).flags.authentication], ids=str
+)
+def guarded(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+    """Of those that ask for a password."""
+    return clusters.fresh(request.param)
+
+
+@pytest.fixture(params=SHARDED, ids=str)
+def sharded(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Cluster]:
+    cluster = clusters.fresh(request.param)
+    fill(cluster, DOCUMENTS)
+    yield cluster
+
+
+def test_a_wrong_password_is_refused(guarded: Cluster, tmp_path: Path) -> None:
+    wrong = Credentials.make()
+    wrong.write(tmp_path / "wrong.json")
+    described = engine(guarded.engine)
+    assert isinstance(described, ServerEngine)
+    for mode in ("read", "write"):
+        with pytest.raises(EngineError, match=guarded.endpoints[0].address) as caught:
+            described.connect(replace(guarded, credentials=tmp_path / "wrong.json"), mode)
+        assert wrong.password not in str(caught.value)
+    with pytest.raises(EngineError, match=guarded.endpoints[0].address):
+        described.answers(guarded.endpoints[0], wrong)
+
+
+def test_credentials_are_needed(guarded: Cluster, tmp_path: Path) -> None:
+    described = engine(guarded.engine)
+    with pytest.raises(EngineError, match="credentials"):
+        described.connect(replace(guarded, credentials=None), "read")
+    with pytest.raises(EngineError, match=r"absent\.json"):
+        described.connect(replace(guarded, credentials=tmp_path / "absent.json"), "read")
+    (tmp_path / "odd.json").write_text("[]")
+    with pytest.raises(EngineError, match=r"odd\.json"):
+        described.connect(replace(guarded, credentials=tmp_path / "odd.json"), "read")
+
+
+def test_wrong_settings_are_refused_by_name(single: Cluster) -> None:
+    described = engine(single.engine)
+    with pytest.raises(EngineError, match=r"colour.*known"):
+        described.connect(replace(single, settings={"colour": 1}), "read")
+    with pytest.raises(EngineError, match=r"'eventual'.*durable"):
+        described.connect(replace(single, consistency="eventual"), "read")
+    with pytest.raises(EngineError, match="endpoints"):
+        described.connect(replace(single, endpoints=()), "read")
+
+
+def test_an_unreachable_server_is_one_clear_error(single: Cluster) -> None:
+    """A port where nobody listens, and one where the listener never says a word; looked at
+    together, because clients and nodes rightly wait for seconds."""
+    described = engine(single.engine)
+    assert isinstance(described, ServerEngine)
+    assert single.credentials is not None
+    secrets = Credentials.read(single.credentials)
+
+    def connects(endpoint: Endpoint) -> None:
+        with pytest.raises(EngineError, match=rf"{endpoint.address}:{endpoint.port}"):
+            described.connect(replace(single, endpoints=(endpoint,)), "read").count(Kind.RNA)
+
+    with socket.socket() as closed, socket.socket() as mute, ThreadPoolExecutor(4) as pool:
+        for found in (closed, mute):
+            found.bind(("127.0.0.1", 0))
+        mute.listen()
+        ports = [found.getsockname()[1] for found in (closed, mute)]
+        endpoints = [replace(single.endpoints[0], port=port) for port in ports]
+        refused = pool.map(connects, endpoints)
+        answers = pool.map(lambda endpoint: described.answers(endpoint, secrets), endpoints)
+        assert list(answers) == [False, False]
+        assert list(refused) == [None, None], "an error has come from both"
+
+
+@pytest.mark.parametrize("target", SINGLE, ids=str)
+def test_acknowledged_documents_survive_the_death_of_the_server(
+    target: Target, tmp_path: Path
+) -> None:
+    """kill -9 of the server while clients write; the same client goes on after its restart."""
+    shape = Topology(memory_mb=256)
+    with running(target.name, tmp_path / "cluster", shape, available(target.name)) as found:
+        # A gateway beside the clients holds nothing.
+        (server,) = [s for s in found.servers.values() if s.node.spec.placement == "node"]
+        client = connect(found.cluster, "write")
+        acknowledged = []
+        for seed in range(12):
+            documents = sample(seed, alignments=20)
+            for kind in KINDS:
+                client.insert(kind, documents[kind])
+            acknowledged.append(documents)
+        os.kill(server.pid, signal.SIGKILL)
+        assert "SIGKILL" in wait_until(server.failure, 30, "its end is seen")
+        with pytest.raises(EngineError, match=str(server.endpoint.port)):
+            client.insert(Kind.RNA, sample(99, alignments=20)[Kind.RNA])
+        server.restart()
+        server.wait_ready(lambda: None)
+        for documents in acknowledged:
+            for kind in KINDS:
+                ids = [d["_id"] for d in documents[kind]]
+                assert client.get_many(kind, ids) == documents[kind]
+        client.insert(Kind.RNA, sample(99, alignments=20)[Kind.RNA])
+        assert holds(client, Kind.RNA, 13 * 20)
+        client.close()
+
+
+def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
+    client = connect(sharded, "read")
+    alone = {
+        f"{endpoint.role}{endpoint.index}": connect(
+            replace(sharded, endpoints=(replace(endpoint, index=0),)), "read"
+        )
+        for endpoint in sharded.endpoints
+    }
+    owners: Counter[str] = Counter()
+    for kind in KINDS:
+        for document in random.Random(2).sample(DOCUMENTS[kind], min(30, len(DOCUMENTS[kind]))):
+            owner = client.owner(kind, document["_id"])
+            assert owner is not None
+            owners[owner] += 1
+            for name, one in alone.items():
+                found = one.get(kind, document["_id"])
+                assert found == (document if name == owner else None)
+    assert len(owners) == len(sharded.endpoints)
+    counts = [one.count(Kind.RNA) for one in alone.values()]
+    assert sum(counts) == client.count(Kind.RNA) == len(DOCUMENTS[Kind.RNA])
+    assert all(counts)
+    for one in (client, *alone.values()):
+        one.close()
+
+
+def test_a_scan_of_the_owner_asks_one_server(sharded: Cluster) -> None:
+    ordered = sorted(DOCUMENTS[Kind.GS], key=lambda d: d["_id"])
+    client = connect(replace(sharded, settings={**sharded.settings, "scan_mode": "owner"}), "read")
+    start = ordered[17]["_id"]
+    owner = client.owner(Kind.GS, start)
+    mine = [d for d in ordered[17:] if client.owner(Kind.GS, d["_id"]) == owner]
+    assert client.scan(Kind.GS, start, 8) == mine[:8]
+    assert client.scan(Kind.GS, start, 1000) == mine
+    client.close()
+
+
+def test_a_later_client_finds_layout_and_indexes(sharded: Cluster, clusters: Clusters) -> None:
+    others = {key: value for key, value in sharded.settings.items() if key != "layout"}
+    schema = Schema(indexes=((Kind.ALIGN, "gene"),), index_time="after", study_fields=False)
+    SERVED[sharded.engine].empty(sharded)
+    first = connect(sharded, "write")
+    first.create(schema)
+    first.create(schema)
+    first.close()
+    # One that never heard of the layout loads, and another one ends the load.
+    loader = connect(replace(sharded, settings=others), "write")
+    loader.insert(Kind.ALIGN, DOCUMENTS[Kind.ALIGN])
+    loader.close()
+    last = connect(replace(sharded, settings=others), "write")
+    last.finish()
+    assert isinstance(last, ShardedClient)
+    assert last._shared.schema == schema
+    with pytest.raises(EngineError, match="another schema"):
+        last.create(Schema(kinds=(Kind.RNA,)))
+    last.close()
+    reader = connect(replace(sharded, settings=others), "read")
+    ids = [d["_id"] for d in DOCUMENTS[Kind.ALIGN]]
+    assert reader.get_many(Kind.ALIGN, ids) == DOCUMENTS[Kind.ALIGN]
+    reader.close()
+
+
+def test_servers_of_different_schemas_are_refused(sharded: Cluster) -> None:
+    one = replace(sharded, endpoints=(replace(sharded.endpoints[0], index=0),))
+    SERVED[sharded.engine].empty(one)
+    with pytest.raises(EngineError, match=r"data1.*data0.*none"):
+        connect(sharded, "read")
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known: bool) -> None:
+    """Four clients write the same rows at once, each in another order; ids new or known."""
+    client = connect(sharded, "write")
+    batches = [
+        DOCUMENTS[Kind.ALIGN] if known else sample(100 + n, 3000)[Kind.ALIGN] for n in range(3)
+    ]
+    together = threading.Barrier(4, timeout=600)
+
+    def write(seed: int) -> None:
+        mine = client.for_thread()
+        for number, documents in enumerate(batches):
+            batch = [{**d, "gene": f"{seed}-{number}"} for d in documents]
+            random.Random(seed + number).shuffle(batch)
+            together.wait()
+            mine.insert(Kind.ALIGN, batch)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    for number, documents in enumerate(batches):
+        found = client.get_many(Kind.ALIGN, [d["_id"] for d in documents])
+        last = len(batches) - 1 if known else number
+        assert {d["gene"].split("-")[1] for d in found if d is not None} == {str(last)}
+        assert None not in found
+    new = 0 if known else 3 * 3000
+    assert client.count(Kind.ALIGN) == len(DOCUMENTS[Kind.ALIGN]) + new
+    client.close()

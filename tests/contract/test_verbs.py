@@ -1,0 +1,560 @@
+"""What every engine promises: the contract's verbs and the flags that it claims."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.servers.samples import ByDigest, connect, digest_of, fill, holds, load, sample
+from support.servers.stores import ALL, KEEPING, SERVED, Clusters, Target
+
+from storewise.documents import KINDS, Document, Field, Kind, fields, make_id
+from storewise.engines.base import Client, Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.errors import EngineError
+
+FILES = {seed: sample(seed, alignments=60) for seed in range(4)}
+EVERY = {kind: [d for f in FILES.values() for d in f[kind]] for kind in KINDS}
+MISSING = make_id(digest_of(99), Kind.ALIGN, 5)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Cluster]:
+    """All sample documents in one store, or in three of which the third holds two files."""
+
+    @cache
+    def make(name: str, layout: str) -> Cluster:
+        base = tmp_path_factory.mktemp(name)
+        if layout == "one":
+            return load(name, base / "store", EVERY)
+        stores = []
+        for number, seeds in enumerate([(0,), (1,), (2, 3)]):
+            # A quote and a space: paths are part of SQL texts.
+            stores.append(base / f"it's store {number}")
+            documents = {kind: [d for s in seeds for d in FILES[s][kind]] for kind in KINDS}
+            load(name, stores[-1], documents)
+        placement = ByDigest({digest_of(seed)[:7]: min(seed, 2) for seed in FILES})
+        return Cluster(engine=name, stores=tuple(stores), placement=placement)
+
+    return make
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (target, layout)
+        for target in KEEPING
+        for layout in (["servers"] if target.nodes else ["one", "several", "unplaced"])
+    ],
+    ids=lambda param: f"{param[0]}-{param[1]}",
+)
+def reading(request: pytest.FixtureRequest) -> tuple[Target, str]:
+    """What a reader reads; of module scope, so that the readers of a store follow each other."""
+    param: tuple[Target, str] = request.param
+    return param
+
+
+@pytest.fixture
+def reader(
+    reading: tuple[Target, str], loaded: Callable[[str, str], Cluster], clusters: Clusters
+) -> Iterator[Client]:
+    target, layout = reading
+    if target.nodes:
+        cluster = clusters.loaded(target, EVERY)
+    else:
+        cluster = loaded(target.name, "one" if layout == "one" else "several")
+    if layout == "unplaced":
+        cluster = replace(cluster, placement=None)
+    client = connect(cluster, "read")
+    yield client
+    client.close()
+
+
+def _denied(name: str, flag: str, verb: Callable[[], object]) -> bool:
+    """Whether an engine's flags deny a verb, which then has to say so."""
+    if getattr(engine(name).flags, flag):
+        return False
+    with pytest.raises(EngineError, match="flags"):
+        verb()
+    return True
+
+
+def _fresh(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
+    if target.nodes:
+        return clusters.fresh(target)
+    return Cluster(engine=target.name, stores=(tmp_path / "store",))
+
+
+@pytest.fixture(params=KEEPING, ids=str)
+def target(request: pytest.FixtureRequest) -> Target:
+    found: Target = request.param
+    return found
+
+
+@pytest.fixture
+def fresh(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
+    """A cluster in which nothing was created."""
+    return _fresh(target, clusters, tmp_path)
+
+
+@pytest.fixture
+def writer(fresh: Cluster) -> Iterator[Client]:
+    client = connect(fresh, "write")
+    client.create(Schema())
+    yield client
+    client.close()
+
+
+def test_every_document_comes_back(reader: Client) -> None:
+    for kind in KINDS:
+        assert holds(reader, kind, len(EVERY[kind]))
+        ids = [d["_id"] for d in EVERY[kind]]
+        assert reader.get_many(kind, ids) == EVERY[kind]
+        for document in random.Random(1).sample(EVERY[kind], 8):
+            assert reader.get(kind, document["_id"]) == document
+
+
+def test_missing_and_repeated_ids(reader: Client) -> None:
+    first, second = EVERY[Kind.ALIGN][0], EVERY[Kind.ALIGN][-1]
+    near = make_id(digest_of(0), Kind.ALIGN, 60)
+    assert reader.get(Kind.ALIGN, MISSING) is None
+    assert reader.get(Kind.ALIGN, near) is None
+    asked = [second["_id"], MISSING, first["_id"], near, second["_id"]]
+    assert reader.get_many(Kind.ALIGN, asked) == [second, None, first, None, second]
+    assert reader.get_many(Kind.ALIGN, []) == []
+
+
+def test_get_many_of_more_ids_than_a_statement_takes(reader: Client) -> None:
+    ids = [make_id(digest_of(0), Kind.RNA, n) for n in range(1200)]
+    expected = {d["_id"]: d for d in FILES[0][Kind.RNA]}
+    assert reader.get_many(Kind.RNA, ids) == [expected.get(i) for i in ids]
+
+
+def test_scan_goes_in_the_order_of_ids(reading: tuple[Target, str], reader: Client) -> None:
+    if _denied(reading[0].name, "scans", lambda: reader.scan(Kind.GS, b"", 5)):
+        return
+    ordered = sorted(EVERY[Kind.GS], key=lambda d: d["_id"])
+    assert reader.scan(Kind.GS, b"", 1000) == ordered
+    assert reader.scan(Kind.GS, ordered[37]["_id"], 25) == ordered[37:62]
+    assert reader.scan(Kind.GS, ordered[-1]["_id"], 5) == ordered[-1:]
+    assert reader.scan(Kind.GS, b"", 0) == []
+    assert reader.scan(Kind.GS, b"\xff" * 12, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("field_name", "low", "high"),
+    [
+        ("e", None, 1e-6),
+        ("e", 1e-9, 1e-3),
+        ("s_w", 500, None),
+        ("z", None, None),
+        ("gene", "GENE1", "GENE2"),
+        ("chr", "x", None),
+    ],
+)
+def test_range_is_what_a_look_at_all_gives(
+    reading: tuple[Target, str],
+    reader: Client,
+    field_name: str,
+    low: float | str | None,
+    high: float | str | None,
+) -> None:
+    if _denied(reading[0].name, "ranges", lambda: reader.range(Kind.ALIGN, field_name, low, high)):
+        return
+    expected = {
+        d["_id"]: d
+        for d in EVERY[Kind.ALIGN]
+        if d[field_name] is not None
+        and (low is None or d[field_name] >= low)
+        and (high is None or d[field_name] <= high)
+    }
+    found = reader.range(Kind.ALIGN, field_name, low, high)
+    assert len(found) == len(expected)
+    assert {d["_id"]: d for d in found} == expected
+    some = reader.range(Kind.ALIGN, field_name, low, high, limit=7)
+    assert len(some) == min(7, len(expected))
+    assert all(expected[d["_id"]] == d for d in some)
+
+
+@pytest.mark.parametrize("field_name", ["gene", "chr", "o", "z", "ti"])
+def test_aggregate_counts_values_most_frequent_first(
+    reading: tuple[Target, str], reader: Client, field_name: str
+) -> None:
+    if _denied(
+        reading[0].name, "server_aggregation", lambda: reader.aggregate(Kind.ALIGN, field_name, 3)
+    ):
+        return
+    counts = Counter(d[field_name] for d in EVERY[Kind.ALIGN] if d[field_name] is not None)
+    expected = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    assert reader.aggregate(Kind.ALIGN, field_name, 1000) == expected
+    assert reader.aggregate(Kind.ALIGN, field_name, 3) == expected[:3]
+
+
+def test_questions_about_unknown_fields_are_refused(
+    reading: tuple[Target, str], reader: Client
+) -> None:
+    flags = engine(reading[0].name).flags
+    if flags.ranges:
+        with pytest.raises(EngineError, match=r"no column 'genes'.*gene"):
+            reader.range(Kind.ALIGN, "genes", "A", "B")
+        with pytest.raises(EngineError, match="type float"):
+            reader.range(Kind.ALIGN, "e", "low", None)
+    if flags.server_aggregation:
+        with pytest.raises(EngineError, match="no column 'params'"):
+            reader.aggregate(Kind.TASKS, "params", 3)
+    if flags.scans:
+        with pytest.raises(EngineError, match="-1"):
+            reader.scan(Kind.ALIGN, b"", -1)
+
+
+def test_a_reader_does_not_write(reader: Client) -> None:
+    for change in (
+        lambda: reader.create(Schema()),
+        lambda: reader.insert(Kind.RNA, FILES[0][Kind.RNA]),
+        reader.finish,
+        lambda: reader.update(Kind.RNA, MISSING, {"b": 1}),
+        lambda: reader.delete(Kind.RNA, MISSING),
+    ):
+        with pytest.raises(EngineError):
+            change()
+
+
+def test_a_writer_reads_what_it_wrote(target: Target, writer: Client) -> None:
+    for kind in KINDS:
+        writer.insert(kind, FILES[0][kind])
+        writer.insert(kind, [])
+        assert holds(writer, kind, len(FILES[0][kind]))
+        assert writer.get(kind, FILES[0][kind][-1]["_id"]) == FILES[0][kind][-1]
+    writer.finish()
+    if engine(target.name).flags.scans:
+        assert writer.scan(Kind.RNA, b"", 5) == FILES[0][Kind.RNA][:5]
+    # After the end of a load another one may follow.
+    writer.insert(Kind.RNA, FILES[1][Kind.RNA])
+    assert holds(writer, Kind.RNA, 120)
+    writer.finish()
+    assert holds(writer, Kind.RNA, 120)
+
+
+@pytest.mark.parametrize("consistency", ["durable", "relaxed"])
+def test_an_id_is_overwritten_and_never_doubled(fresh: Cluster, consistency: str) -> None:
+    name = fresh.engine
+    cluster = replace(fresh, consistency=consistency)
+    client = connect(cluster, "write")
+    client.create(Schema(indexes=_indexes(name), index_time="before" if _indexes(name) else "none"))
+    old = FILES[0][Kind.ALIGN]
+    new = [{**d, "gene": "NEW", "e": 0.5} for d in old[10:30]]
+    client.insert(Kind.ALIGN, old)
+    client.insert(Kind.ALIGN, old[:20])
+    client.insert(Kind.ALIGN, new)
+    # Once more inside one batch: the last one counts.
+    client.insert(Kind.ALIGN, [{**old[40], "gene": "A"}, {**old[40], "gene": "B"}])
+    expected = {d["_id"]: d for d in [*old, *new, {**old[40], "gene": "B"}]}
+    assert holds(client, Kind.ALIGN, 60)
+    client.finish()
+    # And once more after the load was finished.
+    again = {**old[41], "gene": "C"}
+    client.insert(Kind.ALIGN, [again])
+    expected[again["_id"]] = again
+    client.finish()
+    client.close()
+    reader = connect(cluster, "read")
+    assert holds(reader, Kind.ALIGN, 60)
+    assert reader.get_many(Kind.ALIGN, list(expected)) == list(expected.values())
+    if engine(name).flags.scans:
+        assert {d["_id"]: d for d in reader.scan(Kind.ALIGN, b"", 100)} == expected
+    if engine(name).flags.ranges:
+        assert len(reader.range(Kind.ALIGN, "gene", "NEW", "NEW")) == 20
+    reader.close()
+
+
+def _indexes(name: str) -> tuple[tuple[Kind, str], ...]:
+    indexed = engine(name).flags.secondary_indexes
+    return ((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")) if indexed else ()
+
+
+def test_update_and_delete_where_the_flags_allow(fresh: Cluster) -> None:
+    name = fresh.engine
+    flags = engine(name).flags
+    client = connect(fresh, "write")
+    client.create(Schema(indexes=_indexes(name), index_time="before" if _indexes(name) else "none"))
+    for kind in KINDS:
+        client.insert(kind, FILES[0][kind])
+    document, task = FILES[0][Kind.ALIGN][3], FILES[0][Kind.TASKS][0]
+    if not flags.updates:
+        with pytest.raises(EngineError, match="update"):
+            client.update(Kind.ALIGN, document["_id"], {"gene": "X"})
+    else:
+        assert client.update(Kind.ALIGN, document["_id"], {"gene": "X", "z": None, "e": 0.25})
+        changed = {**document, "gene": "X", "z": None, "e": 0.25}
+        assert client.get(Kind.ALIGN, document["_id"]) == changed
+        if flags.ranges:
+            assert client.range(Kind.ALIGN, "gene", "X", "X") == [changed]
+        assert not client.update(Kind.ALIGN, MISSING, {"gene": "X"})
+        assert client.update(Kind.TASKS, task["_id"], {"q": "new", "pg_ver": "37", "pg_x": "y"})
+        assert client.get(Kind.TASKS, task["_id"]) == {
+            **task, "q": "new", "pg_ver": "37", "pg_x": "y"
+        }  # fmt: skip
+        assert not client.update(Kind.TASKS, MISSING, {"q": "new"})
+        for changes in ({}, {"_id": MISSING}, {"nothing": 1}):
+            with pytest.raises(EngineError):
+                client.update(Kind.ALIGN, document["_id"], changes)
+    if not flags.deletes:
+        with pytest.raises(EngineError, match="delete"):
+            client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
+    else:
+        assert client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
+        assert not client.delete(Kind.RNA, FILES[0][Kind.RNA][0]["_id"])
+        assert client.get(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) is None
+        assert holds(client, Kind.RNA, 59)
+    client.finish()
+    client.close()
+
+
+@pytest.mark.parametrize("any_target", ALL, ids=str)
+def test_every_flag_is_true(any_target: Target, clusters: Clusters, tmp_path: Path) -> None:
+    """A verb whose flag is off raises EngineError; one whose flag is on does not."""
+    described = engine(any_target.name)
+    flags = described.flags
+    cluster = _fresh(any_target, clusters, tmp_path)
+    client = connect(cluster, "write")
+    client.create(Schema())
+    documents = FILES[0][Kind.ALIGN]
+    client.insert(Kind.ALIGN, documents)
+    first = documents[0]["_id"]
+    verbs = {
+        "updates": lambda: client.update(Kind.ALIGN, first, {"gene": "A"}),
+        "deletes": lambda: client.delete(Kind.ALIGN, first),
+        "scans": lambda: client.scan(Kind.ALIGN, b"", 3),
+        "ranges": lambda: client.range(Kind.ALIGN, "e", 0.0, 1.0),
+        "server_aggregation": lambda: client.aggregate(Kind.ALIGN, "gene", 3),
+    }
+    for flag, verb in verbs.items():
+        if getattr(flags, flag):
+            verb()
+        else:
+            with pytest.raises(EngineError, match="flags"):
+                verb()
+    if flags.count == "none":
+        with pytest.raises(EngineError, match="count"):
+            client.count(Kind.ALIGN)
+    owner = client.owner(Kind.ALIGN, first)
+    if flags.embedded:
+        assert owner is None and not flags.owner
+        assert not flags.distributed and not flags.replicas and not flags.authentication
+        assert set(described.consistencies) == {"durable", "relaxed"}
+    else:
+        # A server without shards may know no owner; with shards it is one of the nodes.
+        names = {f"{e.role}{e.index}" for e in cluster.endpoints}
+        assert owner in names if flags.owner and any_target.nodes > 1 else owner in {None, *names}
+        assert list(described.consistencies)[:2] == ["durable", "relaxed"]
+    assert described.losing <= set(described.consistencies)
+    assert all(described.versions().values())
+    assert all(isinstance(value, float) for value in client.status().values())
+    client.close()
+    client.close()
+
+
+@pytest.mark.parametrize("any_target", ALL, ids=str)
+def test_a_closed_client_says_so(any_target: Target, clusters: Clusters, tmp_path: Path) -> None:
+    client = connect(_fresh(any_target, clusters, tmp_path), "write")
+    client.create(Schema())
+    thread = client.for_thread()
+    client.close()
+    if engine(any_target.name).flags.stores:
+        for closed in (client, thread):
+            with pytest.raises(EngineError):
+                closed.insert(Kind.RNA, FILES[0][Kind.RNA])
+            with pytest.raises(EngineError):
+                closed.get(Kind.RNA, MISSING)
+
+
+def test_the_disk_is_counted(target: Target, writer: Client) -> None:
+    client = writer
+    files = SERVED[target.name].disk_files if target.name in SERVED else 100
+    client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    client.finish()
+    before = client.disk_bytes()
+    if before is None:
+        return  # no client can know it
+    for seed in range(100, 100 + files):
+        client.insert(Kind.RNA, sample(seed, 60)[Kind.RNA])
+    client.finish()
+    after = client.disk_bytes()
+    assert after is not None
+    assert 0 < before < after
+    assert after - before > 6000 * 12  # the ids alone do not compress
+
+
+def test_threads_write_and_read_side_by_side(fresh: Cluster) -> None:
+    cluster = fresh
+    client = connect(cluster, "write")
+    client.create(Schema())
+
+    def write(seed: int) -> None:
+        mine = client.for_thread()
+        for start in range(0, 60, 10):
+            for kind in KINDS:
+                mine.insert(kind, FILES[seed][kind][start : start + 10])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, FILES))
+    client.finish()
+    client.close()
+    reader = connect(cluster, "read")
+
+    def read(seed: int) -> bool:
+        mine = reader.for_thread()
+        return all(mine.get(k, d["_id"]) == d for k in KINDS for d in FILES[seed][k][:20])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, FILES))
+    assert all(holds(reader, kind, len(EVERY[kind])) for kind in KINDS)
+    reader.close()
+
+
+def test_only_the_fields_of_the_study(fresh: Cluster) -> None:
+    documents = sample(7, 30, study_fields=True)
+    cluster = fresh
+    fill(cluster, documents, Schema(study_fields=True))
+    reader = connect(cluster, "read")
+    for kind in KINDS:
+        assert reader.get_many(kind, [d["_id"] for d in documents[kind]]) == documents[kind]
+    if engine(cluster.engine).flags.ranges:
+        with pytest.raises(EngineError, match="no column 'gene'"):
+            reader.range(Kind.ALIGN, "gene", "A", "Z")
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    "target", [t for t in KEEPING if engine(t.name).encoding == "dict"], ids=str
+)
+def test_documents_with_other_fields_are_refused(target: Target, writer: Client) -> None:
+    good = FILES[0][Kind.RNA][0]
+    lacking = {key: value for key, value in good.items() if key != "s"}
+    for wrong in (lacking, {**good, "colour": "red"}, {**lacking, "colour": "red"}):
+        with pytest.raises(EngineError, match=r"rna.*(lacks|unknown)"):
+            writer.insert(Kind.RNA, [good, wrong])
+    with pytest.raises(EngineError):
+        writer.insert(Kind.RNA, [{**good, "b": 1 << 70}])
+    with pytest.raises(EngineError):
+        writer.insert(Kind.RNA, [{**good, "_id": None}])
+    with pytest.raises(EngineError):
+        writer.insert(Kind.RNA, [{**good, "s": "\ud800"}])
+    # A refused batch leaves nothing behind (of several servers in the one that refuses), and the
+    # next one goes in.
+    assert holds(writer, Kind.RNA, 0)
+    writer.insert(Kind.RNA, [good])
+    assert writer.get(Kind.RNA, good["_id"]) == good
+
+
+def test_kinds_that_were_not_created(fresh: Cluster) -> None:
+    cluster = fresh
+    client = connect(cluster, "write")
+    with pytest.raises(EngineError, match="never created"):
+        client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    client.create(Schema(kinds=(Kind.RNA,)))
+    client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    with pytest.raises(EngineError, match="never created"):
+        client.insert(Kind.GS, FILES[0][Kind.GS])
+    client.finish()
+    client.close()
+    reader = connect(cluster, "read")
+    assert holds(reader, Kind.RNA, 60)
+    with pytest.raises(EngineError, match="never created"):
+        reader.get(Kind.GS, MISSING)
+    reader.close()
+
+
+def test_an_empty_store_can_be_read(fresh: Cluster) -> None:
+    fill(fresh, {})
+    reader = connect(fresh, "read")
+    assert holds(reader, Kind.ALIGN, 0)
+    assert reader.get(Kind.ALIGN, MISSING) is None
+    if engine(fresh.engine).flags.scans:
+        assert reader.scan(Kind.ALIGN, b"", 9) == []
+    if engine(fresh.engine).flags.server_aggregation:
+        assert reader.aggregate(Kind.ALIGN, "gene", 9) == []
+    reader.close()
+
+
+def _value(field: Field, texts: st.SearchStrategy[str], infinity: bool) -> st.SearchStrategy[Any]:
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "id": st.binary(min_size=12, max_size=12),
+        "int": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "float": st.none() | st.floats(allow_nan=False, allow_infinity=infinity),
+        "str": st.none() | texts,
+    }
+    return values[field.type]
+
+
+def _documents(target: Target, kind: Kind) -> st.SearchStrategy[list[Document]]:
+    served = SERVED.get(target.name)
+    options = dict(target.settings)
+    nul = [] if served is None or served.takes_nul(options) else ["\0"]
+    letters = st.characters(exclude_categories=["Cs"], exclude_characters=nul)
+    texts = st.text(letters, max_size=40)
+    infinity = served is None or served.takes_infinity(options)
+    fixed = st.fixed_dictionaries({f.name: _value(f, texts, infinity) for f in fields(kind)})
+    if kind is not Kind.TASKS:
+        return st.lists(fixed, min_size=1, max_size=8, unique_by=lambda d: d["_id"])
+    # The reader refuses lines with NUL, and BSON has no such names.
+    names = texts.map(lambda text: text.replace("\0", ""))
+    keys = st.builds("{}_{}".format, st.sampled_from(["pg", "mp"]), names)
+    extra = st.dictionaries(keys, texts | st.none(), max_size=4)
+    whole = st.builds(lambda a, b: {**a, **b}, fixed, extra)
+    return st.lists(whole, min_size=1, max_size=8, unique_by=lambda d: d["_id"])
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_any_document_comes_back_as_it_was(
+    target: Target, writer: Client, data: st.DataObject
+) -> None:
+    kind = data.draw(st.sampled_from(list(KINDS)))
+    documents = data.draw(_documents(target, kind))
+    writer.insert(kind, documents)
+    assert writer.get_many(kind, [d["_id"] for d in documents]) == documents
+    assert writer.get(kind, documents[0]["_id"]) == documents[0]
+
+
+def test_what_cannot_be_held_is_refused(target: Target, writer: Client) -> None:
+    served = SERVED.get(target.name)
+    if served is None:
+        return  # the embedded engines hold all of it (the test above)
+    options = dict(target.settings)
+    gs, align = FILES[0][Kind.GS][0], FILES[0][Kind.ALIGN][0]
+    for kind, document, held in (
+        (Kind.GS, {**gs, "seqid": "a\0b"}, served.takes_nul(options)),
+        (Kind.ALIGN, {**align, "z": float("inf")}, served.takes_infinity(options)),
+    ):
+        if not held:
+            with pytest.raises(EngineError):
+                writer.insert(kind, [document])
+            assert writer.get(kind, document["_id"]) is None
+
+
+def test_null_answers_without_looking(tmp_path: Path) -> None:
+    null = engine("null")
+    client = null.connect(Cluster(engine="null", stores=(tmp_path,)), "write")
+    client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="after"))
+    client.insert(Kind.RNA, FILES[0][Kind.RNA])
+    client.finish()
+    assert client.get(Kind.RNA, MISSING) == {"_id": MISSING}
+    assert client.get_many(Kind.RNA, [MISSING, MISSING]) == [{"_id": MISSING}] * 2
+    assert len(client.scan(Kind.RNA, MISSING, 9)) == 9
+    assert client.disk_bytes() == 0
+    assert not null.flags.stores and null.flags.count == "none"
+    assert client.for_thread() is client

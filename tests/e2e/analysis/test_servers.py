@@ -1,0 +1,360 @@
+"""Studies with servers: their nodes' samples by phase, sessions, factors that some trials lack."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.results import synthetic, synthetic_servers
+
+from storewise.analysis.host import HOST_METRICS
+from storewise.analysis.load import load_results
+from storewise.analysis.nodes import node_samples
+from storewise.analysis.output import analyse
+from storewise.analysis.parts import trial_files
+from storewise.analysis.reading import read_samples
+from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.text import level, setting
+from storewise.analysis.verdict import verdict
+from storewise.config import Study
+from storewise.figures import hosts, scale
+from storewise.figures.rows import lowest
+from storewise.figures.style import drawing
+from storewise.report.page import make_report
+from storewise.report.servers import _open_ports
+
+ENGINES = ["sqlite", "null", "postgres", "mongodb"]
+
+
+def tables_of(study: Path) -> Tables:
+    return build_tables(load_results(study))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One host has clients and servers."""
+    directory = tmp_path_factory.mktemp("results") / "servers"
+    synthetic.make_study(directory, engines=ENGINES, nodes=[1, 2])
+    return directory
+
+
+@pytest.fixture(scope="module")
+def tables(study: Path) -> Tables:
+    return tables_of(study)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Servers have hosts of their own, whose clocks are 40 s off."""
+    directory = tmp_path_factory.mktemp("results") / "apart"
+    synthetic.make_study(
+        directory,
+        engines=["postgres", "sqlite"],
+        workers=[1],
+        nodes=[2],
+        store_hosts=["store-1", "store-2"],
+        offset=40.0,
+    )
+    return tables_of(directory)
+
+
+def load_of(tables: Tables, metric: str, phase: str, engine: str = "postgres") -> pd.DataFrame:
+    trials = set(tables.trials[tables.trials["engine"] == engine]["trial"])
+    found = tables.host[tables.host["trial"].isin(trials)]
+    return found[(found["metric"] == metric) & (found["phase"] == phase)]
+
+
+@pytest.mark.parametrize("which", ["tables", "apart"])
+def test_samples_of_nodes_come_to_the_phase_they_fell_in(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    tables: Tables = request.getfixturevalue(which)
+    # Seconds lie in two phases or in none: within 15 % of what the node did in each.
+    for phase, cores in (("write", 0.8), ("read", 0.4)):
+        found = load_of(tables, "store_cpu", phase)
+        assert set(found["node"]) == {"data0", "data1"}
+        assert found["mean"].to_numpy() == pytest.approx(cores, rel=0.15)
+        assert found["max"].max() == pytest.approx(cores, rel=0.01)
+    idle = load_of(tables, "store_cpu", "session")
+    assert idle["mean"].to_numpy() == pytest.approx(0.05, rel=0.01)
+
+
+def test_every_second_of_a_node_is_used_at_most_once(study: Path) -> None:
+    rows = read_samples([trial_files(path) for path in sorted((study / "trials").iterdir())]).rows
+    taken = node_samples(rows)
+    own = rows[rows["phase"] == "session"]
+    lengths = taken[taken["metric"] == "sample_length"].groupby(["trial", "node"])["length"].sum()
+    seconds = own[own["metric"] == "sample_length"].groupby("trial", observed=True)["value"].sum()
+    for (trial, _), length in lengths.items():
+        assert seconds[trial] - 5 < length <= seconds[trial] + 1e-6
+    assert not taken.duplicated(["trial", "phase", "step", "node", "second", "metric"]).any()
+
+
+def test_hosts_with_clients_are_told_by_these_and_others_by_their_node(
+    tables: Tables, apart: Tables
+) -> None:
+    (host,) = set(load_of(tables, "cpu_iowait", "write")["host"])
+    assert host == "node-7"
+    keys = ["trial", "phase", "step", "host", "node", "metric"]
+    assert not tables.host.duplicated(keys).any()
+    wait = load_of(apart, "cpu_iowait", "write")
+    assert set(wait["host"]) == {"node-7", "store-1", "store-2"}
+    assert set(wait["node"]) == {""}
+    of_stores = wait[wait["host"] != "node-7"]
+    assert of_stores["mean"].to_numpy() == pytest.approx(30, rel=0.15)
+    assert set(apart.host["metric"]) <= {
+        *HOST_METRICS,
+        *("client_cpu", "client_rss", "store_cpu", "store_rss", "store_bytes"),
+    }
+    assert {"store-1", "node-7"} <= set(apart.cpu["host"])
+
+
+def test_factors_that_embedded_trials_lack_lose_and_split_nothing(tables: Tables) -> None:
+    assert tables.results.factors[:2] == ("engine", "nodes")
+    for table in (tables.summary, tables.latency_summary, tables.storage_summary):
+        assert set(table["engine"]) - {"null"} == set(ENGINES) - {"null"}
+        assert set(table["n"]) == {2}
+    # SQLite's repeats share the spread of the servers', the null engine's only its own; a setting
+    # that is noisier than the others has its own, too.
+    rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
+    pooled = rates[rates["resampled"] == "pooled"]
+    assert set(pooled["engine"]) == set(ENGINES)
+    own = set(rates[rates["engine"] == "sqlite"]["resampled"])
+    assert "pooled" in own and own <= {"pooled", "repeats"}
+    null = pooled["engine"] == "null"
+    assert set(pooled[null]["freedom"]) == {2}
+    assert (pooled[~null]["freedom"] > 4).all()
+    assert rates[rates["engine"] == "sqlite"]["nodes"].isna().all()
+    assert not {"one_repeat", "other_config", "missing_trials", "older_config"} & {
+        w.code for w in tables.warnings
+    }
+
+
+def test_scaling_over_nodes(tables: Tables) -> None:
+    found = tables.scaling
+    nodes = found[(found["factor"] == "nodes") & (found["level"] == 2)]
+    assert set(nodes["engine"]) == {"postgres"}
+    assert set(nodes["workers"]) == {1, 2}
+    speedup = nodes[nodes["quantity"] == "speedup"]["mean"]
+    assert speedup.to_numpy() == pytest.approx(2**0.7, rel=0.1)
+    efficiency = nodes[nodes["quantity"] == "efficiency"]["mean"]
+    assert efficiency.to_numpy() == pytest.approx(2**-0.3, rel=0.1)
+    workers = found[(found["factor"] == "workers") & (found["level"] == 2)]
+    assert set(workers["engine"]) == set(ENGINES)
+
+
+def test_clients_ceiling_holds_for_servers_too(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path / "s", engines=["null"], workers=[1])
+    synthetic.make_study(tmp_path / "s", engines=["postgres"], workers=[1], nodes=[1], scale=6.0)
+    bound = tables_of(tmp_path / "s").client_bound
+    assert bound["reason"].str.contains("of the rate of no store at all").sum() == 2
+
+
+def test_verdict_names_the_topology_of_each_best(tables: Tables) -> None:
+    found = verdict(tables)
+    by_name = {c.name: c for c in found.criteria}
+    shown = {s.shown for s in by_name["load"].standings}
+    assert shown == {"SQLite", "PostgreSQL on 2 nodes", "MongoDB on 1 node"}
+    assert {s.label for s in by_name["load"].standings} == {"SQLite", "PostgreSQL", "MongoDB"}
+    text = " ".join([found.finding, *found.text])
+    assert "nan" not in text.lower()
+    assert "2.0" not in text
+
+
+def test_store_sizes_of_servers(tables: Tables) -> None:
+    sizes = tables.storage.merge(tables.trials[["trial", "engine", "nodes"]], on="trial")
+    whole = sizes[sizes["measure"] == "node_bytes"]
+    assert set(whole["engine"]) == {"postgres", "mongodb"}
+    assert (whole["value"] == 4e8 * whole["nodes"]).all()
+    own = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["engine"] == "postgres")]
+    assert own["value"].to_numpy() == pytest.approx(240, rel=0.01)
+
+
+def test_balance_over_nodes(tables: Tables) -> None:
+    found = tables.balance.merge(tables.trials[["trial", "nodes"]], on="trial")
+    two = found[found["nodes"] == 2]
+    assert set(two["node"]) == {"data0", "data1"}
+    assert two.groupby("trial")["share"].sum().to_numpy() == pytest.approx(1)
+    assert two["share"].to_numpy() == pytest.approx(0.5, rel=0.01)
+
+
+def test_sessions_and_nodes(tables: Tables, apart: Tables) -> None:
+    assert len(tables.sessions) == 2 * 2 * 2 + 2 * 2
+    assert set(tables.sessions["form_time"]) == {0.4}
+    assert set(tables.sessions["formed_time"]) == {4.5}
+    assert set(apart.sessions["queue_time"]) == {3.0}
+    assert set(apart.sessions["hosts"]) == {"store-1, store-2"}
+    assert set(apart.nodes["clock_offset"]) == {40.0}
+    assert apart.nodes["kept"].str.startswith("/scratch/").all()
+    assert tables.nodes["kept"].isna().all()
+
+
+def test_shared_hosts_are_one_finding(tables: Tables, apart: Tables) -> None:
+    (found,) = [w for w in tables.warnings if "share" in w.message]
+    assert found.code == "shared_host"
+    assert found.trial == ""
+    assert "in 12 of 12 trials" in found.message
+    assert "data0, data1, clients" in found.message
+    assert not [w for w in apart.warnings if w.code == "shared_host"]
+
+
+def test_mixed_versions_are_those_of_one_engine_only(tables: Tables) -> None:
+    assert "mixed_versions" not in {w.code for w in tables.warnings}
+
+
+def test_missing_parts_of_servers_are_named(tmp_path: Path) -> None:
+    one, two = synthetic.make_study(
+        tmp_path / "s", engines=["postgres"], workers=[1], nodes=[2], repeats=2
+    )
+    (tmp_path / "s" / "trials" / one / "node.data1.parquet").unlink()
+    (tmp_path / "s" / "trials" / two / "session.parquet").unlink()
+    tables = tables_of(tmp_path / "s")
+    told = {(w.code, w.trial): w.message for w in tables.warnings}
+    assert "data1" in told["missing_node", one]
+    assert ("missing_session", two) in told
+    assert set(load_of(tables, "store_cpu", "write")["node"]) == {"data0", "data1"}
+    # What closing wrote still names the node whose part is gone.
+    lost = tables.nodes[(tables.nodes["trial"] == one) & (tables.nodes["node"] == "data1")]
+    assert lost["version"].item() == "PostgreSQL 15.18"
+    assert math.isnan(lost["queue_time"].item())
+
+
+def test_a_trial_with_nodes_only_is_not_measured(tmp_path: Path) -> None:
+    one, two = synthetic.make_study(
+        tmp_path / "s", engines=["postgres"], workers=[1], nodes=[1], repeats=2
+    )
+    for path in (tmp_path / "s" / "trials" / one).iterdir():
+        if not path.name.startswith(("node.", "session.")):
+            path.unlink()
+    tables = tables_of(tmp_path / "s")
+    assert list(tables.trials["trial"]) == [two]
+    (warning,) = [w for w in tables.warnings if w.code == "missing_trials"]
+    assert one in warning.message
+
+
+def test_a_node_that_sampled_nothing_is_no_error(tmp_path: Path) -> None:
+    (one,) = synthetic.make_study(
+        tmp_path / "s", engines=["postgres"], workers=[1], nodes=[1], repeats=1
+    )
+    (trial,) = Study.model_validate(synthetic.resolved(["postgres"], [1], 1, [1])).trials()
+    synthetic_servers.make_session(
+        tmp_path / "s" / "trials" / one,
+        trial.model_dump(mode="json"),
+        {"write": (synthetic.START + 1e6, synthetic.START + 1e6)},
+        host=synthetic.HOST,
+    )
+    tables = tables_of(tmp_path / "s")
+    assert set(load_of(tables, "store_cpu", "write")["node"]) == set()
+    assert set(load_of(tables, "store_cpu", "session")["node"]) == {"data0"}
+
+
+def test_tables_are_written_without_fractions(study: Path, tmp_path: Path) -> None:
+    analyse(study, tmp_path / "out")
+    text = (tmp_path / "out" / "summary.csv").read_text()
+    assert "postgres,2,1,0,1,1024,1," in text
+    assert "sqlite,,,,,,1," in text
+    assert (tmp_path / "out" / "sessions.csv").is_file()
+
+
+def test_figures_of_servers(tables: Tables, apart: Tables) -> None:
+    with drawing():
+        over = scale.over_nodes(tables)
+        busy = hosts.busy_nodes(tables)
+        cpu = hosts.host_cpu(apart)
+        speedup = scale.speedup(tables)
+    assert over is not None
+    lines = {line.get_label() for line in over.axes[0].get_lines()}
+    assert {"SQLite", "no store"} <= lines
+    assert len(over.axes[0].containers) == 2
+    assert busy is not None
+    names = [t.get_text() for t in busy.axes[0].get_yticklabels()]
+    assert names == [
+        "MongoDB, data0",
+        "MongoDB, busiest client",
+        "PostgreSQL, data0",
+        "PostgreSQL, data1",
+        "PostgreSQL, busiest client",
+    ]
+    assert busy.axes[0].patches[0].get_width() == pytest.approx(0.8, rel=0.15)
+    assert cpu is not None
+    assert "PostgreSQL nodes, write" in {axis.get_title() for axis in cpu.axes}
+    assert speedup is not None
+    assert {axis.get_xlabel() for axis in speedup.axes} == {"data nodes", "workers"}
+
+
+def test_lowest_keeps_engines_without_the_factor() -> None:
+    table = pd.DataFrame(
+        {"engine": ["a", "a", "b"], "nodes": [1.0, 2.0, np.nan], "workers": [2, 1, 4]}
+    )
+    found = lowest(table, ["nodes", "workers"])
+    assert list(zip(found["engine"], found["workers"], strict=True)) == [("a", 2), ("b", 4)]
+
+
+def test_levels_in_words() -> None:
+    row = {"nodes": 2.0, "replicas": np.nan, "workers": 1, "routers": 0.0, "node_memory_mb": 512}
+    words = setting(row, list(row))
+    assert words == "2 nodes, 1 worker, routers beside the clients, 512 MiB per node"
+    assert [level(v) for v in (2.0, 0.5, "none", True)] == ["2", "0.5", "none", "True"]
+
+
+def test_report_has_sessions_only_where_there_are_servers(study: Path, tmp_path: Path) -> None:
+    text = make_report(study).path.read_text(encoding="utf-8")
+    for expected in (
+        'id="sessions"',
+        "PostgreSQL 15.18",
+        "port of data: password",
+        "loopback",
+        "Load of servers and their hosts",
+        "How work spread over the nodes",
+        "PostgreSQL on 2 nodes",
+    ):
+        assert expected in text
+    cells = re.findall(r"<(?:td|dd|li|p)[^>]*>([^<]*)<", text)
+    assert len(cells) > 200
+    assert [
+        cell for cell in cells if re.search(r"\bnan\b|None|\b[12]\.0 (node|worker)", cell)
+    ] == []
+    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
+    text = make_report(tmp_path / "s").path.read_text(encoding="utf-8")
+    assert 'id="sessions"' not in text
+    assert "What servers and clients used" not in text
+
+
+def test_ports_that_nothing_guards_are_told_by_role_and_reach() -> None:
+    columns = ["role", "address", "open_ports"]
+    rows = [
+        ("master", "127.0.0.1", "client port: stop it; info: look"),
+        ("regionserver", "127.0.0.1", "client port: stop it; info: look"),
+        ("zookeeper", "192.0.2.7", "client port: move it"),
+        ("thrift", "192.0.2.8", ""),
+    ]
+    outside, inside = _open_ports("hbase", pd.DataFrame(rows, columns=columns))
+    assert outside.startswith("OPEN PORTS: HBase listened on 192.0.2.7, and nothing")
+    assert outside.endswith("(zookeeper: client port: move it)")
+    assert "loopback only" in inside
+    assert inside.endswith(
+        "(master and regionserver: client port: stop it; master and regionserver: info: look)"
+    )
+    # A result of an earlier version does not tell: the engine's flags do.
+    old = pd.DataFrame([("data", "192.0.2.7", None)], columns=columns)
+    assert "read and write" in _open_ports("hbase", old)[0]
+    assert _open_ports("postgres", old) == []
+
+
+def test_kept_directories_are_listed_with_their_size(tmp_path: Path) -> None:
+    (name,) = synthetic.make_study(
+        tmp_path / "s",
+        engines=["postgres"],
+        workers=[1],
+        nodes=[1],
+        repeats=1,
+        store_hosts=["store-1"],
+    )
+    text = make_report(tmp_path / "s").path.read_text(encoding="utf-8")
+    assert f"/scratch/{name}-data0" in text
+    assert "381 MiB" in text
+    assert "the network" in text

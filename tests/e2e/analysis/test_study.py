@@ -1,0 +1,460 @@
+"""Loading, storage, host load, verification, verdict and files of whole (made-up) studies."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jinja2
+import pandas as pd
+import pytest
+from support.paths import ROOT
+from support.results import synthetic
+
+from storewise.analysis import host, verification
+from storewise.analysis.inputs import InputTotals
+from storewise.analysis.load import load_results
+from storewise.analysis.output import analyse, summary_table
+from storewise.analysis.storage import storage
+from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.text import all_of, binary, number, seconds
+from storewise.analysis.verdict import verdict
+from storewise.errors import ResultError
+from storewise.figures.captions import FIGURES
+from storewise.metrics.schema import Sample, write_part
+
+FACTORS: dict[str, Any] = {
+    "engine": "sqlite",
+    "workers": 1,
+    "processes": 1,
+    "threads": 1,
+    "consistency": "durable",
+    "index": "none",
+}
+
+
+def tables_of(study: Path) -> Tables:
+    return build_tables(load_results(study))
+
+
+def codes(tables: Tables) -> set[str]:
+    return {w.code for w in tables.warnings}
+
+
+def frame(rows: list[Sample], trial: str = "t") -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=list(Sample._fields))
+    return table.assign(trial=trial, repeat=1, host="h")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    study = tmp_path_factory.mktemp("results") / "demo"
+    synthetic.make_study(study)
+    return study
+
+
+def test_factors_are_typed_columns_and_null_is_a_name(whole: Path) -> None:
+    results = load_results(whole)
+    assert results.factors == ("engine", "workers", "processes", "threads", "consistency", "index")
+    assert results.trials["workers"].dtype == "int64"
+    assert set(results.trials["engine"]) == set(synthetic.EMBEDDED)
+    assert len(results.trials) == 16
+    assert results.inputs is not None
+    assert results.inputs.files == synthetic.FILES
+
+
+def test_whole_study_is_analysed_into_files(whole: Path, tmp_path: Path) -> None:
+    analyse(whole, tmp_path / "out")
+    rates = pd.read_csv(tmp_path / "out" / "summary.csv", keep_default_na=False, na_values=[""])
+    assert {"sqlite", "null"} <= set(rates["engine"])
+    written = rates[
+        (rates["engine"] == "sqlite")
+        & (rates["workers"] == 1)
+        & (rates["measure"] == "documents_per_s")
+        & (rates["phase"] == "write")
+    ]
+    assert written["mean"].item() == pytest.approx(21_000, rel=0.1)
+    assert written["n"].item() == 2
+    data = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert data["finding"].startswith("For these inputs, on this machine: ")
+    names = {p.stem for p in (tmp_path / "out").iterdir()}
+    assert {"series", "latency", "scaling", "storage", "host", "warnings"} <= names
+
+
+def test_results_are_the_same_every_time(whole: Path, tmp_path: Path) -> None:
+    analyse(whole, tmp_path / "a")
+    analyse(whole, tmp_path / "b")
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_verdict_of_the_whole_study(whole: Path) -> None:
+    found = verdict(tables_of(whole))
+    by_name = {c.name: c for c in found.criteria}
+    assert by_name["read"].leaders == ("SQLite",)
+    assert by_name["disk"].leaders == ("Parquet files",)
+    assert all("no store" not in s.label for c in found.criteria for s in c.standings)
+    assert found.recommendation.choice == "SQLite"
+    assert "take SQLite; with equal weights of " in found.finding
+    assert "alone first in reading (" in found.finding
+    assert "Parquet files in space on disk (310 against 48.0 B/document)" in found.finding
+    assert found.text[0] == found.recommendation.sentences[1]
+    assert found.text[0].startswith("What would change it: ")
+
+
+def test_summary_has_intervals_and_units(whole: Path) -> None:
+    table = summary_table(tables_of(whole))
+    assert set(table["unit"]) >= {"documents/s", "B/document", "s"}
+    rates = table[table["measure"] == "documents_per_s"]
+    assert (rates["low"] <= rates["mean"]).all()
+    assert (rates["mean"] <= rates["high"]).all()
+    assert not table.duplicated(["engine", "workers", "phase", "step", "measure"], keep=False).any()
+
+
+def test_nothing_to_analyse_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="no such directory"):
+        analyse(tmp_path / "missing", tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ResultError, match="no trial has results yet"):
+        analyse(tmp_path / "empty", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"engines": ["sqlite"]},
+        {"workers": [1]},
+        {"repeats": 1},
+        {"phases": ["write"]},
+        {"phases": ["read"]},
+        {"engines": ["null"], "workers": [1], "repeats": 1},
+        {"verify": False, "engines": ["sqlite"], "workers": [1]},
+    ],
+)
+def test_part_of_a_study_is_analysed_too(tmp_path: Path, options: dict[str, Any]) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, **{"engines": ["sqlite", "duckdb"], **options})
+    analyse(study, tmp_path / "out")
+    assert (tmp_path / "out" / "verdict.json").is_file()
+
+
+def test_one_engine_is_named_as_the_only_one(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path / "s", engines=["sqlite", "null"], workers=[1])
+    found = verdict(tables_of(tmp_path / "s"))
+    assert "only SQLite can be judged" in found.finding
+
+
+def test_only_the_ceiling_is_no_choice(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path / "s", engines=["null"], workers=[1])
+    assert "no store can be judged" in verdict(tables_of(tmp_path / "s")).finding
+
+
+def test_engines_that_do_not_differ_are_named_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = (20_000, 5_000, 100)
+    monkeypatch.setattr(synthetic, "SPEEDS", {"sqlite": same, "duckdb": same})
+    synthetic.make_study(tmp_path / "s", engines=["sqlite", "duckdb"], workers=[1])
+    found = verdict(tables_of(tmp_path / "s"))
+    assert all(set(c.leaders) == {"SQLite", "DuckDB"} for c in found.criteria)
+    assert "cannot be told apart" in found.finding
+
+
+def test_single_short_runs_claim_no_difference(tmp_path: Path) -> None:
+    synthetic.make_study(
+        tmp_path / "s",
+        engines=["sqlite", "parquet"],
+        workers=[1],
+        repeats=1,
+        read_seconds=2.0,
+        scale=20.0,
+    )
+    tables = tables_of(tmp_path / "s")
+    found = verdict(tables)
+    read = next(c for c in found.criteria if c.name == "read")
+    assert set(read.leaders) == {"SQLite", "Parquet files"}
+    # A size is counted, so one run is enough to compare it.
+    assert next(c for c in found.criteria if c.name == "disk").leaders == ("Parquet files",)
+    assert {"one_repeat", "short_phase"} <= codes(tables)
+
+
+def test_failed_trials_leave_the_figures_and_the_recommendation(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite", "parquet"], workers=[1])
+    failing = {**FACTORS, "engine": "parquet", "workers": 2}
+    trial = synthetic.make_trial(study, failing, 1)  # what it left behind
+    assert synthetic.make_failed(study, failing, 1, "out of memory") == trial
+    tables = tables_of(study)
+    assert trial not in set(tables.trials["trial"])
+    assert "failed_trial" in codes(tables)
+    found = verdict(tables)
+    assert dict(found.set_aside) == {"Parquet files": "1 of its trials failed (out of memory)"}
+    assert all(s.label != "Parquet files" for c in found.criteria for s in c.standings)
+
+
+def test_study_of_failures_only_still_has_its_reasons(tmp_path: Path) -> None:
+    synthetic.make_failed(tmp_path / "s", FACTORS, 1, "no room")
+    analyse(tmp_path / "s", tmp_path / "out")
+    warnings = pd.read_csv(tmp_path / "out" / "warnings.csv")
+    assert "no room" in warnings.loc[warnings["code"] == "failed_trial", "message"].item()
+
+
+def test_wrong_documents_are_never_recommended(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite", "parquet"], workers=[1])
+    trial = next((study / "trials").glob("sqlite*-r1-*")).name
+    rows = [
+        Sample("verify", metric, value, "1", operation="rna")
+        for metric, value in (
+            ("expected_documents", 100),
+            ("counted_documents", 97),
+            ("checked_documents", 20),
+            ("wrong_documents", 1),
+        )
+    ]
+    write_part(
+        study / "trials" / trial / "verify.parquet",
+        rows,
+        trial=trial,
+        repeat=1,
+        host="h",
+        factors=FACTORS,
+        conditions=synthetic.conditions("sqlite", FACTORS, "verify", 0),
+    )
+    tables = tables_of(study)
+    mine = tables.verification[tables.verification["trial"] == trial].iloc[0]
+    assert (mine["lost"], mine["wrong"]) == (3, 1)
+    assert verification.wrong_trials(tables.verification) == {trial}
+    assert "wrong_documents" in codes(tables)
+    assert [label for label, _ in verdict(tables).set_aside] == ["SQLite"]
+
+
+def test_missing_worker_leaves_its_phase_out(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite"], workers=[2], repeats=1)
+    (trial,) = (study / "trials").iterdir()
+    (trial / "read.1.parquet").unlink()
+    tables = tables_of(study)
+    assert "missing_worker" in codes(tables)
+    assert set(tables.throughput["phase"]) == {"write"}
+    assert set(tables.latency["phase"]) == {"write"}
+
+
+def test_broken_files_are_warned_of_and_left_out(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite", "duckdb"], workers=[1], repeats=1)
+    sqlite = next((study / "trials").glob("sqlite*"))
+    duckdb = next((study / "trials").glob("duckdb*"))
+    (sqlite / "read.0.parquet").write_bytes(b"no parquet")
+    (duckdb / "read.0.hlog").write_text("Tag=get.service_time,0,1,2,garbage\n")
+    (study / "study.json").write_text("[")
+    (study / "inputs" / "manifest.parquet").unlink()
+    (study / "inputs" / "quarantine.tsv").write_text("a\tb\n1\t2\n")
+    tables = tables_of(study)
+    assert {
+        "unreadable_part",
+        "unreadable_log",
+        "no_study",
+        "no_manifest",
+        "quarantine_unreadable",
+    } <= codes(tables)
+    assert verdict(tables).finding
+
+
+def test_lists_of_written_files_and_half_written_parts_are_no_results(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite"], workers=[1], repeats=1)
+    (trial,) = (study / "trials").iterdir()
+    (trial / "written.0.parquet").write_bytes(b"not a part")
+    (trial / ".read.0.parquet.1.tmp").write_bytes(b"half")
+    (trial / "store.0").mkdir()
+    assert "unreadable_part" not in codes(tables_of(study))
+
+
+def test_older_config_and_trials_out_of_the_plan_are_warned_of(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite"], workers=[1, 2])
+    resolved = json.loads((study / "study.json").read_text())
+    resolved["factors"]["workers"] = [1, 3]
+    (study / "study.json").write_text(json.dumps(resolved))
+    tables = tables_of(study)
+    found = {w.code: w for w in tables.warnings}
+    assert "sqlite-w3-r1-" in found["missing_trials"].message
+    assert "-w2-" in found["other_config"].trial
+    assert "older_config" not in found
+    resolved["phases"][0]["params"]["batch_size"] = 50
+    (study / "study.json").write_text(json.dumps(resolved))
+    older = [w for w in tables_of(study).warnings if w.code == "older_config"]
+    assert len(older) == 2
+    assert "phases" in older[0].message
+
+
+def test_mixed_versions_and_hosts_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / "s"
+    synthetic.make_trial(study, FACTORS, 1)
+    plain = synthetic.conditions
+
+    def newer(*args: Any) -> dict[str, Any]:
+        found = plain(*args)
+        found["versions"]["storewise"] = "0.2.0"
+        found["host"] = {**found["host"], "name": "node-8", "processor": "another"}
+        found["warnings"] = ["the stores of write lie on a network file system (nfs4)"]
+        return found
+
+    monkeypatch.setattr(synthetic, "conditions", newer)
+    synthetic.make_trial(study, FACTORS, 2)
+    messages = {w.code: w.message for w in tables_of(study).warnings}
+    assert "0.1.0, 0.2.0" in messages["mixed_versions"]
+    assert "another" in messages["mixed_hosts"]
+    assert "network file system" in messages["worker"]
+
+
+def test_quarantined_files_of_manifest_and_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / "s"
+    plain = synthetic.conditions
+    refused = {"path": "b.m10", "reason": "changed since", "line": 5, "offset": 99}
+    monkeypatch.setattr(
+        synthetic, "conditions", lambda *args: {**plain(*args), "quarantined": [refused]}
+    )
+    synthetic.make_trial(study, FACTORS, 1)
+    synthetic.make_inputs(study, [("a.m10", "3", "40", "truncated")])
+    results = load_results(study)
+    assert [(q.path, q.line, q.offset) for q in results.quarantined] == [
+        ("a.m10", "3", "40"),
+        ("b.m10", "5", "99"),
+    ]
+
+
+def test_storage_by_hand() -> None:
+    rows = [
+        *synthetic.counts("write", "insert", [(1, 100)], worker=0),
+        *synthetic.counts("write", "insert", [(1, 100)], worker=1),
+        # Worker 0 tells its size at the end, by process; worker 1 only by the second.
+        Sample("write", "store_bytes", 5000, "B", second=0, worker=0),
+        Sample("write", "store_bytes", 3000, "B", worker=0, process=0),
+        Sample("write", "store_bytes", 1000, "B", worker=0, process=1),
+        Sample("write", "store_bytes", 100, "B", second=0, worker=1),
+        Sample("write", "store_bytes", 2000, "B", second=1, worker=1),
+    ]
+    table = storage(frame(rows), InputTotals(1, 12_000, 200))
+    assert dict(zip(table["measure"], table["value"], strict=True)) == {
+        "store_bytes": 6000,
+        "bytes_per_document": 30,
+        "share_of_input": 0.5,
+        "share_of_raw_input": 0.3,  # 100 bytes of text a document
+    }
+
+
+def test_host_load_by_hand() -> None:
+    rows = [
+        *synthetic.times("read", 2.5),
+        *(
+            Sample("read", metric, value, unit, second=second)
+            for second, (length, wait) in enumerate([(1.0, 10.0), (1.0, 20.0), (0.5, 80.0)])
+            for metric, value, unit in (("sample_length", length, "s"), ("cpu_iowait", wait, "%"))
+        ),
+        *(
+            Sample("read", "client_cpu", cpu, "s", second=second, worker=0, process=process)
+            for process, seconds in enumerate([(0.5, 0.9, 0.1), (1.0, 1.0, 0.5)])
+            for second, cpu in enumerate(seconds)
+        ),
+    ]
+    table = host.host_load(frame(rows)).set_index("metric")
+    assert table.loc["cpu_iowait", "mean"] == pytest.approx((10 + 20 + 40) / 2.5)
+    assert table.loc["cpu_iowait", "max"] == 80
+    # The busiest process: 2.5 s of CPU in 2.5 s.
+    assert table.loc["client_cpu", "mean"] == pytest.approx(1.0)
+    assert table.loc["client_cpu", "max"] == pytest.approx(1.0)
+
+
+def test_client_bound_near_the_ceiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        synthetic,
+        "SPEEDS",
+        {"null": (50_000, 10_000, 0), "sqlite": (20_000, 9_500, 9), "duckdb": (20_000, 500, 9)},
+    )
+    synthetic.make_study(
+        tmp_path / "s", engines=["null", "sqlite", "duckdb"], workers=[1], noise=0.005
+    )
+    bound = tables_of(tmp_path / "s").client_bound
+    assert {(t.split("-")[0], p) for t, p in zip(bound["trial"], bound["phase"], strict=True)} == {
+        ("sqlite", "read")
+    }
+    assert bound["reason"].str.contains("no store").all()
+
+
+def test_client_bound_by_a_busy_process_of_a_store_outside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
+    assert tables_of(tmp_path / "s").client_bound.empty
+    monkeypatch.setattr(host, "embedded", lambda name: False)
+    bound = tables_of(tmp_path / "s").client_bound
+    assert set(bound["phase"]) == {"write", "read"}
+    assert bound["reason"].iloc[0] == "a client process used 0.93 of a core"
+
+
+def test_unsteady_canary_is_warned_of() -> None:
+    rows = [
+        {
+            "trial": t,
+            "taken_by": "clients",
+            "host": "h",
+            "metric": "canary_cpu",
+            "value": v,
+            "unit": "1/s",
+        }
+        for t, v in (("a", 100.0), ("b", 180.0))
+    ]
+    (warning,) = host.canary_warnings(pd.DataFrame(rows))
+    assert warning.code == "unsteady_host"
+    assert host.canary_warnings(pd.DataFrame(rows[:1])) == []
+
+
+def test_consistency_is_part_of_the_choice_where_it_varies(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    for level in ("durable", "relaxed"):
+        for repeat in (1, 2):
+            synthetic.make_trial(study, {**FACTORS, "consistency": level}, repeat)
+    labels = {s.label for c in verdict(tables_of(study)).criteria for s in c.standings}
+    assert labels == {"SQLite (durable)", "SQLite (relaxed)"}
+
+
+def test_numbers_in_words() -> None:
+    assert [number(v) for v in (0, 1234567, 99.96, 0.012345, 15600, float("nan"))] == [
+        "0",
+        "1,230,000",
+        "100",
+        "0.0123",
+        "15,600",
+        "unknown",
+    ]
+    assert all_of(["a", "b", "c"]) == "a, b and c"
+    assert binary(1536) == "1.50 KiB"
+    assert seconds(0.00025) == "250 µs"
+
+
+def test_every_warning_code_is_documented() -> None:
+    root = ROOT
+    text = (root / "docs" / "analysis.md").read_text(encoding="utf-8")
+    source = "".join(
+        p.read_text(encoding="utf-8") for p in (root / "storewise" / "analysis").glob("*.py")
+    )
+    used = set(re.findall(r'StudyWarning\(\s*"([a-z_]+)"', source)) | {"worker", "session"}
+    assert len(used) > 15
+    assert {code for code in used if f"`{code}`" not in text} == set()
+
+
+def test_every_figure_has_a_caption_for_snakemake() -> None:
+    text = (ROOT / "report" / "figures.rst").read_text(encoding="utf-8")
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(text)
+    for spec in FIGURES:
+        job = SimpleNamespace(wildcards=SimpleNamespace(name=spec.name))
+        assert len(template.render(snakemake=job).strip()) > 40

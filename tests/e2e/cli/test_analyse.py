@@ -1,0 +1,305 @@
+"""``storewise analyse`` as users call it: output, warnings, and one error per bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from support.results import synthetic
+from typer.testing import CliRunner
+
+from storewise.analysis.variance_csv import observations, parse_table
+from storewise.analysis.variance_groups import Ask, group_warnings, groups
+from storewise.cli import app
+from storewise.errors import AnalysisError, StorewiseError
+
+PUBLISHED = "config/references/andor2019.csv"
+ANDOR = ("--response", "runtime_ms", "--factors", "engine,client_threads")
+ROWS = """engine,threads,run,ms
+sqlite,1,1,10.5
+sqlite,1,2,11
+sqlite,2,1,7
+sqlite,2,2,7.5
+null,1,1,3
+null,1,2,3.5
+null,2,1,1
+null,2,2,1.75
+"""
+
+
+def analyse(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["analyse", *map(str, arguments)])
+
+
+def error_of(*arguments: object) -> str:
+    result = analyse(*arguments)
+    assert isinstance(result.exception, StorewiseError), (result.exception, result.output)
+    assert result.stdout == ""
+    return str(result.exception)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text(ROWS, encoding="utf-8")
+    return path
+
+
+def test_json_is_the_list_of_the_contract_and_nothing_else() -> None:
+    result = analyse(
+        *("--table", PUBLISHED, *ANDOR, "--numeric", "client_threads", "--repeats", 3),
+        *("--by", "workload,operations", "--format", "json"),
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert len(rows) == 8 * 4
+    for row in rows:
+        assert list(row) == [
+            *("by", "term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq"),
+        ]
+    assert rows[0]["by"] == {"workload": "A", "operations": 1000}
+    assert [r["term"] for r in rows[:4]] == [
+        *("engine", "client_threads", "engine:client_threads", "Residual"),
+    ]
+    assert [r["f"] for r in rows[:3]] == pytest.approx([272.2, 3.88, 1.14], abs=0.05)
+    assert rows[3]["df"] == 56
+    assert rows[3]["f"] is rows[3]["p"] is rows[3]["eta_sq_partial"] is rows[3]["omega_sq"] is None
+    assert "within repeats is unknown" in result.stderr
+    assert "not normal in all groups" in result.stderr
+    assert "--log-response" in result.stderr
+
+
+def test_text_says_how_it_was_made(table: Path) -> None:
+    result = analyse(table, "--response", "ms", "--factors", "engine,threads", "--log-response")
+    assert result.exit_code == 0, result.output
+    first, heading, *rows = result.stdout.splitlines()
+    assert "log(ms), 8 rows (type 2 sums of squares; factors of levels coded sum-to-zero)" in first
+    assert heading.split() == ["term", "df", "sum_sq", "F", "p", "eta_sq_partial", "omega_sq"]
+    assert [row.split()[0] for row in rows] == ["engine", "threads", "engine:threads", "Residual"]
+
+
+def test_pairs_beside_the_table(table: Path) -> None:
+    asked = ("--table", table, "--response", "ms", "--factors", "engine,threads")
+    result = analyse(*asked, "--tukey", "threads", "--log-response", "--format", "json")
+    found = json.loads(result.stdout)
+    assert list(found) == ["variance", "tukey"]
+    (pair,) = found["tukey"]
+    assert (pair["factor"], pair["a"], pair["b"]) == ("threads", 1, 2)
+    assert pair["ratio_low"] < pair["ratio"] < pair["ratio_high"]
+    text = analyse(*asked, "--tukey", "threads").stdout
+    assert "Tukey HSD of threads" in text and "1 - 2" in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ROWS.encode("utf-8-sig"),
+        ROWS.replace("\n", "\r\n").encode(),
+        ROWS.replace(",", ";").encode(),
+        ROWS.replace(",", "\t").encode(),
+        ROWS.replace(",", " , ").encode(),
+        ROWS.replace("\n", "\n\n").encode(),
+        ROWS.replace("sqlite", '"sqlite"').encode(),
+        ROWS.rstrip("\n").encode(),
+    ],
+    ids=[
+        "bom",
+        "crlf",
+        "semicolons",
+        "tabs",
+        "spaces",
+        "empty lines",
+        "quotes",
+        "no last line end",
+    ],
+)
+def test_csv_files_of_all_kinds_are_the_same(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    asked = ("--response", "ms", "--factors", "engine,threads", "--format", "json")
+    rows = json.loads(analyse("--table", path, *asked).stdout)
+    # SS of engine: (9 - 2.3125)^2 * 8 / 4
+    assert rows[0]["sum_sq"] == pytest.approx(2 * (9 - 2.3125) ** 2)
+
+
+def test_columns_have_the_types_of_their_cells() -> None:
+    text = "i,f,pad,word,y\n1,1.5,01,null,1\n2,2,02,,2\n"
+    table = parse_table(text.encode(), "t.csv")
+    frame = observations(table, "y", ["i"], by=["f", "pad"])
+    assert [frame[name].tolist() for name in ("i", "f", "pad")] == [
+        [1, 2],
+        [1.5, 2.0],
+        ["01", "02"],
+    ]
+    assert [type(frame[name].tolist()[1]) for name in ("i", "f", "pad")] == [int, float, str]
+    assert list(frame.index) == [2, 3]
+    with pytest.raises(AnalysisError, match=r"line 3: column 'word' is empty"):
+        observations(table, "y", ["word"])
+
+
+def test_names_with_commas_stand_in_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(ROWS.replace("engine", '"store, kind"').replace("threads", "class"))
+    asked = ("--response", "ms", "--factors", '"store, kind",class', "--format", "json")
+    rows = json.loads(analyse(path, *asked).stdout)
+    assert [r["term"] for r in rows] == [
+        *("store, kind", "class", "store, kind:class", "Residual"),
+    ]
+
+
+def lines(**cells: str) -> str:
+    """The table with other cells: lineN=..."""
+    found = ROWS.splitlines()
+    for line, text in cells.items():
+        found[int(line.removeprefix("line")) - 1] = text
+    return "\n".join(found) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"\x00\x01PAR1", {}, "is not a CSV file: it has zero bytes"),
+        (b"engine,ms\n\xff,1\n", {}, "line 2: is not UTF-8"),
+        ("", {}, "is empty"),
+        ("engine,threads,ms\n", {}, "has a heading but no rows"),
+        ("engine,,ms\na,b,1\n", {}, "line 1: column 2 has no name"),
+        ("engine,ms,ms\na,b,1\n", {}, "line 1: two columns are called 'ms'"),
+        (lines(line3="sqlite,1,2"), {}, "line 3: 3 cells; the heading has 4"),
+        (lines(line9='null,2,2,"1.75'), {}, "is not CSV: unexpected end of data"),
+        (ROWS, {"response": "mss"}, "--response: there is no column 'mss' (did you mean 'ms'?)"),
+        (ROWS, {"factors": "engine,thread"}, "--factors: there is no column 'thread' (did you"),
+        (ROWS, {"by": "runs"}, "--by: there is no column 'runs' (did you mean 'run'?)"),
+        (lines(line4="sqlite,2,1,fast"), {}, "line 4: column 'ms' must be a number; found 'fast'"),
+        (lines(line4='sqlite,2,1,"7,5"'), {}, "numbers have a decimal point, no comma"),
+        (lines(line4="sqlite,2,1,nan"), {}, "line 4: column 'ms' must be a number; found 'nan'"),
+        (lines(line4="sqlite,2,1,1e999"), {}, "line 4: column 'ms' must be a number"),
+        (lines(line4="sqlite,2,1,", line6=",1,1,3"), {}, "line 4: column 'ms' is empty"),
+        (lines(line5=",2,2,7.5", line6=",1,1,3"), {}, "lines 5, 6: column 'engine' is empty"),
+        (lines(line4="sqlite,2,1,0"), {"log": True}, "line 4: column 'ms' has values of 0 or less"),
+        (ROWS, {"numeric": "engine"}, "line 2: column 'engine' must be a number; found 'sqlite'"),
+        (ROWS, {"numeric": "run"}, "--numeric: 'run' is none of the --factors"),
+        (ROWS, {"by": "engine"}, "column 'engine' is in --factors and in --by"),
+        (ROWS, {"factors": "engine,ms"}, "column 'ms' is in --response and in --factors"),
+        (ROWS, {"factors": "engine,engine"}, "--factors names column 'engine' twice"),
+        (ROWS, {"factors": "engine,,run"}, "a name in this list is empty"),
+        (ROWS, {"factors": "threads", "by": "engine,threads"}, "is in --factors and in --by"),
+        (
+            "engine,threads,ms\na,1,2\na,1,3\nb,2,3\nb,2,4\n",
+            {"factors": "threads", "by": "engine"},
+            "engine=a: factor threads has only one level (1); two or more are needed (nor can "
+            "the other group be analysed)",
+        ),
+        ("g,t,ms\na,1,2\nb,1,3\n", {"factors": "t", "by": "g"}, "g=a: ms has one row; nothing"),
+        (ROWS, {"factors": "engine", "by": "threads,run"}, "threads=1, run=1: no residual degrees"),
+        (ROWS, {"factors": "engine,threads,run", "interactions": "all"}, "engine:threads:run: 8"),
+        (
+            lines(line8="null,1,1,1", line9="null,1,2,1.75"),
+            {"interactions": "2"},
+            "interaction engine:threads: no rows with engine=null, threads=2",
+        ),
+        (ROWS, {"tukey": "run"}, "run is no factor of the model (engine, threads)"),
+        (ROWS, {"tukey": "threads", "numeric": "threads"}, "factor threads is a number"),
+        (ROWS, {"robust": True, "type": 1}, "type 1 have no robust test"),
+        (ROWS, {"phase": "read"}, "--phase is for a study's results"),
+        (ROWS, {"factors": None}, "needs --response COLUMN and --factors A,B"),
+    ],
+)
+def test_bad_input_is_one_clear_error(
+    tmp_path: Path, content: str | bytes, options: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    asked = {"response": "ms", "factors": "engine,threads", **options}
+    flags = {"log": "--log-response", "robust": "--robust"}
+    arguments: list[object] = ["--table", path]
+    for name, value in asked.items():
+        if name in flags:
+            arguments.append(flags[name])
+        elif value is not None:
+            arguments += [f"--{name}", value]
+    text = error_of(*arguments)
+    assert message in text
+    assert str(path) in text or text.startswith(("--", "'"))
+
+
+def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(ROWS + "duckdb,1,1,5\nfiles,1,1,5\nlmdb,1,1,5\nlmdb,2,1,5\n")
+    asked = ("--response", "ms", "--factors", "threads", "--by", "engine")
+    result = analyse(path, *asked, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [row["by"]["engine"] for row in rows] == ["null", "null", "sqlite", "sqlite"]
+    told = [line for line in result.stderr.splitlines() if "no analysis" in line]
+    assert told == [
+        "storewise: no analysis of variance of engine=duckdb; engine=files: ms has one row; "
+        "nothing varies",
+        "storewise: no analysis of variance of engine=lmdb: ms has the same value in all 2 rows; "
+        "nothing varies",
+    ]
+    text = analyse(path, *asked)
+    assert text.exit_code == 0
+    assert "engine=sqlite: ms, 4 rows" in text.stdout
+    assert "engine=duckdb" in text.stderr
+
+
+def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path: Path) -> None:
+    """40 groups with normal residuals: one in 20 would else be called doubtful."""
+    rng = np.random.default_rng(5)
+    rows = ["g,t,y"]
+    for group in range(40):
+        rows += [f"{group},{t},{5 + t + rng.normal():.9f}" for t in (0, 1) for _ in range(12)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(rows) + "\n")
+    asked = ("--response", "y", "--factors", "t")
+    frame = observations(parse_table(path.read_bytes(), "t.csv"), "y", ["t"], by=["g"])
+    found = groups(frame, ["g"], Ask("y", ("t",))).groups
+    alone = [group for group in found if "not normal" in str(group_warnings([group]))]
+    assert len(alone) >= 1
+    assert "not normal" not in analyse(path, *asked, "--by", "g").stderr
+    # A group that is not normal by far is still named.
+    rows += [f"x,{t},{math.exp(3 * rng.normal()):.9f}" for t in (0, 1) for _ in range(12)]
+    path.write_text("\n".join(rows) + "\n")
+    told = analyse(path, *asked, "--by", "g").stderr
+    assert "not normal in 1 of 41 groups (g=x)" in told
+    assert "after Holm's method over 41 groups" in told
+
+
+def test_files_that_are_not_there(tmp_path: Path, table: Path) -> None:
+    missing = tmp_path / "no.csv"
+    asked = ("--response", "ms", "--factors", "engine")
+    assert f"{missing}: cannot be read: No such file" in error_of("--table", missing, *asked)
+    assert "there is no such directory of results" in error_of(missing)
+    assert "Give a study's directory" in error_of(*asked)
+    assert "not both" in error_of(table, "--table", table, *asked)
+    assert "Is a directory" in error_of("--table", tmp_path, *asked)
+
+
+def test_a_study_gets_its_tables_and_its_finding(tmp_path: Path) -> None:
+    study = tmp_path / "demo"
+    synthetic.make_study(study, engines=["sqlite", "duckdb"])
+    result = analyse(study, "--response", "operations_per_s", "--tukey", "engine")
+    assert result.exit_code == 0, result.output
+    assert "SQLite" in result.stdout.splitlines()[0]
+    assert "log(operations_per_s), 8 rows" in result.stdout
+    assert "duckdb - sqlite" in result.stdout
+    assert (study / "analysis" / "variance.csv").read_text().startswith("phase,step,measure,")
+    assert (study / "analysis" / "verdict.json").is_file()
+    rows = json.loads(analyse(study, "--phase", "read", "--format", "json").stdout)
+    assert {row["by"]["phase"] for row in rows} == {"read"}
+    assert "--repeats is for tables" in error_of(study, "--repeats", 3)
+    assert "no factor 'engin'" in error_of(study, "--factors", "engin")
+
+
+def test_a_study_without_repeats_says_why_there_is_no_table(tmp_path: Path) -> None:
+    study = tmp_path / "single"
+    synthetic.make_study(study, engines=["sqlite", "duckdb"], repeats=1)
+    result = analyse(study)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("no levels were repeated") == 1
+    assert "no analysis of variance is possible" in error_of(study, "--response", "p50")

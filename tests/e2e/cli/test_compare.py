@@ -1,0 +1,377 @@
+"""`storewise compare`: what differs between two studies, and what a limit makes of it."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from support.results import synthetic
+from support.results.synthetic import make_failed, make_inputs, make_trial, resolved
+
+from storewise import compare_cli
+from storewise.analysis.load import load_results
+from storewise.analysis.tables import Tables, measured_tables
+from storewise.analysis.warning import StudyWarning
+from storewise.cli import main
+from storewise.compare import By, Wanted, compare
+from storewise.compare_gate import gate
+from storewise.compare_text import as_csv, as_json, print_text
+from storewise.config import Study
+
+#: Loads of the repeats relative to the engine's usual speed: alike, and far apart.
+TIGHT, WIDE = (0.995, 1.0, 1.005), (0.75, 1.0, 1.333)
+LOAD = "documents_per_s"
+P99 = ("insert_service_time_p99", "get_service_time_p99")
+READ = compare_cli._tables
+
+
+def study(
+    path: Path,
+    loads: Sequence[float] = TIGHT,
+    *,
+    of: float = 1.0,
+    engines: Sequence[str] = ("sqlite", "duckdb"),
+    workers: Sequence[int] = (1,),
+    **options: Any,
+) -> Path:
+    """Results whose loads go at given speeds, one per repeat, `of` times as fast."""
+    make_inputs(path)
+    told = resolved(engines, workers, len(loads))
+    (path / "study.json").write_text(json.dumps(told), encoding="utf-8")
+    for trial in Study.model_validate(told).trials():
+        load = loads[trial.repeat - 1] * of
+        make_trial(path, trial.factors, trial.repeat, noise=0.0, scale=load, **options)
+    return path
+
+
+@cache
+def tables(path: Path) -> Tables:
+    """Of a directory that no test changes once it was read."""
+    return measured_tables(load_results(path))
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return study(tmp_path_factory.mktemp("results") / "before")
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return study(tmp_path_factory.mktemp("results") / "slower", of=0.8)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return study(tmp_path_factory.mktemp("results") / "wide", WIDE, of=0.8)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command: its exit status, standard output and standard error. What it reads is kept."""
+    monkeypatch.setattr(compare_cli, "_tables", tables)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["storewise", "compare", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+def levels(path: Path, engine: str) -> dict[str, Any]:
+    """All factors of an engine's trials."""
+    told = json.loads((path / "study.json").read_text())
+    trials = Study.model_validate(told).trials()
+    return dict(next(trial.factors for trial in trials if trial.engine == engine))
+
+
+# Figures and their verdicts.
+
+
+def test_equal_studies_show_no_difference(before: Path, tmp_path: Path) -> None:
+    found = compare(tables(before), tables(study(tmp_path / "again")))
+    assert set(found.figures["verdict"]) == {"no difference shown"}
+    assert found.figures["ratio"].to_list() == pytest.approx([1.0] * len(found.figures))
+    assert found.only.empty
+    assert found.differences == []
+    limit = gate(found, 0.1)
+    assert limit.slower.empty
+    assert limit.held >= (found.figures["kind"] == "rate").sum()
+
+
+def test_a_load_that_is_slower_by_a_fifth_is_said_to_be(before: Path, slower: Path) -> None:
+    found = compare(tables(before), tables(slower))
+    loads = found.figures[found.figures["measure"].isin([LOAD, "insert_documents_per_s"])]
+    assert loads["ratio"].to_list() == pytest.approx([0.8] * 4, rel=0.01)
+    assert set(loads["verdict"]) == {"slower"}
+    sizes = found.figures[found.figures["kind"] == "size"]
+    assert sizes["ratio"].to_list() == [1.0, 1.0]
+    assert set(sizes["verdict"]) == {"no difference shown"}
+    back = compare(tables(slower), tables(before), Wanted(measures=(LOAD, "p99")))
+    assert set(back.figures["measure"]) == {LOAD, *P99}
+    back = compare(tables(slower), tables(before), Wanted(measures=(LOAD,)))
+    assert set(back.figures["verdict"]) == {"faster"}
+
+
+def test_a_load_that_spreads_is_not_called_slower(before: Path, wide: Path) -> None:
+    found = compare(tables(before), tables(wide), Wanted(measures=(LOAD,)))
+    loads = found.figures[found.figures["measure"] == LOAD]
+    assert loads["ratio"].to_list() == pytest.approx([0.8] * 2, rel=0.01)
+    assert set(loads["verdict"]) == {"no difference shown"}
+    limit = gate(found, 0.1)
+    assert limit.slower.empty
+    assert set(limit.unsure["reason"]) == {"its interval does not lie on one side of the limit"}
+    assert (limit.fails(strict=False), limit.fails(strict=True)) == (False, True)
+
+
+def test_single_runs_carry_no_difference_but_sizes_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = study(tmp_path / "a", (1.0,), read_seconds=20.0)
+    write, read, size = synthetic.SPEEDS["sqlite"]
+    monkeypatch.setitem(synthetic.SPEEDS, "sqlite", (write / 3, read / 3, 2 * size))  # type: ignore[index]
+    found = compare(tables(one), tables(study(tmp_path / "b", (1.0,), read_seconds=20.0)))
+    rows = found.figures[found.figures["engine"] == "sqlite"].set_index("measure")
+    assert rows.loc["operations_per_s", "ratio"] == pytest.approx(1 / 3, rel=0.01)
+    assert rows.loc["operations_per_s", "verdict"] == "no difference shown"
+    assert rows.loc["operations_per_s", "why"] == "one run alone has no interval"
+    assert rows.loc["bytes_per_document", "verdict"] == "larger"
+    assert rows.loc["bytes_per_document", "ratio"] == pytest.approx(2)
+    limit = gate(found, 0.1)
+    assert (len(limit.slower), limit.held) == (0, 0)
+
+
+def test_a_steady_part_is_not_set_against_a_whole_phase(before: Path, tmp_path: Path) -> None:
+    short = study(tmp_path / "short", read_seconds=3.0)
+    found = compare(tables(before), tables(short), Wanted(phases=("read",)))
+    rates = found.figures[found.figures["measure"] == "operations_per_s"]
+    assert set(rates["verdict"]) == {"not comparable"}
+    assert set(rates["why"]) == {"A is of the steady part, B of the whole phase"}
+
+
+def test_what_one_has_only_is_listed_with_the_reason(before: Path, tmp_path: Path) -> None:
+    other = study(tmp_path / "other", engines=("sqlite", "parquet"))
+    make_failed(other, levels(before, "duckdb"), 1, "its disk was full")
+    found = compare(tables(before), tables(other))
+    assert set(found.figures["engine"]) == {"sqlite"}
+    told = found.only.groupby(["side", "engine"])["why"].first().to_dict()
+    assert told == {("A", "duckdb"): "failed in B: its disk was full", ("B", "parquet"): ""}
+    # What B lost cannot be told to be fast enough.
+    limit = gate(found, 0.1)
+    lost = limit.unsure[limit.unsure["engine"] == "duckdb"]
+    assert set(lost["measure"]) >= {LOAD, "operations_per_s"}
+    assert set(lost["reason"]) == {"failed in B: its disk was full"}
+    assert limit.fails(strict=True)
+
+
+def test_levels_across(before: Path, tmp_path: Path) -> None:
+    found = compare(tables(before), tables(before), Wanted(by=(By("engine", "sqlite", "duckdb"),)))
+    loads = found.figures[found.figures["measure"] == LOAD]
+    assert loads["ratio"].to_list() == pytest.approx([32 / 21], rel=0.01)
+    assert loads["verdict"].to_list() == ["faster"]
+    assert "engine" not in found.figures
+    assert [(d.what, d.a, d.b) for d in found.differences] == [
+        ("factor engine", "sqlite", "duckdb")
+    ]
+    # A factor that has one level in each is what is compared, without a word.
+    two = study(tmp_path / "two", workers=(2,))
+    found = compare(tables(before), tables(two), Wanted(measures=(LOAD,)))
+    assert [(d.what, d.a, d.b) for d in found.differences] == [
+        ("factor workers", "1", "2"),
+        ("factors.workers", "[1]", "[2]"),
+    ]
+    assert found.figures.loc[found.figures["measure"] == LOAD, "ratio"].to_list() == pytest.approx(
+        [2**0.8] * 2, rel=0.01
+    )
+
+
+def test_config_and_conditions_that_differ(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = synthetic.conditions
+
+    def newer(*arguments: Any, **named: Any) -> dict[str, Any]:
+        found = conditions(*arguments, **named)
+        versions = {**found["versions"], "sqlite.engine": "3.50.0"}
+        host = {**found["host"], "name": "node-8"}
+        return {**found, "versions": versions, "host": host}
+
+    monkeypatch.setattr(synthetic, "conditions", newer)
+    after = study(tmp_path / "after")
+    told = json.loads((after / "study.json").read_text())
+    told["phases"][0]["params"]["batch_size"] = 500
+    told["engines"]["sqlite"] = {"synchronous": "off"}
+    told |= {"seed": 8, "name": "other"}
+    (after / "study.json").write_text(json.dumps(told))
+    found = compare(tables(before), tables(after))
+    assert {(d.what, d.a, d.b) for d in found.differences} == {
+        ("phases.write.params.batch_size", "1000", "500"),
+        ("engines.sqlite", "{}", ""),
+        ("engines.sqlite.synchronous", "", "off"),
+        ("seed", "7", "8"),
+        ("version of sqlite.engine", "3.40.1", "3.50.0"),
+        ("host: name", "node-7", "node-8"),
+    }
+
+
+def test_machines_that_were_not_equally_fast_are_noted(before: Path, tmp_path: Path) -> None:
+    again = measured_tables(load_results(study(tmp_path / "again")))
+    again.canary.loc[again.canary["metric"] == "canary_cpu", "value"] *= 0.5
+    (note,) = compare(tables(before), again).notes
+    assert "0.50 times that of A" in note
+
+
+def test_what_a_study_lacks_is_said_beside_its_figures(before: Path, tmp_path: Path) -> None:
+    """Fewer trials, files that cannot be read, documents that were lost."""
+    other = study(tmp_path / "other")
+    trials = sorted((other / "trials").iterdir())
+    shutil.rmtree(trials[0])
+    (trials[1] / "read.0.parquet").write_text("junk")
+    found = compare(tables(before), tables(other))
+    notes = "\n".join(found.notes)
+    assert f"B, warning missing_trials: 1 of {len(trials)} trials" in notes
+    assert f"B, warning unreadable_part: {trials[1].name}: " in notes
+    assert "A, warning" not in notes
+    lost = [StudyWarning("wrong_documents", f"t{i}", "3 were lost", "") for i in range(4)]
+    told = compare(tables(before), replace(tables(other), warnings=lost)).notes
+    assert told == ["B, warning wrong_documents: t0: 3 were lost; and 3 more"]
+    out = io.StringIO()
+    print_text(found, None, Console(file=out, width=80))
+    assert "(3 in A, 1 to 3 in B)" in " ".join(out.getvalue().split())
+
+
+# The command.
+
+
+def test_exit_statuses(
+    run: Callable[..., tuple[int, str, str]], before: Path, slower: Path, wide: Path
+) -> None:
+    assert run(before, slower)[0] == 0
+    status, out, _ = run(before, slower, "--fail-if-slower", "10%")
+    assert status == 1
+    assert "Slower by more than 10 %: duckdb, write, documents_per_s: B/A 0.80" in out
+    assert run(before, slower, "--fail-if-slower", "25%")[0] == 0
+    # What has not changed is shown not to be slower.
+    read = ("--fail-if-slower", "10%", "--measure", "operations_per_s", "--strict")
+    assert run(before, slower, *read)[0] == 0
+    loads = ("--fail-if-slower", "10%", "--measure", LOAD)
+    status, out, err = run(before, wide, *loads)
+    assert (status, "cannot be told" in err) == (0, True)
+    assert "Cannot be told whether slower by more than 10 %" in out
+    assert run(before, wide, *loads, "--strict")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["B", "--fail-if-slower", "ten"], "expected a percentage"),
+        (["B", "--fail-if-slower", "100%"], "expected a percentage"),
+        (["B", "--strict"], "--strict is for --fail-if-slower"),
+        (["nowhere"], "there are no results of a study"),
+        (["A"], "are the same directory"),
+        (["B", "--by", "engine"], "expected FACTOR=LEVEL_A:LEVEL_B"),
+        (["B", "--by", "engin=sqlite:duckdb"], "did you mean 'engine'?"),
+        (["B", "--by", "engine=sqlit:duckdb"], "did you mean 'sqlite'?"),
+        (["B", "--measure", "p98"], "neither A nor B has a measure 'p98'"),
+        (["B", "--phase", "red"], "did you mean 'read'?"),
+        (["B", "--measure", "bytes_per_document", "--fail-if-slower", "5%"], "no rate and no time"),
+    ],
+)
+def test_errors_of_use(
+    run: Callable[..., tuple[int, str, str]],
+    before: Path,
+    slower: Path,
+    arguments: list[str],
+    words: str,
+) -> None:
+    names = {"A": str(before), "B": str(slower)}
+    status, out, err = run(before, *(names.get(one, one) for one in arguments))
+    assert (status, out) == (2, "")
+    assert words in err
+    assert err.count("storewise:") == 1
+
+
+def test_nothing_in_common(
+    run: Callable[..., tuple[int, str, str]], before: Path, tmp_path: Path
+) -> None:
+    other = study(tmp_path / "other", engines=("parquet", "null"))
+    status, _, err = run(before, other)
+    assert status == 2
+    assert "factor engine is duckdb, sqlite in A and null, parquet in B" in err
+    assert "--by engine=duckdb:null" in err
+
+
+def test_output_for_people_programs_and_tables(
+    run: Callable[..., tuple[int, str, str]],
+    before: Path,
+    slower: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compare_cli, "_tables", READ)
+    _, out, _ = run(before.name, slower, "--results", before.parent)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+    assert "p, adjusted over" in " ".join(out.split())
+    _, out, err = run(before, slower, "--format", "json", "--fail-if-slower", "10%")
+    told = json.loads(out)
+    assert {row["verdict"] for row in told["gate"]["slower"]} == {"slower"}
+    assert "4 slower by more than 10 %" in err
+    _, out, _ = run(before, slower, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == len(told["figures"])
+    assert {row["verdict"] for row in rows} == {"slower", "no difference shown"}
+
+
+@pytest.mark.parametrize("width", [20, 40, 60])
+def test_narrow_terminals_cost_no_digit(before: Path, slower: Path, width: int) -> None:
+    found = compare(tables(before), tables(slower))
+    narrow, wide = io.StringIO(), io.StringIO()
+    print_text(found, None, Console(file=narrow, width=width))
+    print_text(found, None, Console(file=wide, width=200))
+    cells = re.findall(r"[0-9][0-9.,]*(?: [mµ]?s)?", wide.getvalue().partition("figures: ")[0])
+    assert len(cells) > 50
+    for cell in cells:
+        assert cell in narrow.getvalue()
+    assert "slower" in narrow.getvalue() and "setting" in narrow.getvalue()
+
+
+def test_a_full_disk_is_not_the_status_of_what_is_slower(
+    before: Path, slower: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compare_cli, "_tables", tables)
+    argv = ["storewise", "compare", str(before), str(slower), "--fail-if-slower", "10%"]
+    monkeypatch.setattr(sys, "argv", argv)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("storewise.compare_text.print_text", full)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "No space left on device; make room there" in capsys.readouterr().err
+
+
+def test_csv_names_what_one_has_only(before: Path, tmp_path: Path) -> None:
+    other = study(tmp_path / "other", engines=("sqlite",))
+    found = compare(tables(before), tables(other))
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert {row["verdict"] for row in rows if row["engine"] == "duckdb"} == {"only in A"}
+    json.dumps(as_json(found, gate(found, 0.0)), allow_nan=False)

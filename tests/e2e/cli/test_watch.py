@@ -1,0 +1,132 @@
+"""`storewise watch`: what there is to see of a run, while it lives and after."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_until
+from support.workspace import Workspace
+
+from storewise.errors import ResultError
+from storewise.watch import Frame, look
+from storewise.watch_text import line, screen
+
+STUDY = """\
+inputs:
+  paths: [data]
+engines:
+  "null": {}
+  sqlite: {}
+factors:
+  workers: [2]
+repeats: 1
+phases:
+  - write
+  - read: {seconds: 3}
+"""
+
+
+def text(frame: Frame) -> str:
+    from rich.console import Console
+
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(screen(frame))
+    return captured.get()
+
+
+# A run.
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path)
+    workspace.copy_inputs()
+    workspace.write_study(STUDY)
+    return workspace
+
+
+def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | None:
+    """A frame that shows something, None while there is none."""
+    try:
+        frame = look(workspace.results)
+    except ResultError:
+        return None
+    return frame if seen(frame) else None
+
+
+def test_a_run_is_watched_to_its_end_and_a_killed_one_told(workspace: Workspace) -> None:
+    storewise = str(Path(sys.executable).parent / "storewise")
+    environment = {**os.environ, "STOREWISE_LEASE_SECONDS": "6"}
+    run = workspace.start([storewise, "run", "s.yaml", "--omit-from", "analyse"])
+    try:
+        reads: list[Frame] = []
+
+        def reading() -> bool:
+            frame = frame_of(
+                workspace,
+                lambda f: len(f.workers) == 2 and all(w.told.operations_per_s for w in f.workers),
+            )
+            reads.extend([frame] if frame and frame.workers[0].told.job == "read.0" else [])
+            return bool(reads)
+
+        wait_until(reading, 60, "both workers at work in their second phase")
+        frame = reads[0]
+        assert (frame.state, frame.total, frame.done) == ("runs", 2, 0)
+        assert (len(frame.running), frame.left) == (1, 1)
+        assert {worker.told.job for worker in frame.workers} == {"read.0", "read.1"}
+        assert all(worker.fresh for worker in frame.workers)
+        assert frame.sessions[0].phase == "read"
+        shown = text(frame)
+        assert "1 running, 0 failed, 1 left" in shown
+        assert "read.1" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+        once = workspace.storewise("watch", "s.yaml", "--once", "--format", "json")
+        assert once.returncode == 0, once.stderr
+        told = json.loads(once.stdout)
+        assert (told["state"], told["trials"]["total"]) == ("runs", 2)
+        # It ends by itself, a moment after the run.
+        follow = workspace.storewise("watch", "--results", "results", timeout=600)
+        assert follow.returncode == 0, follow.stderr
+        last = follow.stdout.splitlines()[-1]
+        assert "nothing runs; the last run ended" in last
+        assert "2 of 2 done, 0 running, 0 failed, 0 left" in last
+        run.wait(30)
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait(30)
+    assert workspace.left_behind() == []
+    # Measure one again, and kill the run with all that it has started.
+    trial = next(iter(workspace.results.glob("trials/sqlite-*")))
+    (trial / "verify.parquet").unlink()
+    again = subprocess.Popen(
+        workspace.command("--omit-from", "analyse"),
+        cwd=workspace.directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=environment,
+    )
+    try:
+        wait_until(
+            lambda: frame_of(workspace, lambda f: bool(f.running)) is not None, 60, "a session"
+        )
+        frame = look(workspace.results)
+        assert (frame.state, frame.done, len(frame.running)) == ("runs", 1, 1)
+        assert frame.estimate.reason == "from one trial, none of sqlite"
+    finally:
+        os.killpg(again.pid, signal.SIGKILL)
+        again.wait(30)
+    frame = look(workspace.results)
+    assert (frame.state, frame.done) == ("killed", 1)
+    assert "was killed or its host was lost" in line(frame)
+    workspace.gone(60)

@@ -1,0 +1,150 @@
+"""The workload on real inputs: which documents are read, and inputs that changed or are bad."""
+
+import gzip
+
+import pytest
+from support import driving
+from support.driving import make_inputs, total, trial, verify
+
+from storewise.documents import KINDS, ids_of_file
+from storewise.engines.registry import engine
+from storewise.errors import InputError
+from storewise.metrics.schema import read_part
+from storewise.ssearch.shards import load_shards
+from storewise.workloads.alignments import AlignmentsWorkload, ReadParams
+from storewise.workloads.base import ClientContext
+from storewise.workloads.files import StoredFiles
+
+
+@pytest.fixture
+def place(tmp_path):
+    make_inputs(tmp_path, 1)
+    return tmp_path
+
+
+def test_reads_are_the_same_again_and_differ_between_clients(place):
+    driving.run_here(trial("null"), place, "write")
+
+    class Spy:
+        def __init__(self):
+            self.seen = []
+
+        def get(self, kind, document_id):
+            self.seen.append((kind, document_id))
+            return {"_id": document_id}
+
+    def draw(**place_of):
+        given = {"worker": 0, "process": 0, "thread": 0, "seed": 5, "step": 0, **place_of}
+        spy = Spy()
+        context = ClientContext(
+            engine=engine("null"),
+            schema=None,
+            params=ReadParams(operations=4001),
+            shards=place / "shards.parquet",
+            workers=2,
+            processes=1,
+            threads=1,
+            phase="read",
+            written=(place / "written.0.parquet",),
+            **given,
+        )
+        for operation in AlignmentsWorkload().operations("read", spy, context):
+            operation.call()
+        return spy.seen
+
+    first = draw()
+    assert draw() == first
+    assert len(first) == 2001
+    assert len(draw(worker=1)) == 2000
+    for other in ({"worker": 1}, {"seed": 6}, {"step": 1}):
+        assert draw(**other)[:100] != first[:100]
+    files = StoredFiles.read([place / "written.0.parquet"])
+    stored = {}
+    for digest, queries, alignments in zip(
+        files.digests.to_pylist(), files.queries.tolist(), files.alignments.tolist(), strict=True
+    ):
+        stored |= {i: kind for kind, i in ids_of_file(digest, queries, alignments)}
+    assert all(stored[document_id] == kind for kind, document_id in first)
+    # Uniform over all documents: the shares of the kinds and of the files are those stored.
+    for kind in KINDS:
+        share = sum(k is kind for k, _ in first) / len(first)
+        true = files.total(kind) / len(stored)
+        assert abs(share - true) < 4 * (true * (1 - true) / len(first)) ** 0.5 + 1e-9
+    for digest, queries, alignments in zip(
+        files.digests.to_pylist(), files.queries.tolist(), files.alignments.tolist(), strict=True
+    ):
+        share = sum(i.startswith(digest[:7]) for _, i in first) / len(first)
+        true = (queries + 3 * alignments) / len(stored)
+        assert abs(share - true) < 5 * (true * (1 - true) / len(first)) ** 0.5
+
+
+def test_a_bad_file_names_itself_and_ends_the_worker(place):
+    shard = load_shards(place / "shards.parquet").to_pylist()[0]
+    copy = place / "copy.m10.gz"
+    copy.write_bytes(driving.Path(shard["path"]).read_bytes())
+    driving.build_manifest([str(copy)], place / "manifest.parquet")
+    driving.write_shards(place / "manifest.parquet", 1, place / "shards.parquet")
+    data = bytearray(copy.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    copy.write_bytes(data)
+    with pytest.raises(InputError, match=r"copy\.m10\.gz"):
+        driving.run_here(trial("sqlite"), place, "write")
+    copy.write_bytes(data[:-10])
+    (place / "store.0").rename(place / "old")
+    with pytest.raises(InputError, match="not what it was when the manifest was made"):
+        driving.run_here(trial("sqlite"), place, "write")
+    assert not (place / "write.0.parquet").exists()
+    assert not (place / "written.0.parquet").exists()
+
+
+def changed_input(place, change):
+    """A shard of two files, one of which changes after the manifest, in place and size."""
+    paths = []
+    for number, source in enumerate(load_shards(place / "shards.parquet")["path"].to_pylist()[:2]):
+        content = gzip.decompress(driving.Path(source).read_bytes())
+        path = place / f"file{number}.m10"
+        path.write_bytes(content)
+        paths.append(path)
+    driving.build_manifest([str(p) for p in paths], place / "manifest.parquet")
+    driving.write_shards(place / "manifest.parquet", 1, place / "shards.parquet")
+    content = paths[0].read_bytes()
+    paths[0].write_bytes(change(content))
+    assert paths[0].stat().st_size == len(content)
+    return paths
+
+
+def test_a_changed_digest_is_found(place):
+    # Another letter in a description: a complete output with equal counts and size.
+    def change(content):
+        at = content.rindex(b"\n>>")
+        at = content.index(b" ", at) + 3
+        return content[:at] + (b"X" if content[at : at + 1] != b"X" else b"Y") + content[at + 1 :]
+
+    changed_input(place, change)
+    with pytest.raises(InputError, match=r"file0\.m10: the file is not what it was.*digest"):
+        driving.run_here(trial("sqlite"), place, "write")
+
+
+def test_quarantine_takes_a_bad_file_out_again(place):
+    def change(content):
+        at = content.rindex(b"; sw_overlap: ") + len(b"; sw_overlap: ")
+        return content[:at] + b"x" + content[at + 1 :]
+
+    bad, good = changed_input(place, change)
+    with pytest.raises(InputError, match=r"file0\.m10, line \d+"):
+        driving.run_here(trial("sqlite"), place, "write")
+    (place / "store.0").rename(place / "old")
+    small = [{"name": "write", "params": {"batch_size": 50}}]  # a part is stored already
+    measured = trial("sqlite", small, on_bad_input="quarantine")
+    driving.run_here(measured, place, "write")
+    _, conditions = read_part(place / "write.0.parquet")
+    assert [q["path"] for q in conditions["quarantined"]] == [str(bad)]
+    assert conditions["quarantined"][0]["line"] > 1
+    files = StoredFiles.read([place / "written.0.parquet"])
+    assert files.paths.to_pylist() == [str(good)]
+    whole = int(files.queries.sum() + 3 * files.alignments.sum())
+    assert total(place / "write.0.parquet", "acknowledged") > whole  # what came and went
+    verify(measured, place)  # counts would show what was left of the bad file
+    (place / "store.0").rename(place / "older")
+    with pytest.raises(InputError, match="cannot delete"):
+        driving.run_here(trial("parquet", small, on_bad_input="quarantine"), place, "write")

@@ -1,0 +1,146 @@
+"""Figures: they exist for whole and partial studies, say what the tables say, and stay the same."""
+
+from __future__ import annotations
+
+import struct
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.results import synthetic
+
+from storewise.analysis.load import load_results
+from storewise.analysis.tables import Tables, build_tables
+from storewise.engines.registry import ENGINES
+from storewise.figures import captions, plots
+from storewise.figures.captions import FIGURES, FigureSpec, make_figures, stored_figures
+from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
+
+#: Figures of servers and of published studies: not of every study.
+OF_SERVERS = {"nodes", "busy_nodes", "published"}
+PART_OF_A_READ = {"capacity", "scaling", "storage", *OF_SERVERS}
+#: Figures of what this study has not: steps, slowed nodes, plans, references, owners in its logs.
+OF_OTHER_STUDIES = {
+    "latency_by_node",
+    *(s.name for s in FIGURES if s.steps or s.slowed or s.plans or s.references),
+}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    study = tmp_path_factory.mktemp("results") / "demo"
+    engines = ["sqlite", "null", "parquet", "postgres", "mongodb"]
+    synthetic.make_study(study, engines=engines, nodes=[1, 2])
+    return build_tables(load_results(study))
+
+
+def test_every_figure_is_made_as_png_and_svg(tables: Tables, tmp_path: Path) -> None:
+    made = make_figures(tables, tmp_path)
+    assert {m.spec.name for m in made if m.why} <= OF_OTHER_STUDIES
+    for one in (m for m in made if not m.why):
+        png = (tmp_path / f"{one.spec.name}.png").read_bytes()
+        width, height = struct.unpack(">II", png[16:24])
+        assert width > 900
+        assert height > 300
+        svg = ElementTree.fromstring((tmp_path / f"{one.spec.name}.svg").read_bytes())
+        assert svg.tag.endswith("svg")
+
+
+def test_files_are_the_same_every_time(tables: Tables, tmp_path: Path) -> None:
+    spec = next(s for s in FIGURES if s.name == "storage")
+    for name in ("a", "b"):
+        with drawing():
+            figure = spec.make(tables)
+        assert figure is not None
+        (tmp_path / name).write_bytes(captions.to_bytes(figure, "svg"))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert b"<dc:date>" not in (tmp_path / "a").read_bytes()
+
+
+def test_stored_figures_are_used_only_for_the_same_tables(tables: Tables, tmp_path: Path) -> None:
+    assert stored_figures(tables, tmp_path) is None
+    made = make_figures(tables, tmp_path)
+    assert stored_figures(tables, tmp_path) == made
+    other = replace(tables, summary=tables.summary.assign(mean=tables.summary["mean"] * 2))
+    assert stored_figures(other, tmp_path) is None
+    (tmp_path / "latency.svg").unlink()
+    assert stored_figures(tables, tmp_path) is None
+
+
+def test_throughput_shows_the_means(tables: Tables) -> None:
+    figure = plots.throughput_by_engine(tables)
+    assert figure is not None
+    write = next(a for a in figure.axes if a.get_title().startswith("write"))
+    rates = tables.summary[
+        (tables.summary["measure"] == "documents_per_s") & (tables.summary["phase"] == "write")
+    ]
+    means = [container.lines[0].get_xdata()[0] for container in write.containers]
+    assert sorted(means) == pytest.approx(sorted(rates["mean"]))
+    read = next(a for a in figure.axes if a.get_title() == "read")
+    assert read.get_xscale() == "log"  # from 160 to 400,000 a second
+    assert write.get_xscale() == "linear"
+
+
+def test_one_level_has_no_scaling_and_says_so(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
+    made = make_figures(build_tables(load_results(tmp_path / "s")), tmp_path / "figures")
+    missing = {m.spec.name: m.why for m in made if m.why}
+    assert missing.pop("scaling") == "no numeric factor has more than one level"
+    assert set(missing) - OF_OTHER_STUDIES == OF_SERVERS - OF_OTHER_STUDIES
+    assert not (tmp_path / "figures" / "scaling.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("phase", "missing"), [("write", {"scaling", *OF_SERVERS}), ("read", PART_OF_A_READ)]
+)
+def test_one_phase_alone_has_its_figures(tmp_path: Path, phase: str, missing: set[str]) -> None:
+    synthetic.make_study(
+        tmp_path / "s", engines=["sqlite", "null"], workers=[1], repeats=1, phases=[phase]
+    )
+    made = make_figures(build_tables(load_results(tmp_path / "s")))
+    # Only for the reason that its own list gives, never for an error while drawing.
+    found = {m.spec.name for m in made if m.why}
+    assert found - OF_OTHER_STUDIES == missing - OF_OTHER_STUDIES
+    assert all(m.why in ("", m.spec.absent) for m in made)
+
+
+def test_study_of_failures_has_no_figures(tmp_path: Path) -> None:
+    synthetic.make_failed(tmp_path / "s", {"engine": "sqlite"}, 1, "no room")
+    made = make_figures(build_tables(load_results(tmp_path / "s")))
+    assert all(m.svg is None and m.why == m.spec.absent for m in made)
+
+
+def test_a_figure_that_fails_leaves_its_reason(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(_: Tables) -> None:
+        raise ValueError("odd results")
+
+    spec: FigureSpec = replace(FIGURES[0], make=broken)
+    monkeypatch.setattr(captions, "FIGURES", (spec,))
+    (tmp_path / "throughput.png").write_bytes(b"of an earlier run")
+    (made,) = make_figures(tables, tmp_path)
+    assert made.why == "ValueError: odd results"
+    assert not (tmp_path / "throughput.png").exists()
+
+
+def test_engines_keep_their_colours_and_markers() -> None:
+    style = Style(["b", "a", "null"])
+    assert (style.colour("a"), style.colour("b")) == COLOURS[:2]
+    assert style.colour("null") == GREY
+    assert style.marker("a") != style.marker("b") != style.marker("null")
+    assert len({style.hatch(e) for e in ("a", "b", "null")}) == 3
+
+
+def test_no_two_of_all_engines_look_alike() -> None:
+    style = Style(ENGINES)
+    looks = [[see(name) for name in ENGINES] for see in (style.colour, style.marker, style.hatch)]
+    assert all(len(set(look)) == len(ENGINES) for look in looks)
+
+
+def test_axis_numbers() -> None:
+    assert [tick(v) for v in (0, 0.1, 15, 25_000, 1.5e6)] == ["0", "0.1", "15", "25 k", "1.5 M"]
+    assert spread([1, 30])
+    assert not spread([10, 30])
+    assert not spread([])

@@ -1,0 +1,126 @@
+"""One live session, looked at from outside: who listens, who can read what, who may end it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import wait_until
+from support.workspace import Workspace
+
+STUDY = """\
+inputs: {paths: data}
+engines: [postgres, mariadb]
+factors: {workers: 2, nodes: 2}
+phases:
+  - write: {batch_size: 1000}
+  - read: {seconds: 600}
+"""
+
+
+@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+def live(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workspace]:
+    """A run whose trial is in its read phase."""
+    place = Workspace(tmp_path_factory.mktemp("live"))
+    place.copy_inputs()
+    place.write_study(STUDY.replace("[postgres, mariadb]", f"[{request.param}]"))
+    run = place.start()
+    try:
+        wait_until(lambda: place.working("read.1"), 120, "read.1 at work")
+        yield place
+        ended = place.storewise("sessions", "--end", live_id(place))
+        assert ended.returncode == 0, ended.stderr
+        assert "has ended" in ended.stderr
+        assert run.wait(300) != 0
+        wait_until(lambda: not place.processes(), 30, "the end of all processes")
+        assert place.left_behind() == []
+        assert list(place.results.glob("failures/*")) == [], "ended by hand: no failure"
+    finally:
+        for process in place.processes():
+            process.kill()
+
+
+def live_id(place: Workspace) -> str:
+    (directory,) = place.results.glob("live/*/")
+    return f"s/{directory.name}"
+
+
+def secrets(place: Workspace) -> dict[str, str]:
+    (path,) = place.results.glob("live/*/credentials/secret.json")
+    found: dict[str, str] = json.loads(path.read_text())
+    return found
+
+
+def test_the_session_is_listed(live: Workspace) -> None:
+    found = live.storewise("sessions", "--json")
+    (session,) = [json.loads(line) for line in found.stdout.splitlines()]
+    assert session["id"] == live_id(live)
+    assert session["phase"] == "read"
+    assert session["lease_age"] < session["lease_seconds"]
+    assert [node["node"] for node in session["nodes"]] == ["data0", "data1"]
+    assert {node["state"] for node in session["nodes"]} == {"answers"}
+    assert all("password" in node["guard"] for node in session["nodes"])
+    text = live.storewise("sessions").stdout
+    for node in session["nodes"]:
+        assert node["address"] in text
+    other = live.storewise("sessions", "--end", "nothing")
+    assert other.returncode == 2
+    assert live_id(live) in other.stderr
+
+
+def test_servers_listen_on_loopback_only(live: Workspace) -> None:
+    listening = [
+        (process.name(), connection.laddr)
+        for process in live.processes()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= 2
+    assert {address.ip for _, address in listening} == {"127.0.0.1"}, listening
+    session = json.loads(live.storewise("sessions", "--json").stdout)
+    published = {node["address"] for node in session["nodes"]}
+    assert {f"{a.ip}:{a.port}" for _, a in listening} == published, "no port beside the known ones"
+
+
+def test_secrets_are_nowhere_but_in_their_file(live: Workspace) -> None:
+    (path,) = live.results.glob("live/*/credentials/secret.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    found = secrets(live)
+    for process in live.processes():
+        shown = " ".join([*process.cmdline(), *process.environ().values()])
+        assert found["password"] not in shown, process
+        assert found["key"] not in shown, process
+    for root, _, names in os.walk(live.directory):
+        for name in names:
+            file = Path(root) / name
+            if file == path or not file.is_file():  # a socket
+                continue
+            try:
+                content = file.read_bytes()
+            except FileNotFoundError:  # a server removed it meanwhile
+                continue
+            assert found["password"].encode() not in content, file
+            if file.stat().st_mode & 0o077:
+                assert found["key"].encode() not in content, file
+
+
+def test_node_directories_are_private(live: Workspace) -> None:
+    for directory in live.results.glob("live/*/nodes/*/"):
+        assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_snakemake_does_not_disturb_it(live: Workspace) -> None:
+    leases = sorted(p.name for p in live.results.glob("leases/*"))
+    servers = [live.server(name) for name in ("data0", "data1")]
+    for arguments in (["-n"], ["report"], ["no_such_target"]):
+        live.snakemake(*arguments)
+        assert live.working("read.1"), arguments
+        assert [live.server(name) for name in ("data0", "data1")] == servers
+        assert sorted(p.name for p in live.results.glob("leases/*")) == leases

@@ -1,0 +1,223 @@
+"""Nodes that meet before they start and settle beside their servers: as rings of peers need it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_until
+
+from storewise.engines.registry import ENGINES
+from storewise.engines.server import Topology
+from storewise.errors import Aborted, ConfigError, EngineError
+from storewise.metrics.schema import read_part
+from storewise.session.cluster import (
+    ADDRESSES,
+    STOP,
+    endpoints_of,
+    gone_nodes,
+    make_credentials,
+    ready_nodes,
+)
+from storewise.session.live import Session
+from storewise.session.local import running
+from storewise.session.node import run_node
+from storewise.session.node_place import NodeJob
+from storewise.trial import Trial
+
+
+@pytest.fixture(autouse=True)
+def ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINES, "ring", "support.ring_engine:RingEngine")
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    directory = tmp_path / "live" / "t"
+    directory.mkdir(parents=True)
+    make_credentials(directory)
+    return directory
+
+
+def trial(nodes: int, **settings: object) -> Trial:
+    return Trial(
+        study="s",
+        id="t",
+        engine="ring",
+        workload="alignments",
+        repeat=1,
+        seed=1,
+        factors={"engine": "ring"},
+        nodes=nodes,
+        consistency="durable",
+        settings=settings,
+        phases=[],
+    )
+
+
+class Jobs:
+    """Jobs of nodes, each in a thread."""
+
+    def __init__(self, live: Path, trial: Trial, *, interface: str = "lo") -> None:
+        self.live, self.errors = live, dict[str, BaseException]()
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(trial, f"data{k}", interface))
+            for k in range(trial.nodes)
+        ]
+
+    def _run(self, trial: Trial, node: str, interface: str) -> None:
+        base = self.live.parent
+        job = NodeJob(
+            trial,
+            node,
+            self.live,
+            base / f"node.{node}.parquet",
+            base / f"{node}.server.log",
+            base / "kept" / node,
+            interface=interface,
+        )
+
+        def check() -> None:
+            if self._ended.is_set():
+                raise Aborted("the test ends it")
+
+        session = Session("t", "run", 25.0, time.time())
+        try:
+            run_node(job, session, check, logging.getLogger(node), lambda error: None)
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.errors[node] = error
+            self._ended.set()
+
+    def start(self, first: int = 0, last: int | None = None) -> None:
+        for thread in self._threads[first:last]:
+            thread.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(30)
+                assert not thread.is_alive()
+
+
+def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer(
+    live: Path,
+) -> None:
+    jobs = Jobs(live, trial(3))
+    jobs.start(0, 2)
+    wait_until(lambda: len(endpoints_of(live, ADDRESSES)) == 2, 20, "two have said where")
+    assert not list(live.glob("nodes/data*/server.py"))
+    jobs.start(2)
+    wait_until(lambda: len(ready_nodes(live)) == 3 or jobs.errors, 20, "all are ready")
+    assert not jobs.errors
+    ready = ready_nodes(live)
+    told = {name: (live / "nodes" / name / "met").read_text() for name in ready}
+    assert len(set(told.values())) == 1, "all have met the same nodes"
+    lines = told["data0"].splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["data0", "127.0.0.1"],
+        ["data1", "127.0.0.2"],
+        ["data2", "127.0.0.3"],
+    ]
+    for line, node in zip(lines, ready.values(), strict=True):
+        ports = [int(word) for word in line.split()[2:]]
+        assert ports == [node.endpoint.port, *node.endpoint.ports.values()]
+        assert len(set(ports)) == 3
+    for name in ready:
+        settled = (live / "nodes" / name / "settled").read_text()
+        assert settled == "data0 data1 data2: joined"
+    (live / STOP).touch()
+    jobs.join()
+    assert set(gone_nodes(live)) == set(ready) and not jobs.errors
+    _, conditions = read_part(live.parent / "node.data1.parquet")
+    assert {k: p["guard"] for k, p in conditions["ports"].items()} == {
+        "gossip": "none",
+        "http": "password",
+    }
+    assert conditions["open_ports"] == {"gossip": "join"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"settle": "1/0"}, r"data\d: .*print\(1/0\)' ended with status 1 .*ZeroDivisionError"),
+        (
+            {"settle": "input() or __import__('time').sleep(60)", "seconds": 1.0},
+            r"ended with status 1",
+        ),
+        ({"settle": "__import__('time').sleep(60)", "seconds": 0.5}, r"took over 0\.5 s"),
+        (
+            {"settle": "open('fall', 'w') and __import__('time').sleep(60)", "words": ["fall"]},
+            r"the server of Tcp .* ended with status 7",
+        ),
+    ],
+)
+def test_what_goes_wrong_in_settling(
+    live: Path, settings: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from support import tcp_engine
+
+    falls = tcp_engine.SERVER.replace(
+        "while True:",
+        'if "fall" in words:\n    import threading\n'
+        "    def fall():\n"
+        "        while not os.path.exists('fall'): time.sleep(0.01)\n"
+        "        os._exit(7)\n"
+        "    threading.Thread(target=fall).start()\nwhile True:",
+    )
+    monkeypatch.setattr(tcp_engine, "SERVER", falls)
+    jobs = Jobs(live, trial(2, **settings))
+    jobs.start()
+    jobs.join()
+    own = [str(e).replace("\n", " ") for e in jobs.errors.values() if isinstance(e, EngineError)]
+    assert own, jobs.errors
+    assert any(re.search(message, text) for text in own), own
+    assert not ready_nodes(live)
+    assert not list(live.glob("nodes/data*/server.py")), "its directory is removed"
+
+
+def test_a_port_that_others_were_told_of_is_not_changed(
+    live: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody takes the port between the announcement and the start: the attempt fails."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        chosen: Iterator[int] = iter([port, port + 1, port + 2])
+        monkeypatch.setattr("storewise.session.server.free_port", lambda *given: next(chosen))
+        jobs = Jobs(live, trial(1))
+        jobs.start()
+        jobs.join()
+    (error,) = jobs.errors.values()
+    assert "ended with status 1" in str(error) and "in use" in str(error)
+
+
+def test_open_ports_depend_on_the_shape(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storewise.session.node.address_of", lambda *given: "192.0.2.1")
+    jobs = Jobs(live, trial(2), interface="auto")
+    jobs.start()
+    jobs.join()
+    assert all(isinstance(error, ConfigError) for error in jobs.errors.values())
+    assert "gossip: who reaches it can join" in str(jobs.errors["data0"])
+
+
+def test_a_ring_in_one_process(tmp_path: Path) -> None:
+    with running("ring", tmp_path / "ring", Topology(nodes=3)) as found:
+        addresses = [endpoint.address for endpoint in found.cluster.endpoints]
+        assert addresses == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+        assert (tmp_path / "ring" / "data2" / "settled").read_text().endswith("joined")
+    with (
+        pytest.raises(EngineError, match="ended with status 1"),
+        running("ring", tmp_path / "ring2", Topology(nodes=2), {"settle": "1/0"}),
+    ):
+        pass
+    assert not list((tmp_path / "ring2").glob("data*/server.py"))

@@ -1,0 +1,99 @@
+"""Valid outputs that look incomplete, ids that look like marks: reader and scanner agree."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+
+import pytest
+from support.inputs.agreement import agreed
+from support.needs import unavailable
+
+
+@functools.cache
+def sequences() -> dict[str, str]:
+    bases = "".join("ACGT"[(i * i * 7 + i // 3 + i // 50) % 4] for i in range(600))
+    protein = "".join("ACDEFGHIKLMNPQRSTVWY"[(i * i + 3 * i + i // 7) % 20] for i in range(240))
+    marks = "".join(f">{x}\n{bases[9 * i : 9 * i + 120]}\n" for i, x in enumerate((">a", "2>>>b")))
+    return {
+        "one.nt": f">q1 first\n{bases[30:170]}\n",
+        "three.nt": f">q1 first\n{bases[30:170]}\n>none\n{'AT' * 12}\n"
+        f">q3 - 5 nt last\n{bases[200:330]}\n",
+        "none.nt": f">none\n{'AT' * 12}\n",
+        "nt": f">l1\n{bases[:400]}\n>l2\n{bases[150:]}\n{marks}",
+        "nt2": f">m1\n{bases[60:260]}\n",
+        "one.aa": f">q1 first\n{protein[20:120]}\n",
+        "three.aa": f">q1 first\n{protein[20:120]}\n>none\nWWWCWWC\n>q3\n{protein[90:200]}\n",
+        "none.aa": ">none\nWWWCWWC\n",
+        "aa": f">p1\n{protein[:180]}\n>p2\n{protein[60:]}\n",
+        "aa2": f">p3\n{protein[30:150]}\n",
+    }
+
+
+PROGRAMS = {
+    "ssearch36": "nt nt",
+    "fasta36": "aa aa",
+    "ggsearch36": "nt nt",
+    "fastx36": "nt aa",
+    "fasty36": "nt aa",
+    "tfastx36": "aa nt",
+    "tfasty36": "aa nt",
+}
+LAYOUT_OPTIONS = {
+    "m10": ["-m", "10"],
+    "file": ["-m", "F10 file"],
+    "identities": ["-m", "9i", "-m", "10"],
+}
+QUERIES = {"one": 1, "three": 3, "none": 1}
+
+
+def check_live(program: str, cells: Iterable[tuple[str, str, str]], place: Path) -> None:
+    """Each output (layout, queries, option) is complete for both readers and the scanner."""
+    if shutil.which(program) is None:
+        unavailable(f"{program} is not installed (Debian: fasta3)")
+    for name, text in sequences().items():
+        (place / name).write_text(text)
+    query, library = PROGRAMS[program].split()
+    (place / "all.list").write_text(f"{library}\n{library}2\n")
+    made = 0
+    for layout, queries, option in cells:
+        where = "@all.list" if queries == "three" else library
+        command = [program, "-q", *LAYOUT_OPTIONS[layout], *option.split(), "-E", "0.01"]
+        (place / "file").unlink(missing_ok=True)
+        done = subprocess.run(
+            [*command, f"{queries}.{query}", where], cwd=place, capture_output=True, check=False
+        )
+        if done.returncode:
+            continue  # no output to read: some of these programs fail on so small a library
+        content = (place / "file").read_bytes() if layout == "file" else done.stdout
+        found = agreed(content)
+        assert not isinstance(found, str), (command, found)
+        assert found[0] == QUERIES[queries], command
+        made += 1
+    assert made > 3
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_live_outputs(program: str, tmp_path: Path) -> None:
+    """Each layout with several queries and a list of libraries; each option once."""
+    check_live(
+        program,
+        [
+            ("m10", "three", "-d 0"),
+            ("file", "three", ""),
+            ("identities", "three", "-z -1"),
+            ("identities", "three", "-d 0"),
+            ("m10", "none", "-H"),
+        ],
+        tmp_path,
+    )
+
+
+@pytest.mark.all_cells
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_live_outputs_of_every_layout(program: str, tmp_path: Path) -> None:
+    check_live(program, product(LAYOUT_OPTIONS, QUERIES, ("", "-H", "-d 0", "-z -1")), tmp_path)

@@ -1,0 +1,142 @@
+"""Real outputs of every program and version: documents, ids, counts; both readers, one answer."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.inputs.ssearch import DATA, REAL, outcome, read
+
+from storewise.documents import Kind
+from storewise.errors import InputError
+from storewise.ssearch.reader import Counts
+
+COUNTS = {
+    "fasta34.m10": ("FASTA", "34.26", Counts(3, 6, 6)),
+    "fasta34_nohits.m10": ("FASTA", "34.26", Counts(5, 3, 3)),
+    "fasta35_dna.m10": ("FASTA", "35.04", Counts(3, 1, 1)),
+    "fasta36_dna.m10": ("FASTA", "36.3.8i", Counts(1, 9, 9)),
+    "fasta36_protein.m10": ("FASTA", "36.3.8i", Counts(1, 12, 12)),
+    "fastx36.m10": ("FASTX", "36.3.8i", Counts(1, 24, 24)),
+    "ggsearch36_no_length.m10": ("GGSEARCH", "36.3.8i", Counts(2, 2, 2)),
+    "lalign36_dna.m10": ("LALIGN", "36.3.8i", Counts(1, 4, 6)),
+    "lalign36_protein.m10": ("LALIGN", "36.3.8i", Counts(1, 1, 3)),
+    "ssearch35.m10": ("SSEARCH", "35.03", Counts(3, 1, 1)),
+    "ssearch36.m10": ("SSEARCH", "36.3.8i", Counts(3, 36, 36)),
+    "ssearch36_context.m10": ("SSEARCH", "36.3.8i", Counts(1, 10, 27)),
+    "ssearch36_identities.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_identities_marks.m10": ("SSEARCH", "36.3.8i", Counts(3, 12, 12)),
+    "ssearch36_identities_scores.m10": ("SSEARCH", "36.3.8i", Counts(3, 0, 0)),
+    "ssearch36_list.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_marks.m10": ("SSEARCH", "36.3.8i", Counts(3, 30, 30)),
+    "ssearch36_nohits.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_nostats.m10": ("SSEARCH", "36.3.8i", Counts(1, 12, 12)),
+    "ssearch36_protein_codes.m10": ("SSEARCH", "36.3.8i", Counts(1, 6, 6)),
+    "ssearch36_scores.m10": ("SSEARCH", "36.3.8i", Counts(3, 0, 0)),
+    "ssearch36_to_file.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "tfastx36.m10": ("TFASTX", "36.3.8i", Counts(1, 12, 13)),
+    "tfastx36_old.m10": ("TFASTX", "36.3.4", Counts(4, 9, 12)),
+    "tfasty36.m10": ("TFASTY", "36.3.8i", Counts(1, 2, 5)),
+}  # fmt: skip
+
+
+def need(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
+            pytest.fail(f"{program} is missing (Debian package fasta3)")
+        pytest.skip(f"{program} is missing")
+    return path
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_counts_and_fields(name: str) -> None:
+    reader, found = read(DATA / name)
+    assert (reader.program, reader.version, reader.counts) == COUNTS[name]
+    assert reader.counts.documents == sum(map(len, found.values()))
+    for kind, documents in found.items():
+        names = [field.name for field in kind.fields]
+        for document in documents:
+            assert list(document)[: len(names)] == names
+            extra = list(document)[len(names) :]
+            assert all(key.startswith(("pg_", "mp_")) for key in extra)
+            assert not extra or kind is Kind.TASKS
+            assert document["t"] == kind.code
+
+
+PROGRAMS = {
+    "ssearch36": ["-Q", "-H", "-W", "0", "-E", "1000 1.0"],
+    "fasta36": ["-q", "-E", "10 0.1"],
+    "lalign36": ["-q"],
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_fresh_outputs(program: str, tmp_path: Path) -> None:
+    path = need(program)
+    first = "".join(chr(65 + (i * i * 7 + i // 3) % 4) for i in range(400))
+    bases = first.translate(str.maketrans("ABCD", "ACGT"))
+    (tmp_path / "q.fa").write_text(
+        f">one >>> ; sw_score: 999 é\n{bases[:90]}\n>one >>>2 twin\n{bases[120:230]}\n"
+    )
+    (tmp_path / "l.fa").write_text(
+        f">hit>1 gene:G1 ; x\n{bases}\n>hit2\tchromosome:A:2:1:2\n{bases[::-1]}\n"
+        f">hit3 same\n{bases[60:200]}{bases[:77]}\n"
+    )
+    command = [path, "-m", "10", *PROGRAMS[program], "q.fa", "l.fa"]
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True).stdout
+    expected = outcome(output, mode="reference")
+    assert expected[0] == "documents" and expected[1].queries == 2 and expected[1].alignments > 2
+    for encoding in ("dict", "bson"):
+        assert expected == outcome(output, mode="fast", encoding=encoding)
+
+
+def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "q.fa").write_text(">q\nACGTACGTACGTTTGACAGT\n")
+    command = [need("ssearch36"), "-Q", "-m", "10", "q.fa", "missing.fa"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    with pytest.raises(InputError, match=r"library|complete|ends too early"):
+        read(run.stdout)
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+from storewise.ssearch.reader import DocumentReader
+reader = DocumentReader(sys.argv[1], bytes(7), encoding=sys.argv[2])
+documents = sum(len(batch) for batch in reader)
+# Not ru_maxrss, which a child inherits from the process that forked it.
+status = Path("/proc/self/status").read_text()
+print(documents, status.split("VmHWM:")[1].split()[0])
+"""
+
+
+@pytest.mark.parametrize("encoding", ["dict", "bson"])
+def test_memory_does_not_grow_with_the_file(encoding: str, tmp_path: Path) -> None:
+    """250 MB of one query with hits, gzip as fast as it gets; under 150 MB of memory."""
+    content = (DATA / "ssearch36.m10").read_bytes()
+    start = content.index(b"\n>>pGT875") + 1
+    stop = content.index(b"\n\n>>><<<") + 1
+    hits = content[start:stop]
+    repeats = 250_000_000 // len(hits)
+    end = content.index(b"\n>>>///")
+    begin = content.index(b"\n  2>>>")
+    path = tmp_path / "large.m10.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(content[:start])
+        block = hits * 100
+        for _ in range(repeats // 100):
+            file.write(block)
+        file.write(content[stop:begin] + content[end:].replace(b"3 query", b"1 query"))
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path), encoding],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    documents, peak = map(int, run.stdout.split())
+    assert documents == 1 + 3 * hits.count(b"; sw_overlap") * (repeats // 100) * 100
+    assert peak * 1024 < 150_000_000

@@ -1,0 +1,59 @@
+"""The bundled sample: real, within its bounds, and made again with the same alignments."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.paths import SAMPLE
+
+from storewise.documents import Document
+from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.scan import scan_file
+from storewise.ssearch.search import run_search, split_fasta
+
+
+def need(program: str) -> None:
+    if shutil.which(program) is None:
+        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
+            pytest.fail(f"{program} is needed and not installed (Debian: fasta3)")
+        pytest.skip(f"{program} is not installed")
+
+
+def alignments(path: Path) -> Counter[tuple[object, ...]]:
+    """What an alignment is, apart from ids and from the statistics.
+
+    ssearch36 estimates its statistics from scores of randomly drawn and shuffled sequences: bits,
+    e-values and the order of hits differ from run to run, the alignments do not.
+    """
+    rna: dict[object, Document] = {}
+    gs: dict[object, Document] = {}
+    found: Counter[tuple[object, ...]] = Counter()
+    for batch in DocumentReader(path, scan_file(path).digest):
+        rna |= {document["_id"]: document for document in batch.rna}
+        gs |= {document["_id"]: document for document in batch.gs}
+        for align in batch.align:
+            query, library = rna[align["rna"]], gs[align["gs"]]
+            found[
+                (
+                    *(align[key] for key in ("q", "gene", "chr", "f", "s_w", "p", "i", "si", "o")),
+                    *(query[key] for key in ("b", "e", "s")),
+                    *(library[key] for key in ("seqid", "b", "e", "s")),
+                )
+            ] += 1
+    return found
+
+
+@pytest.mark.parametrize("number, library", [(1, "orchids"), (4, "yersinia"), (15, "arabidopsis")])
+def test_one_file_made_again(tmp_path: Path, number: int, library: str) -> None:
+    need("ssearch36")
+    part = split_fasta(SAMPLE / "fasta" / "queries.fa.gz", tmp_path, 4)[number - 1]
+    kept = next(SAMPLE.glob(f"queries_{number:02}__{library}.m10.*"))
+    made = tmp_path / "made.m10.gz"
+    run_search(part, SAMPLE / "fasta" / f"{library}.fa.gz", made)
+    expected = alignments(kept)
+    assert sum(expected.values()) == scan_file(kept).alignments
+    assert alignments(made) == expected

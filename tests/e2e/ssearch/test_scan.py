@@ -1,0 +1,78 @@
+"""The scan over line starts: equal to the full parse, and complete or an error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.inputs.scans import content, parsed
+from support.paths import ROOT
+
+from storewise.ssearch.scan import scan_file
+
+SAMPLE = ROOT / "resources" / "sample"
+
+
+def need(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
+            pytest.fail(f"{program} is needed and not installed (Debian: fasta3)")
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+PROTEIN = (
+    ">prot1 first\nMKLVWTRHGGSLKPAAYDEQRMWVHNNRTLE\n>prot2 other\nMSTNPKPQRKTKRNTNRRPQDVKFPGG\n"
+)
+
+PROGRAMS = {
+    "every alternative": ["ssearch36", "-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 1.0"],
+    "no hit": ["ssearch36", "-Q", "-H", "-m", "10", "-E", "1e-200 -1"],
+    "no statistics": ["ssearch36", "-Q", "-H", "-m", "10", "-z", "-1", "-b", "20"],
+    "context": ["ssearch36", "-Q", "-m", "10", "-E", "10 0.1"],
+    "heuristic": ["fasta36", "-Q", "-H", "-m", "10", "-E", "100"],
+    "local": ["lalign36", "-Q", "-m", "10", "-E", "10"],
+    "translated": ["tfastx36", "-Q", "-H", "-m", "10", "-E", "1000000"],
+}
+
+
+@pytest.fixture(scope="module")
+def fasta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("fasta")
+    for name in ("queries", "yersinia"):
+        (place / f"{name}.fa").write_bytes(content(SAMPLE / "fasta" / f"{name}.fa.gz"))
+    lines = (place / "queries.fa").read_text().split(">")
+    (place / "few.fa").write_text(">" + ">".join(lines[1:4]))
+    (place / "protein.fa").write_text(PROTEIN)
+    return place
+
+
+def output_of(case: str, fasta: Path) -> bytes:
+    command = PROGRAMS[case]
+    need(command[0])
+    query = "protein.fa" if case == "translated" else "few.fa"
+    return subprocess.run(
+        [*command, query, "yersinia.fa"], cwd=fasta, check=True, capture_output=True
+    ).stdout
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_scan_agrees_with_the_reader_on_new_outputs(tmp_path: Path, fasta: Path, case: str) -> None:
+    data = output_of(case, fasta)
+    path = tmp_path / "one.m10"
+    path.write_bytes(data)
+    found = scan_file(path)
+    assert (found.queries, found.hits, found.alignments) == parsed(path)
+    assert found.queries == (2 if case == "translated" else 3)
+    if case == "every alternative":
+        assert found.hits is not None and found.alignments is not None
+        assert found.alignments > found.hits
+    # Several searches in one file, as `cat` makes them.
+    path.write_bytes(data * 3)
+    again = scan_file(path)
+    assert (again.queries, again.hits, again.alignments) == parsed(path)
+    assert found.queries is not None and again.queries == 3 * found.queries

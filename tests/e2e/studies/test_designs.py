@@ -1,0 +1,62 @@
+"""The designs of published studies: their trials, that they plan, and a tiny run of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.designs import PAPER
+from support.paths import ROOT
+from support.workspace import Workspace
+
+from storewise.config import Study, load_study
+
+
+def paper(name: str) -> Study:
+    return load_study(name, scale="paper", root=ROOT)
+
+
+def workspace(tmp_path: Path) -> Workspace:
+    """A place from which the studies find the bundled sample, as they do from the repository."""
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "sample").symlink_to(ROOT / "resources" / "sample")
+    return Workspace(tmp_path)
+
+
+def command(place: Workspace, name: str, scale: str, *more: str) -> list[str]:
+    line = place.command(*more)
+    at = line.index("--config") + 1
+    return [*line[:at], f"study={name}", f"scale={scale}", *line[at + 1 :]]
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_tiny_run_of_each_design(tmp_path: Path, name: str) -> None:
+    place = workspace(tmp_path)
+    done = place.run(command(place, name, "tiny"))
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    results = tmp_path / "results" / name
+    study = load_study(name, scale="tiny", root=ROOT)
+    assert len(list(results.glob("trials/*/verify.parquet"))) == len(study.trials())
+    for trial in study.trials():
+        for phase in trial.phases:
+            table = pq.read_table(results / "trials" / trial.id / f"{phase.name}.0.parquet")
+            steps = {row["step"] for row in table.select(["step"]).to_pylist()}
+            assert steps >= set(range(max(1, len(phase.steps))))
+    page = (results / "report.html").read_text(encoding="utf-8")
+    assert "Published studies" in page and "other hardware" in page
+    assert not list(results.glob("trials/*/failed.json"))
+    assert place.processes() == []
+
+
+@pytest.mark.all_cells
+@pytest.mark.parametrize("name", PAPER)
+def test_the_paper_s_own_size_plans(tmp_path: Path, name: str) -> None:
+    place = workspace(tmp_path)
+    place_inputs = tmp_path / "data"
+    place_inputs.mkdir()
+    (place_inputs / "ssearch").symlink_to(ROOT / "resources" / "sample")
+    done = place.run(command(place, name, "paper", "-n", "--jobs", "4000"))
+    # Engines that this host does not have are left out; where none is left, the error says so.
+    text = done.stdout + done.stderr
+    assert done.returncode == 0 or "no engine of it can run on this host" in text, text[-4000:]

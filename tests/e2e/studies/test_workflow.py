@@ -1,0 +1,284 @@
+"""The workflow as a user meets it: what is planned, what is rerun, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.paths import SMALL
+from support.workflow import MEASURING, edited_workflow, planned
+from support.workspace import Workspace
+
+from storewise.analysis.parts import trial_files
+from storewise.metrics.packed import read_pack
+
+STUDY = """\
+inputs: {paths: data}
+engines: [null, sqlite]
+factors: {workers: [1, 2]}
+phases:
+  - write: {batch_size: 500}
+  - read: {operations: 500}
+verify: 50
+"""
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A small study, measured once by plain Snakemake."""
+    place = Workspace(tmp_path_factory.mktemp("measured"))
+    place.copy_inputs()
+    place.write_study(STUDY)
+    done = place.snakemake()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+@pytest.fixture
+def copy(measured: Workspace, tmp_path: Path) -> Iterator[Workspace]:
+    """The measured study in a directory of its own, with all times as they were."""
+    place = Workspace(tmp_path / "copy")
+    shutil.copytree(measured.directory, place.directory, symlinks=True)
+    yield place
+
+
+def plan(place: Workspace, *arguments: str) -> dict[str, int]:
+    done = place.snakemake("-n", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return planned(done.stdout + done.stderr)
+
+
+def test_every_document_is_counted_and_nothing_is_left(measured: Workspace) -> None:
+    counts = measured.counts()
+    assert len(counts) == 4
+    for trial, found in counts.items():
+        expected = measured.documents()
+        assert found == ((0, 0) if trial.startswith("null") else (expected, expected))
+    assert measured.left_behind() == []
+    assert measured.processes() == []
+
+
+def test_the_results_that_the_readme_names_are_there(measured: Workspace) -> None:
+    for name in (
+        "report.html",
+        "summary.csv",
+        "figures",
+        "analysis",
+        "trials",
+        "inputs/manifest.parquet",
+        "inputs/quarantine.tsv",
+        "logs",
+    ):
+        assert (measured.results / name).exists(), name
+    part = next(measured.results.glob("trials/sqlite-w2-*/read.1.parquet"))
+    conditions = json.loads(pq.read_schema(part).metadata[b"storewise"])
+    assert conditions["versions"]["sqlite.sqlite"]
+    assert conditions["trial"]["factors"]["engine"] == "sqlite"
+
+
+def test_each_trial_is_packed_for_the_analysis(measured: Workspace) -> None:
+    trials = [trial_files(path) for path in measured.results.glob("trials/*")]
+    assert trials
+    for one in trials:
+        parts = [name for name in one.parts if name.count(".") == 2]
+        pack = read_pack(one.directory, parts, [log.name for log in one.logs])
+        assert pack is not None
+        assert list(pack.conditions) == parts
+
+
+def test_an_unchanged_tree_plans_nothing(copy: Workspace) -> None:
+    assert plan(copy) == {}
+
+
+def test_touched_inputs_and_a_second_parse_plan_nothing(copy: Workspace) -> None:
+    for path in (copy.directory / "data").iterdir():
+        path.touch()
+    (copy.directory / "s.yaml").touch()
+    assert plan(copy) == {}
+
+
+@pytest.mark.parametrize("target", ["analysis", "report"])
+def test_analysis_never_plans_a_measuring_rule(copy: Workspace, target: str) -> None:
+    for path in [*(copy.directory / "data").iterdir(), *copy.results.glob("inputs/*.parquet")]:
+        path.touch()
+    copy.write_study(STUDY.replace("verify: 50", "verify: 60").replace("500}", "700}"))
+    snakefile = edited_workflow(copy)
+    for missing in (None, next(copy.results.glob("trials/sqlite-w1-*"))):
+        if missing is not None:
+            shutil.rmtree(missing)
+        done = copy.run(copy.command("-n", target, snakefile=snakefile))
+        assert done.returncode == 0, done.stdout + done.stderr
+        jobs = planned(done.stdout + done.stderr)
+        assert not MEASURING & set(jobs), jobs
+        assert jobs["report"] == 1
+        assert ("analyse" in jobs) == (target == "analysis")
+
+
+def test_what_changed_since_the_measurement_is_a_warning(copy: Workspace) -> None:
+    copy.write_study(STUDY.replace("operations: 500", "operations: 700"))
+    done = copy.snakemake("analysis")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "operations" in (copy.results / "analysis" / "warnings.csv").read_text()
+    # ... and measuring is still what a plain run plans.
+    assert plan(copy)["load"] == 6
+
+
+def test_analysis_of_results_alone_in_an_empty_directory(copy: Workspace, tmp_path: Path) -> None:
+    place = Workspace(tmp_path / "empty")
+    place.directory.mkdir()
+    place.write_study(STUDY)
+    for name in ("trials", "inputs"):
+        shutil.copytree(copy.results / name, place.results / name)
+    done = place.snakemake("analysis")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (place.results / "report.html").exists()
+    assert place.snakemake("report").returncode == 0
+    assert {p.name for p in place.results.glob("trials/*")} == {
+        p.name for p in copy.results.glob("trials/*")
+    }
+
+
+def test_after_analysis_a_plain_run_has_nothing_to_do(copy: Workspace) -> None:
+    assert copy.snakemake("analysis").returncode == 0
+    assert plan(copy) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "trials"),
+    [
+        (STUDY.replace("[null, sqlite]", "[null, sqlite, parquet]"), 2),
+        (STUDY.replace("[1, 2]", "[1, 2, 3]"), 2),
+        (STUDY + "repeats: 2\n", 4),
+    ],
+    ids=["engine", "level", "repeat"],
+)
+def test_what_is_new_is_measured_alone(copy: Workspace, change: str, trials: int) -> None:
+    copy.write_study(change)
+    jobs = plan(copy)
+    assert jobs["open_session"] == trials
+    assert jobs["verify"] == trials
+
+
+def test_a_lost_result_measures_its_whole_trial_again_and_no_other(copy: Workspace) -> None:
+    next(copy.results.glob("trials/sqlite-w2-*/read.1.parquet")).unlink()
+    jobs = plan(copy)
+    assert {name: jobs[name] for name in sorted(MEASURING)} == {
+        "load": 2,
+        "open_session": 1,
+        "phase": 2,
+        "verify": 1,
+    }
+
+
+def test_new_files_are_found_when_the_manifest_is_renewed(copy: Workspace) -> None:
+    before = copy.documents()
+    larger = sorted(SMALL[0].parent.glob("*.m10.*"), key=lambda p: p.stat().st_size)[-1]
+    shutil.copy(larger, copy.directory / "data")
+    assert plan(copy) == {}
+    # Asked for up to the manifest: the trials are not of interest here.
+    target = f"{copy.results.relative_to(copy.directory)}/inputs/manifest.parquet"
+    done = copy.snakemake("-R", "manifest", "--", target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert copy.documents() > before
+    assert plan(copy)["load"] == 6
+
+
+def test_plain_snakemake_needs_no_options(copy: Workspace) -> None:
+    """No profile, no --cores: two workers and the trial that waits for them fit on two cores."""
+    copy.write_study(STUDY.replace("[null, sqlite]", "[sqlite]") + "repeats: 2\n")
+    bare = [a for a in copy.command() if a != "--profile" and not a.endswith("profiles/local")]
+    done = copy.run([*bare, "--omit-from", "analyse"], timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len([t for t in copy.counts() if t.startswith("sqlite-w2")]) == 2
+
+
+def test_a_part_of_a_trial_is_refused(copy: Workspace) -> None:
+    shutil.rmtree(next(copy.results.glob("trials/sqlite-w2-*")))
+    trial = next(t for t in plan_targets(copy) if "sqlite-w2" in t)
+    done = copy.snakemake(f"results/s/trials/{trial}/write.0.parquet")
+    assert done.returncode != 0
+    assert "a trial is measured whole" in done.stdout + done.stderr
+    assert copy.left_behind() == []
+
+
+def plan_targets(place: Workspace) -> set[str]:
+    return set(re.findall(r"trials/([a-z0-9-]+)/", place.snakemake("-n").stdout))
+
+
+def test_too_few_slots_are_refused_before_anything_starts(copy: Workspace) -> None:
+    copy.write_study(STUDY.replace("[1, 2]", "[9]"))
+    done = copy.snakemake("--cores", "2")
+    assert done.returncode != 0
+    assert "9 workers" in done.stdout + done.stderr
+    assert "--cores 5" in done.stdout + done.stderr
+    assert copy.left_behind() == []
+
+
+#: Makes DuckDB refuse to open anything, in every process that a test starts with it.
+BROKEN_DUCKDB = """
+import duckdb
+def connect(*args, **options):
+    raise duckdb.IOException("the disk is broken")
+duckdb.connect = connect
+"""
+
+
+def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> None:
+    copy.write_study(STUDY.replace("[null, sqlite]", "[null, sqlite, duckdb]") + "retries: 1\n")
+    broken = copy.directory / "broken"
+    broken.mkdir()
+    (broken / "sitecustomize.py").write_text(BROKEN_DUCKDB)
+    done = copy.storewise("run", "s.yaml", env={**os.environ, "PYTHONPATH": str(broken)})
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Report: results/s/report.html" in done.stdout
+    failed = [json.loads(p.read_text()) for p in copy.results.glob("trials/*/failed.json")]
+    assert len(failed) == 2
+    assert all(f["attempts"] == 2 for f in failed)
+    assert all("the disk is broken" in f["reason"] and f["log_tail"] for f in failed)
+    assert failed[0]["trial"] in (copy.results / "report.html").read_text()
+    assert copy.left_behind() == []
+    # It stays given up until it is asked for again, with what made it fail mended.
+    assert plan(copy) == {}
+    done = copy.storewise("run", "s.yaml", "--retry-failed")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(copy.results.glob("trials/*/failed.json")) == []
+
+
+def test_the_effective_settings_of_each_profile(copy: Workspace) -> None:
+    """profiles/default wins over --profile, so it may hold only what is right everywhere."""
+    code = (
+        "import sys; from snakemake.cli import parse_args;"
+        "_, a = parse_args(sys.argv[1:]);"
+        "print(a.cores, a.set_threads, a.rerun_incomplete, sorted(map(str, a.rerun_triggers)))"
+    )
+    command = copy.command()
+    shown = copy.run([command[0], "-c", code, *command[3:]])
+    assert shown.returncode == 0, shown.stderr
+    assert f"{os.cpu_count()} " in shown.stdout or "all " in shown.stdout
+    for rule in ("load", "phase", "verify"):
+        assert re.search(rf"'{rule}': Resource\([^)]*, 0\)", shown.stdout)
+    assert "input" not in shown.stdout.split("True", 1)[1]
+
+
+def test_results_that_cannot_be_written_are_one_clear_error(copy: Workspace) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a read-only mount")
+    shutil.rmtree(copy.results)
+    copy.results.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(copy.results)]
+    subprocess.run(mount, check=True)
+    try:
+        done = copy.snakemake()
+    finally:
+        subprocess.run(["umount", str(copy.results)], check=True)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "cannot be written" in text
+    assert str(copy.results) in text

@@ -1,0 +1,137 @@
+"""EC2 instance metadata: what an instance says of itself, and that it is taken back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.fake_time import FakeTime
+from support.s3.instance_metadata import ImdsServer
+
+from storewise.metrics import instance as module
+from storewise.metrics.host import facts, host_name
+from storewise.metrics.instance import Interruption, Metadata, MetadataError, Notice, instance
+from storewise.session.job import trial_job
+from storewise.session.live import ABORT, LEASES, LIVE, SESSION, Session, read_abort
+
+AT = "2026-03-01T08:22:00Z"
+
+
+@pytest.fixture
+def imds(monkeypatch: pytest.MonkeyPatch) -> Iterator[ImdsServer]:
+    with ImdsServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        instance.cache_clear()
+        yield server
+    instance.cache_clear()
+
+
+def test_an_instance_is_part_of_the_facts_of_its_host(imds: ImdsServer) -> None:
+    imds.life_cycle = "spot"
+    found = json.loads(json.dumps(facts()["instance"]))
+    assert found == {
+        "type": "i4i.2xlarge",
+        "zone": "eu-central-1b",
+        "region": "eu-central-1",
+        "image": "ami-0abcdef1234567890",
+        "life_cycle": "spot",
+    }
+    assert imds.requests[0] == ("PUT", "/latest/api/token")
+    asked = len(imds.requests)
+    assert facts()["instance"] == found
+    assert len(imds.requests) == asked, "asked once in a process"
+
+
+def test_a_service_that_does_not_answer_leaves_the_instance_unknown(
+    imds: ImdsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    imds.failing = 503
+    with pytest.raises(MetadataError, match=r"127.0.0.1.*document: status 503"):
+        Metadata().instance()
+    assert "instance" not in facts()
+    assert "status 503" in caplog.text
+    assert "token-" not in caplog.text, "tokens are secrets"
+    imds.failing, imds.document = None, "<html>"
+    with pytest.raises(MetadataError, match="no instance identity document"):
+        Metadata().instance()
+
+
+def test_what_answers_with_a_page_is_no_metadata_service(imds: ImdsServer) -> None:
+    page = "<html>\n" + "sign in " * 100_000
+    imds.page = page
+    with pytest.raises(MetadataError) as error:
+        Metadata().instance()
+    assert str(error.value).endswith("version 2 (status 200)")
+    assert all(method == "PUT" for method, _ in imds.requests), "what came is sent nowhere"
+
+
+def test_no_service_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ImdsServer() as server:
+        endpoint = server.endpoint
+    with pytest.raises(MetadataError, match=r"127.0.0.1.*[Rr]efused"):
+        Metadata(endpoint).instance()
+
+
+def test_an_expired_token_is_asked_for_anew(imds: ImdsServer) -> None:
+    client = Metadata()
+    assert client.spot_action() is None
+    imds.forget()
+    imds.take_back(AT)
+    notice = client.spot_action()
+    assert notice is not None
+    assert (notice.action, notice.time) == ("terminate", AT)
+
+
+def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
+    imds.take_back(AT)
+    assert Interruption(every=0.0).reason() is None
+    imds.life_cycle = "spot"
+    instance.cache_clear()
+    watch = Interruption(every=0.0)
+    expected = f"EC2 takes back host {host_name()} (spot interruption at {AT})"
+    assert watch.reason() == expected
+    assert watch.at == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
+    imds.failing = 500
+    assert watch.reason() is None, "no answer is no interruption"
+    imds.failing, imds.spot_action = None, "soon"
+    assert watch.reason() is None
+    own_time = FakeTime()
+    seldom = Interruption(every=3600.0, clock=own_time.clock)
+    assert seldom.reason() is None
+    imds.take_back(AT)
+    own_time.spend(3599.0)
+    assert seldom.reason() is None, "not before its time"
+    own_time.spend(1.0)
+    assert seldom.reason() == expected
+    assert Notice("stop", "soon").at == 0.0
+    assert Notice("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.FARTHEST
+
+
+def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path: Path) -> None:
+    imds.life_cycle = "spot"
+    session = Session("t", "run", 60.0, 0.0)
+    live = tmp_path / LIVE / "t"
+    live.mkdir(parents=True)
+    (tmp_path / LEASES).mkdir()
+    (tmp_path / LEASES / "run").touch()
+    session.write(live)
+    log = tmp_path / "write.0.log"
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.raises(SystemExit, match="EC2 takes back host"),
+        trial_job(tmp_path, live / SESSION, "write.0", log) as job,
+    ):
+        imds.take_back(AT)
+        job.check()
+    assert signal.getsignal(signal.SIGTERM) is before
+    why = read_abort(live / ABORT)
+    assert why.reason == f"EC2 takes back host {host_name()} (spot interruption at {AT})"
+    assert why.own, "a failed attempt, which is tried again"
+    assert why.until == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
+    assert "EC2 takes back host" in log.read_text()

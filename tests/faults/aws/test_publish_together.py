@@ -1,0 +1,121 @@
+"""Two that publish to one folder at a time, and results that change meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.results.published import FOLDER, publish, pull, quiet, write_results
+from support.s3.server import Bucket, Lost, Status
+
+from storewise.objects.client import ObjectError
+from storewise.objects.manifest import MANIFEST
+from storewise.objects.publish import Plan, carry_out
+from storewise.objects.pull import publication
+from storewise.objects.uri import parse
+from storewise.publication import Publish
+from storewise.publishing import plan_of, write_config
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_results(tmp_path)
+
+
+def planned(results: Path, s3: Bucket) -> Plan:
+    write_config(results)
+    return plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
+
+
+def content_of(s3: Bucket) -> dict[str, bytes]:
+    keys = s3.keys()
+    return {key: s3.get(key) for key in keys}
+
+
+def with_report(results: Path, where: Path, text: str) -> Path:
+    """The results of the same run with a report of their own."""
+    shutil.copytree(results, where)
+    (where / "report.html").write_text(text)
+    return where
+
+
+def test_the_later_of_two_that_know_nothing_of_each_other_writes_nothing(
+    results: Path, s3: Bucket, tmp_path: Path
+) -> None:
+    other = with_report(results, tmp_path / "other", "other")
+    for _ in ("a new folder", "one that is renewed"):
+        first, second = planned(results, s3), planned(other, s3)
+        carry_out(first, quiet)
+        before = content_of(s3)
+        with pytest.raises(ObjectError, match=r"MANIFEST\.json was written or deleted by another"):
+            carry_out(second, quiet)
+        assert content_of(s3) == before
+        pull(first.folder, tmp_path / "pulled")
+        (results / "report.html").write_text("renewed")
+
+
+def test_who_is_overtaken_says_so(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    """Whoever begins while another is at it wins: the other one may have been killed."""
+    other = with_report(results, tmp_path / "other", "other")
+    first = planned(results, s3)
+    overtaken = False
+
+    def overtake(done: int, total: int) -> None:
+        nonlocal overtaken
+        if done == total and not overtaken:
+            overtaken = True
+            carry_out(planned(other, s3), quiet)
+
+    with pytest.raises(ObjectError, match="written or deleted by another process meanwhile"):
+        carry_out(first, overtake)
+    assert overtaken
+    pull(first.folder, tmp_path / "pulled")
+    assert (tmp_path / "pulled" / "report.html").read_text() == "other"
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_objects_that_change_meanwhile(results: Path, s3: Bucket, replaced: bool) -> None:
+    publish(results, s3)
+    (results / "report.html").write_text("new")
+    key = f"{FOLDER}/study.json"
+
+    def meddle(*_: int) -> None:
+        if replaced:
+            s3.put(key, b"{}")
+        else:
+            s3.client.delete_object(Bucket=s3.name, Key=key)
+
+    with pytest.raises(ObjectError, match=r"study\.json was written or deleted by another"):
+        carry_out(planned(results, s3), meddle)
+    with pytest.raises(ObjectError, match="half a publication"):
+        publication(parse(f"{s3.uri}/{FOLDER}"))
+    assert publication(publish(results, s3)).complete
+
+
+def test_a_lost_answer_to_the_manifest_is_none_of_another(results: Path, s3: Bucket) -> None:
+    s3.faults.add(Lost(), method="PUT", target=MANIFEST)
+    s3.faults.add(Lost(), method="PUT", target=MANIFEST, skip=1)
+    assert publication(publish(results, s3)).complete
+    assert len(s3.faults.seen("PUT", MANIFEST)) == 4
+
+
+def test_a_server_that_knows_no_conditions(results: Path, s3: Bucket) -> None:
+    s3.faults.add(Status(501, "NotImplemented"), method="PUT", target=MANIFEST)
+    assert publication(publish(results, s3)).complete
+
+
+def test_results_that_are_analysed_meanwhile_are_not_mixed(results: Path, s3: Bucket) -> None:
+    """A file that had gone up, or was there, is another one when the manifest is to be written."""
+    publish(results, s3)
+    (results / "summary.csv").write_text("new,b\n")
+
+    def analyse(done: int, total: int) -> None:
+        (results / "report.html").write_text("<p>another</p>")
+
+    with pytest.raises(ObjectError, match=r"report\.html: changed while it was published"):
+        carry_out(planned(results, s3), analyse)
+    with pytest.raises(ObjectError, match="half a publication"):
+        publication(parse(f"{s3.uri}/{FOLDER}"))
+    publish(results, s3)
+    assert s3.get(f"{FOLDER}/report.html") == b"<p>another</p>"

@@ -1,0 +1,320 @@
+"""Published results back from S3, and the commands that bring them there and back."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.results.published import FOLDER, STARTED, content, publish, pull, quiet, write_results
+from support.s3.server import Bucket, Cut, Flip, Stall, Status
+from support.waiting import wait_until
+from typer.testing import CliRunner
+
+from storewise.cli import app
+from storewise.errors import StorewiseError
+from storewise.objects.client import ObjectError
+from storewise.objects.manifest import MANIFEST
+from storewise.objects.pull import fetch, missing, publication
+from storewise.objects.uri import parse
+from storewise.publication import Publish
+from storewise.publishing import foreign_trials, plan_of, select
+from storewise.session.live import Process
+from storewise.session.record import read_record
+from storewise.session.run import Lease
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_results(tmp_path)
+
+
+def test_a_pull_that_breaks_goes_on(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    target = tmp_path / "other"
+    s3.faults.add(Cut(3), method="GET", target="report.html")
+    s3.faults.add(Status(403, "AccessDenied"), method="GET", target="summary.csv", times=None)
+    with pytest.raises(ObjectError, match=r"summary\.csv: access denied"):
+        pull(folder, target)
+    assert not (target / "summary.csv").exists()
+    there = {p.name for p in target.rglob("*") if p.is_file()}
+    s3.faults.clear()
+    pull(folder, target)
+    fetched = {request.target.rpartition("/")[2] for request in s3.faults.seen("GET")}
+    assert not fetched & {name for name in there if not name.endswith(".partial")}
+    names = [file.name for file in select(results)]
+    assert content(target, names) == content(results, names)
+
+
+def test_damage_is_found(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    target = tmp_path / "other"
+    for damaged in (b"<p>REPORT</p>", b"short"):
+        s3.put(f"{folder.key}report.html", damaged)
+        with pytest.raises(ObjectError, match=r"report\.html: not what MANIFEST\.json says"):
+            pull(folder, target)
+        assert not (target / "report.html").exists()
+        assert not list(target.rglob("*.partial"))
+    # Spoilt on its way once: fetched again.
+    s3.put(f"{folder.key}report.html", b"<p>report</p>")
+    s3.faults.add(Flip(1), method="GET", target="report.html")
+    pull(folder, target)
+    assert (target / "report.html").read_bytes() == b"<p>report</p>"
+
+
+def test_files_that_differ_are_told(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    target = tmp_path / "other"
+    pull(folder, target)
+    (target / "report.html").write_text("mine")
+    (target / "trials" / "mine").mkdir()
+    (target / "trials" / "mine" / "write.0.parquet").write_text("PAR1")
+    found = publication(folder)
+    wanted, differing = missing(found, target, quiet)
+    assert [entry.path for entry in wanted] == ["report.html"]
+    assert differing == [target / "report.html"]
+    assert foreign_trials(target, [e.path for e in found.files]) == [target / "trials" / "mine"]
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    """Exit status, output and errors (or the one error's text) of the command line."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(done.exception, StorewiseError):
+        return 2, done.stdout, str(done.exception)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
+    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first", "--dry-run")
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
+    assert status == 0 and "report.html\t13" in out.splitlines()
+    assert "9 of 9 files would go up" in told and s3.keys() == []
+    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first", "--tag", "a")
+    assert status == 2 and "'a': expected KEY=VALUE" in told
+    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first")
+    assert status == 0 and "9 files" in told and "older than a trial" not in told
+    folder = out.strip()
+    assert folder == f"{s3.uri}/{FOLDER}/"
+
+    verified = results / "trials" / "t" / "verify.parquet"
+    verified.write_text("PAR1")
+    os.utime(verified, (2e9, 2e9))
+    (results / "config" / "references").mkdir()
+    (results / "config" / "references" / "old.yaml").write_text("of an earlier version")
+    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first")
+    assert status == 0 and "older than a trial" in told and "1 new or changed" in told
+    assert command("pull", folder, there)[0] == 0
+    page = there / "results" / "mine" / "report.html"
+    page.write_text("mine")
+    status, _, told = command("pull", folder, there)
+    assert status == 2 and f"differ from those of {folder}: {page}" in told
+    assert page.read_text() == "mine"
+    status, _, told = command("pull", folder, there, "--force")
+    assert status == 0 and page.read_bytes() == s3.get(f"{FOLDER}/report.html")
+    other = there / "results" / "mine" / "trials" / "other"
+    other.mkdir()
+    (other / "write.0.parquet").write_text("PAR1")
+    status, _, told = command("pull", folder, there)
+    assert status == 2 and f"trials that are not of {folder}: {other}" in told
+
+
+def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(
+    results: Path, s3: Bucket, tmp_path: Path
+) -> None:
+    folder = command("publish", results, f"{s3.uri}/p", "--name", "first")[1].strip()
+    there = tmp_path / "there"
+    mine = there / "results" / "mine"
+    shutil.copytree(results, mine)
+    record = read_record(results)
+    assert record is not None
+    replace(record, run="host.2.b", started=STARTED + 60).write(mine)
+    (mine / "report.html").write_text("mine")
+    assert command("pull", folder, there, "--force")[0] == 0
+    assert (mine / "run.json").exists()  # its trials were the same
+    (mine / "trials" / "t" / "write.0.parquet").write_text("PAR1")
+    assert command("pull", folder, there, "--force")[0] == 0
+    _, out, told = command("publish", mine, f"{s3.uri}/p", "--name", "first")
+    assert out.strip() == folder and "nothing is new" in told
+
+
+def test_what_is_remembered(results: Path, s3: Bucket) -> None:
+    """Published by hand elsewhere, a study is not yet where it says."""
+    study = json.loads((results / "study.json").read_text())
+    (results / "study.json").write_text(json.dumps(study | {"publish": {"to": f"{s3.uri}/own"}}))
+    assert command("publish", results, f"{s3.uri}/else")[0] == 0
+    assert not (results / "published.json").exists()
+    failed = results / "trials" / "t" / "failed.json"
+    failed.write_text("{}")
+    status, out, told = command("publish", results)
+    assert status == 0 and "1 of its trials failed" in told
+    assert json.loads((results / "published.json").read_text())["place"] == out.strip()
+
+
+def test_names_of_any_kind(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    names = ["ä ö.csv", "a+b %20&c.csv", "[x]*.csv", "'\"<&>.csv"]
+    for name in names:
+        (results / "analysis" / name).write_text(name)
+    folder = publish(results, s3)
+    pull(folder, tmp_path / "other")
+    for name in names:
+        assert (tmp_path / "other" / "analysis" / name).read_text() == name
+    publish(results, s3)
+    for name in ("\n.csv", os.fsdecode(b"\xff.csv")):
+        (results / "analysis" / name).write_text("")
+        with pytest.raises(
+            StorewiseError, match=r"analysis/\\(n|udcff)\.csv': no name for an object"
+        ):
+            select(results)
+        (results / "analysis" / name).unlink()
+
+
+def test_what_interruptions_leave_goes_away(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    target = tmp_path / "other"
+    (target / "trials" / "t").mkdir(parents=True)
+    of_another_content = target / "trials" / "t" / f".write.0.parquet.{'0' * 16}.partial"
+    of_another_content.write_text("PAR")
+    users = target / ".mine.partial"
+    users.write_text("")
+    pull(folder, target)
+    assert not of_another_content.exists() and users.exists()
+
+
+def test_space_for_what_is_still_to_come(
+    results: Path, s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = results / "report.html"
+    page.write_bytes(bytes(1 << 20))
+    folder = publish(results, s3)
+    target = tmp_path / "other"
+    (entry,) = [entry for entry in publication(folder).files if entry.path == "report.html"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 19))
+    with pytest.raises(StorewiseError, match="1048576 bytes are to be fetched, but 524288 are fr"):
+        fetch(folder, [entry], target, quiet)
+    target.mkdir()
+    (target / f".report.html.{entry.sha256[:16]}.partial").write_bytes(bytes(3 << 18))
+    fetch(folder, [entry], target, quiet)
+    assert (target / "report.html").read_bytes() == page.read_bytes()
+
+
+def test_two_pulls_do_not_write_one_file(
+    results: Path, s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = publish(results, s3)
+    target = tmp_path / "other"
+    target.mkdir()
+    (entry,) = [entry for entry in publication(folder).files if entry.path == "report.html"]
+    aside = target / f".report.html.{entry.sha256[:16]}.partial"
+    with aside.open("ab") as of_another:
+        fcntl.flock(of_another, fcntl.LOCK_EX)
+        with pytest.raises(StorewiseError, match="partial: another process fetches this file"):
+            fetch(folder, [entry], target, quiet)
+    # It was open here when the other one was done with it.
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", lambda *_: aside.replace(target / "report.html"))
+        with pytest.raises(StorewiseError, match="partial: another process fetches this file"):
+            fetch(folder, [entry], target, quiet)
+    fetch(folder, [entry], target, quiet)
+    assert (target / "report.html").read_text() == "<p>report</p>"
+    # Some file systems have no locks.
+    (target / "report.html").unlink()
+    monkeypatch.setattr(fcntl, "flock", _no_locks)
+    fetch(folder, [entry], target, quiet)
+    assert (target / "report.html").read_text() == "<p>report</p>"
+
+
+def _no_locks(*_: object) -> None:
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+def test_an_object_that_was_deleted(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    s3.client.delete_object(Bucket=s3.name, Key=f"{folder.key}report.html")
+    with pytest.raises(ObjectError, match=r"report\.html: not what MANIFEST\.json says .* deleted"):
+        pull(folder, tmp_path / "other")
+    assert not list((tmp_path / "other").rglob("*report.html*"))
+
+
+def test_a_pull_that_is_killed_goes_on(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    large = results / "trials" / "t" / "large.parquet"
+    large.write_bytes(os.urandom(9 << 20))
+    folder = publish(results, s3)
+    s3.faults.add(Stall(1 << 16, 60), method="GET", target="large.parquet", skip=1)
+    program = Path(sys.executable).parent / "storewise"
+    process = subprocess.Popen([program, "pull", str(folder), tmp_path / "there"])
+    mine = tmp_path / "there" / "results" / "mine"
+    try:
+        wait_until(lambda: len(s3.faults.seen("GET", "large.parquet")) == 2, 60, "its second half")
+    finally:
+        process.kill()
+        process.wait()
+    assert not (mine / large.relative_to(results)).exists()
+    s3.faults.clear()
+    status, _, told = command("pull", folder, tmp_path / "there")
+    assert status == 0, told
+    assert (mine / large.relative_to(results)).read_bytes() == large.read_bytes()
+    assert not list(mine.rglob("*.partial"))
+
+
+def test_results_that_are_being_measured_stay(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    record = json.loads((results / "run.json").read_text())
+    record |= {"process": asdict(Process.current()), "ended": None}
+    (results / "run.json").write_text(json.dumps(record))
+    status, _, told = command("publish", results, f"{s3.uri}/p")
+    assert status == 2 and "run host.1.a is measuring it" in told
+    # On another host nobody sees its process, but its lease is fresh.
+    elsewhere = Process("elsewhere", 1, 1.0)
+    (results / "run.json").write_text(json.dumps(record | {"process": asdict(elsewhere)}))
+    Lease("host.1.a", elsewhere, 180.0).write(results / "leases")
+    status, _, told = command("publish", results, f"{s3.uri}/p")
+    assert status == 2 and "run host.1.a is measuring it" in told
+    assert s3.keys() == []
+
+
+def test_places_that_are_no_publication(s3: Bucket, results: Path) -> None:
+    with pytest.raises(ObjectError, match="there is no publication, and nothing else"):
+        publication(parse(f"{s3.uri}/p"))
+    folder = publish(results, s3)
+    with pytest.raises(ObjectError, match=f"the folders in it are {folder}"):
+        publication(parse(f"{s3.uri}/p"))
+    for action in (publication, lambda place: plan_of(results, Publish(to=str(place)), quiet)):
+        with pytest.raises(ObjectError, match="there is no such bucket"):
+            action(parse("s3://no-such-bucket-here/p"))
+    s3.put(f"{folder.key}{MANIFEST}", b"{")
+    with pytest.raises(
+        ObjectError, match=r"not a manifest of a publication .* publish the results a"
+    ):
+        publication(folder)
+    (results / MANIFEST).write_text("a copy")
+    assert publication(publish(results, s3)).complete
+    assert publication(folder).files[0].path != MANIFEST
+    s3.faults.add(Cut(9), method="GET", target=MANIFEST)
+    assert publication(folder).complete
+
+
+def test_a_directory_that_cannot_be_written(results: Path, s3: Bucket, tmp_path: Path) -> None:
+    folder = publish(results, s3)
+    (tmp_path / "file").write_text("")
+    status, _, told = command("pull", folder, tmp_path / "file")
+    assert status == 2 and f"{tmp_path / 'file'}" in told and "ot a directory" in told
+    # So is a file that cannot be written to its end.
+    done = subprocess.run(
+        [Path(sys.executable).parent / "storewise", "pull", str(folder), tmp_path / "there"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert re.search(r"storewise: .*/\..*\.partial: File too large", done.stderr), done.stderr

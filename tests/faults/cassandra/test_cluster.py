@@ -1,0 +1,380 @@
+"""Cassandra: nodes and options (pure), then a ring of three nodes of which one is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.needs import unavailable
+from support.servers.cassandra import ENGINE, RING, node_of
+from support.servers.samples import connect, fill, sample
+from support.servers.stores import available
+from support.waiting import wait_until
+
+from storewise.documents import KINDS, Kind
+from storewise.engines import cassandra_link
+from storewise.engines.base import Client, Cluster, Endpoint, Schema
+from storewise.engines.cassandra_client import CassandraClient
+from storewise.engines.cassandra_cluster import FAILURES, query, words_of
+from storewise.engines.server import Credentials, Node, Topology
+from storewise.errors import EngineError
+from storewise.session.address import free_port
+from storewise.session.local import LocalCluster, running
+from storewise.session.server import start_server
+
+DOCUMENTS = sample(8, alignments=200)
+
+
+def fake_java(path: Path, version: str) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    path.chmod(0o755)
+    return path
+
+
+def installation(home: Path, jar: str) -> Path:
+    (home / "lib").mkdir(parents=True)
+    for name in (jar, "jamm-0.4.0.jar"):
+        (home / "lib" / name).touch()
+    return home
+
+
+def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java11 = str(fake_java(tmp_path / "11" / "bin" / "java", "11.0.2"))
+    java17 = str(fake_java(tmp_path / "17" / "bin" / "java", "17.0.9"))
+    java25 = str(fake_java(tmp_path / "25" / "bin" / "java", "25"))
+    old = installation(tmp_path / "old", "apache-cassandra-4.1.7.jar")
+    new = installation(tmp_path / "new", "cassandra-all-5.0.9.jar")
+    found = ENGINE.find({"home": str(old), "java": java11})
+    assert found.version == "Cassandra 4.1.7 (Java 11)"
+    monkeypatch.setenv("STOREWISE_CASSANDRA_HOME", str(new))
+    monkeypatch.setenv("CASSANDRA_HOME", str(old))
+    assert ENGINE.find({"java": java17}).version == "Cassandra 5.0.9 (Java 17)"
+    with pytest.raises(EngineError, match=r"Cassandra 4.1.7: Java 8 or 11 is needed.* is 17"):
+        ENGINE.find({"home": str(old), "java": java17})
+    with pytest.raises(EngineError, match=r"Cassandra 5.0.9: Java 11 or 17 is needed.* is 25"):
+        ENGINE.find({"java": java25})
+    for jar in ("apache-cassandra-3.11.17.jar", "cassandra-all-5.1-alpha1.jar"):
+        other = installation(tmp_path / jar, jar)
+        with pytest.raises(EngineError, match=r"versions 5.0 and 4.1 are taken; fetch Cassandra"):
+            ENGINE.find({"home": str(other), "java": java17})
+    (new / "lib" / "jamm-0.4.0.jar").unlink()
+    with pytest.raises(EngineError, match=r"no jamm-\*.jar"):
+        ENGINE.find({"java": java17})
+    with pytest.raises(EngineError, match=r"no such jars \(looked in .*nowhere\); fetch Cassandra"):
+        ENGINE.find({"home": str(tmp_path / "nowhere")})
+
+
+# Real servers from here on.
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three nodes, each with a copy of each document."""
+    shape = Topology(nodes=RING, replicas=RING, memory_mb=512)
+    place = tmp_path_factory.mktemp("ring")
+    with running("cassandra", place, shape, available("cassandra"), "quorum") as found:
+        fill(found.cluster, DOCUMENTS)
+        yield found
+
+
+def secrets_of(cluster: Cluster) -> Credentials:
+    assert cluster.credentials is not None
+    return Credentials.read(cluster.credentials)
+
+
+def ask(cluster: Cluster, endpoint: Endpoint, cql: str) -> list[tuple[Any, ...]]:
+    """What one node itself says."""
+    secrets = secrets_of(cluster)
+    return query(endpoint, secrets.user, secrets.password, cql)
+
+
+def test_each_node_sees_the_whole_ring(ring: LocalCluster) -> None:
+    endpoints = ring.cluster.endpoints
+    assert [e.address for e in endpoints] == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    for endpoint in endpoints:
+        peers = ask(ring.cluster, endpoint, "SELECT peer, native_port FROM system.peers_v2")
+        assert {(str(a), p) for a, p in peers} == {
+            (e.address, e.port) for e in endpoints if e != endpoint
+        }
+        assert ENGINE.answers(endpoint, secrets_of(ring.cluster))
+        gossip = ask(
+            ring.cluster, endpoint, "SELECT address, port, status FROM system_views.gossip_info"
+        )
+        assert len(gossip) == RING
+
+
+def test_only_the_session_s_user_gets_in(ring: LocalCluster) -> None:
+    for endpoint in ring.cluster.endpoints:
+        roles = ask(ring.cluster, endpoint, "SELECT role FROM system_auth.roles")
+        assert roles == [("storewise",)]
+        with pytest.raises(FAILURES) as caught:
+            query(endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")
+        assert "incorrect" in words_of(caught.value)
+        with pytest.raises(EngineError, match=f"{endpoint.name} .*refuses"):
+            ENGINE.answers(endpoint, Credentials.make())
+        assert ENGINE.greets(endpoint, Credentials.make())
+
+
+def test_files_are_private_and_ports_are_those_that_were_told(ring: LocalCluster) -> None:
+    total = 0
+    for server in ring.servers.values():
+        process = psutil.Process(server.pid)
+        listens = {
+            (c.laddr.ip, c.laddr.port) for c in process.net_connections() if c.status == "LISTEN"
+        }
+        own = server.endpoint
+        assert listens == {(own.address, own.port), (own.address, own.ports["gossip"])}
+        total += process.memory_info().rss
+        for path in ("cassandra.yaml", "logback.xml"):
+            assert (server.node.directory / path).stat().st_mode & 0o077 == 0
+        assert server.node.directory.stat().st_mode & 0o077 == 0
+    assert total < 6 << 30
+
+
+def test_the_owner_is_the_server_s(ring: LocalCluster) -> None:
+    """The driver's answer against the servers' own tokens and hash."""
+    cluster = ring.cluster
+    tokens = {}
+    for endpoint in cluster.endpoints:
+        ((own,),) = ask(cluster, endpoint, "SELECT tokens FROM system.local")
+        (token,) = own
+        tokens[int(token)] = endpoint.name
+    ordered = sorted(tokens)
+    client = connect(cluster, "read")
+    owners: Counter[str | None] = Counter()
+    cql = 'SELECT "_id", token("_id") FROM storewise.align'
+    rows = ask(cluster, cluster.endpoints[0], cql)
+    assert len(rows) == len(DOCUMENTS[Kind.ALIGN])
+    for identifier, token in rows:
+        expected = tokens[next((t for t in ordered if t >= token), ordered[0])]
+        owner = client.owner(Kind.ALIGN, identifier)
+        assert owner == expected
+        owners[owner] += 1
+    assert len(owners) == RING
+    client.close()
+
+
+def settled(client: Client) -> dict[str, float]:
+    """The servers' counters when they have not moved for a second: they follow what they count."""
+    last, since = client.status(), time.monotonic()
+
+    def quiet() -> bool:
+        nonlocal last, since
+        now = client.status()
+        if any(now[name] != last[name] for name in ("writes_local", "writes_coordinated")):
+            last, since = now, time.monotonic()
+        return time.monotonic() - since >= 1.0
+
+    wait_until(quiet, 60, lambda: f"counters that stand still ({last})", pause=0.1)
+    return last
+
+
+def test_each_document_is_on_each_node(ring: LocalCluster) -> None:
+    client = connect(ring.cluster, "write")
+    before = settled(client)
+    more = sample(9, alignments=100)[Kind.RNA]
+    client.insert(Kind.RNA, more)
+    # A write is acknowledged by two of three; the last one follows.
+    wait_until(
+        lambda: client.status()["writes_local"] - before["writes_local"] >= RING * len(more),
+        30,
+        lambda: f"the third copy of each ({before}, {client.status()})",
+    )
+    after = settled(client)
+    client.close()
+    assert after["servers"] == RING
+    assert after["writes_coordinated"] - before["writes_coordinated"] == len(more)
+    assert after["writes_local"] - before["writes_local"] == RING * len(more)
+
+
+@pytest.mark.parametrize("settings", [{"batch_rows": 20}, {"nulls": "unset", "concurrency": 2}])
+def test_ways_to_insert(ring: LocalCluster, settings: dict[str, Any]) -> None:
+    cluster = ring.cluster
+    cluster = replace(cluster, settings={**cluster.settings, **settings})
+    client = connect(cluster, "write")
+    documents = sample(10, alignments=150)[Kind.ALIGN]
+    client.insert(Kind.ALIGN, documents)
+    assert client.get_many(Kind.ALIGN, [d["_id"] for d in documents]) == documents
+    client.close()
+
+
+def test_ranges_of_indexed_and_other_columns_agree(ring: LocalCluster) -> None:
+    client = connect(ring.cluster, "read")
+    assert isinstance(client, CassandraClient)
+    ranges: list[tuple[str, Any, Any]] = [
+        ("e", 1e-6, 0.01), ("z", 0.0, None), ("s_w", 100, 500), ("gene", "GENE1", "GENE2"),
+        ("gene", "GENE1", "GENE1"), ("gene", None, "GENE1"), ("o", None, 30.5),
+    ]  # fmt: skip
+
+    def found() -> list[set[bytes]]:
+        return [{d["_id"] for d in client.range(Kind.ALIGN, *bounds)} for bounds in ranges]
+
+    before = found()
+    assert all(before)
+    client._make_indexes(
+        Schema(indexes=tuple((Kind.ALIGN, name) for name in ("e", "z", "s_w", "gene", "o")))
+    )
+    assert found() == before
+    client.close()
+
+
+def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
+    """kill -9 of a node while four threads read at QUORUM. The last test of the ring."""
+    client = connect(ring.cluster, "read")
+    documents = [(kind, d) for kind in KINDS for d in DOCUMENTS[kind]]
+    ended, reads, lock = threading.Event(), Counter[str](), threading.Lock()
+    killed = threading.Event()
+
+    def read(seed: int) -> None:
+        draw, mine = random.Random(seed), client.for_thread()
+        while not ended.is_set():
+            kind, document = draw.choice(documents)
+            assert mine.get(kind, document["_id"]) == document
+            with lock:
+                reads["after" if killed.is_set() else "before"] += 1
+
+    def wait(name: str, number: int) -> None:
+        def enough() -> bool:
+            assert not any(f.done() for f in futures), "a reader has failed"
+            return reads[name] >= number
+
+        wait_until(enough, 60, lambda: f"{number} reads {name} ({reads})")
+
+    victim = ring.servers["data1"]
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(read, seed) for seed in range(4)]
+        try:
+            wait("before", 200)
+            os.kill(victim.pid, signal.SIGKILL)
+            while victim.failure(0.1) is None:
+                pass
+            killed.set()
+            wait("after", 1500)
+        finally:
+            ended.set()
+        for future in futures:
+            future.result()
+    assert "data1: the server of Cassandra" in str(victim.failure())
+    assert "SIGKILL" in str(victim.failure())
+    # A new client gets in, reads and writes.
+    late = connect(ring.cluster, "write")
+    assert late.count(Kind.GS) == len(DOCUMENTS[Kind.GS])
+    late.insert(Kind.RNA, sample(11, alignments=50)[Kind.RNA])
+    assert late.status()["servers"] == RING - 1
+    late.close()
+    client.close()
+
+
+def test_all_replicas_are_one_too_many_then(
+    ring: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the ring of the test before: ALL needs the dead node, and says so."""
+    monkeypatch.setattr(cassandra_link, "PATIENCE_SECONDS", 2.0)
+    client = connect(replace(ring.cluster, consistency="all"), "read")
+    with pytest.raises(EngineError, match="Cannot achieve consistency level ALL"):
+        client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
+    client.close()
+
+
+def alone(tmp_path: Path, **changes: Any) -> Node:
+    return node_of(
+        nodes=1,
+        topology=Topology(memory_mb=512),
+        spec=ENGINE.roles(Topology(memory_mb=512), {})[0],
+        installation=ENGINE.find(available("cassandra")),
+        directory=tmp_path / "node",
+        **changes,
+    )
+
+
+def nothing() -> None:
+    """No trial to end."""
+
+
+@pytest.mark.parametrize("which", ["native", pytest.param("gossip", marks=pytest.mark.all_cells)])
+def test_a_taken_port_is_left_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Another process takes the port between our look and the server's start."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = int(other.getsockname()[1])
+        offered = [taken] if which == "native" else [0, taken]
+
+        def offer(address: str, ports: str = "", avoid: frozenset[int] = frozenset()) -> int:
+            return (offered.pop(0) if offered else 0) or free_port(address, ports, avoid)
+
+        monkeypatch.setattr("storewise.session.server.free_port", offer)
+        server = start_server(ENGINE, alone(tmp_path), tmp_path / "log", nothing)
+        try:
+            assert taken not in {server.endpoint.port, *server.endpoint.ports.values()}
+            assert ENGINE.greets(server.endpoint, server.node.credentials)
+        finally:
+            server.stop()
+            server.remove()
+    text = (tmp_path / "log").read_text()
+    assert "127.0.0.1" in text and str(taken) in text
+
+
+def spoken(place: tuple[str, int], key: Path | None) -> bool:
+    """Whether a server goes on with TLS after it has seen our certificate, or that we have none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if key is not None:
+        context.load_cert_chain(key)
+    try:
+        with (
+            socket.create_connection(place, 5) as connection,
+            context.wrap_socket(connection) as encrypted,
+        ):
+            encrypted.settimeout(1)
+            encrypted.recv(1)
+    except TimeoutError:
+        return True  # it waits for our first word
+    except OSError:
+        return False
+    return False
+
+
+def test_off_loopback_the_default_role_never_is(tmp_path: Path) -> None:
+    """At the address that others reach, the first server that answers knows the session's user."""
+    others = [
+        entry.address
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+        if entry.family == socket.AF_INET and not entry.address.startswith("127.")
+    ]
+    if not others:
+        unavailable("this host has no address but loopback")
+    node = alone(tmp_path, address=others[0])
+    server = start_server(ENGINE, node, tmp_path / "log", nothing)
+    try:
+        # An error where it refuses them, which would be seen at once.
+        wait_until(lambda: ENGINE.answers(server.endpoint, node.credentials), 120, "an answer")
+        with pytest.raises(FAILURES) as caught:
+            query(server.endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")
+        assert "incorrect" in words_of(caught.value)
+        left = [path.name for path in node.directory.iterdir() if "first" in path.name]
+        assert left == [], "the first start's files hold the password"
+        key = node.directory / "own.pem"
+        assert key.stat().st_mode & 0o777 == 0o600
+        # A node that is alone talks to other nodes only if they have its own key.
+        gossip = ("127.0.0.1", server.endpoint.ports["gossip"])
+        assert spoken(gossip, key)
+        assert not spoken(gossip, None)
+    finally:
+        server.stop()
+        server.remove()

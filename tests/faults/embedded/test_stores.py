@@ -1,0 +1,394 @@
+"""What survives a crash, a full disk and a wrong cluster; what is left on disk after a load."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from support.paths import TESTS
+from support.servers.samples import EMBEDDED, STORING, load, sample
+
+from storewise.documents import KINDS, Document, Kind, make_id
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.errors import EngineError
+
+WRITER = TESTS / "support" / "servers" / "writer.py"
+#: Levels at which acknowledged documents must outlive a killed process, by the engines' own words.
+SURVIVING = [(n, "durable") for n in STORING] + [("sqlite", "relaxed"), ("duckdb", "relaxed")]
+
+
+def _killed_writer(name: str, consistency: str, directory: Path, batches: int) -> int:
+    """Run a writer, kill -9 it after `batches` acknowledged files; how many it acknowledged."""
+    command = [sys.executable, str(WRITER), name, consistency, str(directory)]
+    acknowledged = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            acknowledged = int(line) + 1
+            if acknowledged == batches:
+                process.kill()
+        # What was in the pipe was acknowledged as well: the loop above has read it to its end.
+    assert acknowledged >= batches
+    return acknowledged
+
+
+@pytest.mark.parametrize(("name", "consistency"), SURVIVING)
+def test_acknowledged_documents_survive_a_kill(name: str, consistency: str, tmp_path: Path) -> None:
+    acknowledged = _killed_writer(name, consistency, tmp_path, 15)
+    reader = engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "read")
+    for seed in range(acknowledged):
+        for kind, documents in sample(seed, alignments=20).items():
+            assert reader.get_many(kind, [d["_id"] for d in documents]) == documents
+    # Of the file that was being written at most whole batches are there.
+    for kind in KINDS:
+        size = len(sample(0, alignments=20)[kind])
+        assert reader.count(kind) in (acknowledged * size, (acknowledged + 1) * size)
+    reader.close()
+
+
+def test_relaxed_parquet_loses_only_what_it_says(tmp_path: Path) -> None:
+    acknowledged = _killed_writer("parquet", "relaxed", tmp_path, 15)
+    reader = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "read")
+    # Nothing had filled a part: all is lost, and the store says so plainly instead of failing.
+    assert acknowledged >= 15
+    assert [reader.count(kind) for kind in KINDS] == [0, 0, 0, 0]
+    reader.close()
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_a_killed_load_can_be_taken_up_again(name: str, tmp_path: Path) -> None:
+    acknowledged = _killed_writer(name, "durable", tmp_path, 5)
+    documents = {kind: sample(acknowledged - 1, 20)[kind] for kind in KINDS}
+    cluster = load(name, tmp_path, documents)
+    reader = engine(name).connect(cluster, "read")
+    for kind, expected in documents.items():
+        assert reader.get_many(kind, [d["_id"] for d in expected]) == expected
+        assert reader.count(kind) in (
+            acknowledged * len(expected),
+            (acknowledged + 1) * len(expected),
+        )
+    reader.close()
+
+
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize("consistency", ["durable", "relaxed"])
+@pytest.mark.parametrize("name", STORING)
+def test_a_finished_store_is_complete_in_itself(
+    name: str, consistency: str, network: bool, tmp_path: Path
+) -> None:
+    cluster = Cluster(
+        engine=name, stores=(tmp_path,), consistency=consistency, network_file_system=network
+    )
+    client = engine(name).connect(cluster, "write")
+    thread = client.for_thread()
+    client.create(Schema())
+    thread.insert(Kind.RNA, sample(1, 100)[Kind.RNA])
+    if name == "sqlite":
+        assert (tmp_path / "documents.sqlite-wal").exists() != network
+    client.finish()
+    client.close()
+    expected = {
+        "sqlite": ["documents.sqlite"],
+        "duckdb": ["documents.duckdb"],
+        "parquet": [f"{kind.table}.parquet" for kind in KINDS],
+    }[name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(expected)
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
+    cluster = load(name, tmp_path, sample(1, 50))
+    readers = [engine(name).connect(cluster, "read") for _ in range(2)]
+    code = (
+        "import sys; from pathlib import Path; from storewise.documents import Kind\n"
+        "from storewise.engines.base import Cluster\n"
+        "from storewise.engines.registry import engine\n"
+        "e = engine(sys.argv[1]); p = Path(sys.argv[2])\n"
+        "print(e.connect(Cluster(engine=e.name, stores=(p,)), 'read').count(Kind.RNA))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, name, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.stdout == "50\n", done.stderr
+    assert [reader.count(Kind.GS) for reader in readers] == [50, 50]
+    for reader in readers:
+        reader.close()
+
+
+@cache
+def _many(seed: int) -> list[Document]:
+    """Made once for all tests: making them takes longer than storing them."""
+    return sample(seed, 400)[Kind.RNA]
+
+
+@pytest.mark.parametrize("name", STORING)
+@pytest.mark.parametrize("consistency", ["durable", "relaxed"])
+def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
+    name: str, consistency: str, small_disk: Callable[..., Path]
+) -> None:
+    # DuckDB grows by blocks of 256 KiB; the others fill a smaller disk sooner.
+    disk = small_disk("6m" if name == "duckdb" else "3m")
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+    store = disk / "store"
+    cluster = Cluster(
+        engine=name, stores=(store,), consistency=consistency, settings=_small_buffers(name)
+    )
+    client = engine(name).connect(cluster, "write")
+    client.create(Schema())
+    acknowledged = []
+    with pytest.raises(EngineError, match=r"(?i)full|space") as caught:
+        for seed in range(10_000):
+            client.insert(Kind.RNA, [dict(document) for document in _many(seed)])
+            acknowledged.append(seed)
+        client.finish()
+    assert str(store) in str(caught.value)
+    assert acknowledged
+    # What has failed may fail once more when the client closes, but not in another way.
+    with suppress(EngineError):
+        client.close()
+    ballast.unlink()
+    reader = engine(name).connect(cluster, "read")
+    found = {d["_id"]: d for d in reader.scan(Kind.RNA, b"", 1_000_000)}
+    assert len(found) == reader.count(Kind.RNA)
+    if (name, consistency) in SURVIVING:
+        for seed in acknowledged:
+            for document in _many(seed):
+                assert found[document["_id"]] == document
+    reader.close()
+
+
+def _small_buffers(name: str) -> dict[str, int]:
+    return {"buffer_documents": 2000} if name == "parquet" else {}
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_a_disk_that_is_full_when_the_load_ends(name: str, small_disk: Callable[..., Path]) -> None:
+    disk = small_disk("40m")
+    store = disk / "store"
+    cluster = Cluster(engine=name, stores=(store,))
+    client = engine(name).connect(cluster, "write")
+    index = engine(name).flags.secondary_indexes
+    client.create(
+        Schema(indexes=((Kind.RNA, "s"),) if index else (), index_time="after" if index else "none")
+    )
+    documents = [d for seed in range(30) for d in sample(seed, 1000)[Kind.RNA]]
+    for start in range(0, len(documents), 1000):
+        client.insert(Kind.RNA, documents[start : start + 1000])
+    ballast = disk / "ballast"
+    with pytest.raises(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(EngineError, match=r"(?i)full|space"):
+        client.finish()
+    # Room again: the same client ends its load, or another one finds all documents.
+    ballast.unlink()
+    with suppress(EngineError):
+        client.finish()
+    client.close()
+    reader = engine(name).connect(cluster, "read")
+    assert reader.count(Kind.RNA) == len(documents)
+    assert reader.get(Kind.RNA, documents[-1]["_id"]) == documents[-1]
+    reader.close()
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_a_read_only_disk_is_one_clear_error(name: str, small_disk: Callable[..., Path]) -> None:
+    store = small_disk("1m", "ro")
+    for directory in (store, store / "new"):
+        with pytest.raises(EngineError, match=str(store)):
+            engine(name).connect(Cluster(engine=name, stores=(directory,)), "write")
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_a_directory_that_cannot_be_made(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cluster = Cluster(engine=name, stores=(tmp_path / "file" / "store",))
+    with pytest.raises(EngineError, match=r"cannot make the store directory.*file"):
+        engine(name).connect(cluster, "write")
+
+
+@pytest.mark.parametrize("name", STORING)
+def test_a_store_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="nothing was loaded"):
+        engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "read")
+    with pytest.raises(EngineError, match="is not a directory"):
+        engine(name).connect(Cluster(engine=name, stores=(tmp_path / "none",)), "read")
+
+
+@pytest.mark.parametrize(
+    ("name", "file_name"),
+    [
+        ("sqlite", "documents.sqlite"),
+        ("duckdb", "documents.duckdb"),
+        ("parquet", "rna.parquet"),
+    ],
+)
+def test_a_damaged_file_is_named(name: str, file_name: str, tmp_path: Path) -> None:
+    cluster = load(name, tmp_path, sample(1, 50))
+    path = tmp_path / file_name
+    path.write_bytes(os.urandom(path.stat().st_size))
+    with pytest.raises(EngineError, match=str(tmp_path)):
+        engine(name).connect(cluster, "read").get(Kind.RNA, b"x" * 12)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_wrong_clusters_are_refused_by_name(name: str, mode: str, tmp_path: Path) -> None:
+    described = engine(name)
+    one = (tmp_path,)
+    with pytest.raises(EngineError, match=r"'quorum'.*durable, relaxed"):
+        described.connect(Cluster(engine=name, stores=one, consistency="quorum"), mode)
+    with pytest.raises(EngineError, match=r"colour.*known"):
+        described.connect(Cluster(engine=name, stores=one, settings={"colour": 1}), mode)
+    with pytest.raises(EngineError, match="store director"):
+        described.connect(Cluster(engine=name, stores=()), mode)
+    if mode == "write":
+        with pytest.raises(EngineError, match="not 2"):
+            described.connect(Cluster(engine=name, stores=(tmp_path, tmp_path / "b")), mode)
+
+
+def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
+    for name, wrong in {
+        "sqlite": {"page_size": 5000},
+        "duckdb": {"threads": 0},
+        "parquet": {"row_group_size": "many"},
+    }.items():
+        with pytest.raises(EngineError, match=next(iter(wrong))):
+            engine(name).connect(Cluster(engine=name, stores=(tmp_path,), settings=wrong), "write")
+
+
+def test_an_index_on_no_field_is_refused(tmp_path: Path) -> None:
+    for name in ("sqlite", "duckdb"):
+        client = engine(name).connect(Cluster(engine=name, stores=(tmp_path / name,)), "write")
+        with pytest.raises(EngineError, match="no column 'evalue'"):
+            client.create(Schema(indexes=((Kind.ALIGN, "evalue"),), index_time="after"))
+        client.close()
+    client = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "write")
+    with pytest.raises(EngineError, match="no secondary indexes"):
+        client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="after"))
+    client.close()
+
+
+@pytest.mark.parametrize("index_time", ["none", "before", "after"])
+def test_sqlite_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
+    schema = Schema(indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")), index_time=index_time)
+    load("sqlite", tmp_path, sample(1, 500), schema)
+    connection = sqlite3.connect(tmp_path / "documents.sqlite")
+    for column in ("e", "gene"):
+        plan = connection.execute(
+            f'EXPLAIN QUERY PLAN SELECT * FROM "align" WHERE "{column}" IS NOT NULL '
+            f'AND "{column}" >= ? AND "{column}" <= ?',
+            (1, 2),
+        ).fetchall()
+        assert (f"USING INDEX align_{column}" in plan[0][3]) == (index_time != "none")
+    by_id = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM \"align\" WHERE _id = x'00'")
+    assert "USING PRIMARY KEY" in by_id.fetchall()[0][3]
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+@pytest.mark.parametrize("index_time", ["none", "before", "after"])
+def test_duckdb_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
+    schema = Schema(indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")), index_time=index_time)
+    documents = sample(1, 5000)
+    load("duckdb", tmp_path, documents, schema, batch=1000)
+    connection = duckdb.connect(str(tmp_path / "documents.duckdb"), read_only=True)
+    value = documents[Kind.ALIGN][17]["e"]
+    ((_, plan),) = connection.execute(
+        'EXPLAIN ANALYZE SELECT * FROM "align" WHERE "e" IS NOT NULL AND "e" >= ? AND "e" <= ?',
+        (value, value),
+    ).fetchall()
+    assert ("Index Scan" in plan) == (index_time != "none")
+    ((_, plan),) = connection.execute(
+        'EXPLAIN ANALYZE SELECT * FROM "align" WHERE _id = ?', (documents[Kind.ALIGN][17]["_id"],)
+    ).fetchall()
+    assert "Index Scan" in plan
+    connection.close()
+
+
+def test_finished_parquet_is_sorted_in_small_groups(tmp_path: Path) -> None:
+    documents = {Kind.RNA: [d for s in range(20) for d in sample(s, 1000)[Kind.RNA]]}
+    load("parquet", tmp_path, documents, row_group_size=4096)
+    file = pq.ParquetFile(tmp_path / "rna.parquet")
+    ids = file.read(["_id"])["_id"].to_pylist()
+    assert ids == sorted(d["_id"] for d in documents[Kind.RNA])
+    groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+    assert len(groups) == 5
+    assert {group.column(1).compression for group in groups} == {"ZSTD"}
+    edges = [(g.column(0).statistics.min, g.column(0).statistics.max) for g in groups]
+    assert all(low <= high for low, high in edges)
+    assert [high for _, high in edges[:-1]] < [low for low, _ in edges[1:]]
+
+
+def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path: Path) -> None:
+    old, new = sample(1, 10), sample(1, 10)
+    for document in new[Kind.RNA]:
+        document["s"] = "NEW"
+    stale = tmp_path / "stale"
+    client = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "write")
+    client.create(Schema())
+    client.insert(Kind.RNA, old[Kind.RNA])
+    stale.write_bytes((tmp_path / "rna.parts" / "0000000002.parquet").read_bytes())
+    client.insert(Kind.RNA, new[Kind.RNA])
+    client.finish()
+    client.close()
+    # As if the parts had not been removed yet: the merge is newer than they are.
+    (tmp_path / "rna.parts").mkdir()
+    stale.rename(tmp_path / "rna.parts" / "0000000002.parquet")
+    reader = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "read")
+    assert reader.scan(Kind.RNA, b"", 99) == new[Kind.RNA]
+    reader.close()
+
+
+def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, str(WRITER), "duckdb", "durable", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for mode in ("read", "write"):
+            with pytest.raises(EngineError, match=r"documents\.duckdb.*lock"):
+                engine("duckdb").connect(Cluster(engine="duckdb", stores=(tmp_path,)), mode)
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("null", ("pandas", "numpy", "pyarrow", "duckdb", "sqlite3")),
+        ("sqlite", ("pandas", "numpy", "pyarrow", "duckdb")),
+        ("duck", ("pandas", "pyarrow", "sqlite3")),
+        ("parquet", ("pandas", "pyarrow", "sqlite3")),
+    ],
+)
+def test_imports_stay_light(module: str, unwanted: tuple[str, ...]) -> None:
+    code = f"import sys, storewise.engines.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(unwanted) & set(done.stdout.split())
+
+
+def test_an_id_of_no_placement_is_missing(tmp_path: Path) -> None:
+    from support.servers.samples import ByDigest
+
+    for name in STORING:
+        stores = (tmp_path / name / "a", tmp_path / name / "b")
+        for number, store in enumerate(stores):
+            load(name, store, sample(number, 10))
+        cluster = Cluster(engine=name, stores=stores, placement=ByDigest({}))
+        reader = engine(name).connect(cluster, "read")
+        document_id = sample(0, 10)[Kind.RNA][0]["_id"]
+        assert reader.get(Kind.RNA, document_id) is None
+        assert (
+            reader.get_many(Kind.RNA, [document_id, make_id(b"z" * 7, Kind.RNA, 1)]) == [None] * 2
+        )
+        reader.close()

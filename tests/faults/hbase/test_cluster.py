@@ -1,0 +1,403 @@
+"""HBase running: three region servers of which one is killed, and a standalone server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+from support.needs import unavailable
+from support.servers.samples import fill, sample
+from support.servers.stores import available, empty_hbase
+from support.waiting import wait_until
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.hbase_client import HbaseClient
+from storewise.engines.hbase_thrift import idl
+from storewise.engines.registry import engine
+from storewise.engines.server import Topology
+from storewise.errors import EngineError
+from storewise.session import local
+from storewise.session import server as session_server
+from storewise.session.address import addresses, free_port, is_loopback
+from storewise.session.local import LocalCluster, running
+
+ALL_CELLS = os.environ.get("STOREWISE_ALL_CELLS") == "1"
+SERVERS = 3
+REGIONS = 2
+#: Files, each with its own digest: their ids are spread over the regions.
+FILES = [sample(seed, alignments=20) for seed in range(40)]
+DOCUMENTS = {kind: [d for file in FILES for d in file[kind]] for kind in KINDS}
+#: A region server is dead after its session; then its log is split and its regions move.
+RECOVERY_SECONDS = 60.0
+SETTINGS = {"session_seconds": 8, "operation_seconds": 20, "regions_per_server": REGIONS}
+
+
+def open_client(cluster: Cluster, mode: Any = "read", **settings: Any) -> HbaseClient:
+    changed = replace(cluster, settings={**cluster.settings, **settings})
+    return cast(HbaseClient, engine("hbase").connect(changed, mode))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    settings = {**available("hbase"), **SETTINGS}
+    place = tmp_path_factory.mktemp("hbase") / "cluster"
+    with running("hbase", place, Topology(nodes=SERVERS, memory_mb=512), settings) as found:
+        fill(found.cluster, DOCUMENTS, batch=500)
+        yield found
+    left = [p for p in psutil.process_iter() if str(place) in " ".join(_command(p))]
+    assert left == [] and not any(place.glob("*/conf"))
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_tables_are_split_over_all_servers(cluster: LocalCluster) -> None:
+    client = open_client(cluster.cluster)
+    names = {name for name in cluster.servers if name.startswith("regionserver")}
+    for kind in KINDS:
+        _, starts, owners = client._locations(kind)
+        assert len(starts) == SERVERS * REGIONS and starts[0] == b""
+        assert Counter(owners) == dict.fromkeys(names, REGIONS)
+    client.close()
+
+
+def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
+    client = open_client(cluster.cluster)
+    nodes = {f"{s.node.address}:{s.node.port}": name for name, s in cluster.servers.items()}
+
+    def meta(c: Any) -> list[tuple[bytes, str]]:
+        found = c.getScannerResults(b"hbase:meta", idl.TScan(b"", 100), 100)
+        rows = []
+        for result in found:
+            cells = {(x.family, x.qualifier): x.value for x in result.columnValues}
+            if result.row.startswith(b"rna,"):
+                first = result.row[len(b"rna,") :].rsplit(b",", 1)[0]
+                rows.append((first, nodes[cells[b"info", b"server"].decode()]))
+        return rows
+
+    regions = sorted(client._link.call("meta", meta))
+    owners: Counter[str] = Counter()
+    for document in DOCUMENTS[Kind.RNA][::10]:
+        key = document["_id"]
+        expected = [name for first, name in regions if first <= key][-1]
+        assert client.owner(Kind.RNA, key) == expected
+        owners[expected] += 1
+    assert len(owners) == SERVERS
+    client.close()
+
+
+def test_documents_come_back_from_all_servers(cluster: LocalCluster) -> None:
+    client = open_client(cluster.cluster)
+    for kind in KINDS:
+        every = sorted(DOCUMENTS[kind], key=lambda d: d["_id"])
+        assert client.count(kind) == len(every)
+        assert client.scan(kind, b"", len(every) + 1) == every
+        middle = every[len(every) // 3]["_id"]
+        assert client.scan(kind, middle, 50) == [d for d in every if d["_id"] >= middle][:50]
+        assert client.get_many(kind, [d["_id"] for d in every]) == every
+    assert client.status()["servers"] == SERVERS
+    assert client.disk_bytes() > sum(len(documents) for documents in DOCUMENTS.values()) * 100
+    client.close()
+
+
+def test_only_its_own_ports_and_not_too_much_memory(cluster: LocalCluster) -> None:
+    memory = 0
+    for name, server in cluster.servers.items():
+        memory += psutil.Process(server.pid).memory_info().rss
+        assert _listening(server) == {("127.0.0.1", port) for port in _told(server)}, name
+    assert memory < 6 << 30
+
+
+def _told(server: session_server.Server) -> set[int]:
+    return {server.node.port, *server.node.ports.values()}
+
+
+def _listening(server: session_server.Server) -> set[tuple[str, int]]:
+    return {
+        (found.laddr.ip, found.laddr.port)
+        for found in psutil.Process(server.pid).net_connections("inet")
+        if found.status == psutil.CONN_LISTEN
+    }
+
+
+def test_a_buffer_is_sent_when_it_is_full_or_flushed(cluster: LocalCluster) -> None:
+    extra = sample(900, alignments=30)[Kind.GS]
+    ids = [d["_id"] for d in extra]
+    writer, reader = open_client(cluster.cluster, "write", buffer=20), open_client(cluster.cluster)
+    writer.insert(Kind.GS, extra[:12])
+    assert reader.get_many(Kind.GS, ids[:12]) == [None] * 12
+    writer.insert(Kind.GS, extra[12:24])
+    assert reader.get_many(Kind.GS, ids) == [*extra[:24], *[None] * 6]
+    writer.insert(Kind.GS, extra[24:])
+    assert reader.get(Kind.GS, ids[-1]) is None
+    writer.flush()
+    assert reader.get_many(Kind.GS, ids) == extra
+    # Who reads sees what the same thread has written.
+    writer.insert(Kind.GS, [{**extra[0], "seqid": "new"}])
+    assert writer.get(Kind.GS, ids[0]) == {**extra[0], "seqid": "new"}
+    for document_id in ids:
+        assert writer.delete(Kind.GS, document_id)
+    writer.close()
+    reader.close()
+
+
+def test_levels_write_ahead_or_not(cluster: LocalCluster) -> None:
+    """The servers' own counter of appends to their logs."""
+    documents = DOCUMENTS[Kind.RNA][:200]
+
+    def settled(client: Any, writes: float) -> dict[str, float]:
+        """Numbers that have so many writes. Those of the log are read apart and may be older by the
+        second for which the server keeps them, so they must stay as they are for two."""
+        told, since = client.status(), time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal told, since
+            found = client.status()
+            if found["wal.appendCount"] != told["wal.appendCount"]:
+                since = time.monotonic()
+            told = found
+            return told["writeRequestCount"] >= writes and time.monotonic() - since >= 2
+
+        wait_until(quiet, 30, lambda: f"counters that follow ({told})", pause=0.2)
+        return dict(told)
+
+    def appends(level: str) -> float:
+        client = open_client(replace(cluster.cluster, consistency=level), "write")
+        before = settled(client, 0)
+        client.insert(Kind.RNA, documents)
+        after = settled(client, before["writeRequestCount"] + len(documents))
+        client.close()
+        return after["wal.appendCount"] - before["wal.appendCount"]
+
+    assert {level: appends(level) > 0 for level in ("durable", "relaxed", "async", "sync")} == {
+        "durable": True,
+        "relaxed": False,
+        "async": True,
+        "sync": True,
+    }
+
+
+def test_updates_of_many_clients_are_all_kept(cluster: LocalCluster) -> None:
+    """Each client changes another field of the same document."""
+    document = DOCUMENTS[Kind.ALIGN][0]
+    client = open_client(cluster.cluster, "write")
+    changes: list[dict[str, Any]] = [{"o": 1}, {"p": 2}, {"gene": "G"}, {"chr": "c"}]
+
+    def change(number: int) -> None:
+        mine = client.for_thread()
+        for _ in range(10):
+            assert mine.update(Kind.ALIGN, document["_id"], changes[number])
+
+    with ThreadPoolExecutor(len(changes)) as pool:
+        list(pool.map(change, range(len(changes))))
+    expected = {**document, "o": 1, "p": 2, "gene": "G", "chr": "c"}
+    assert client.get(Kind.ALIGN, document["_id"]) == expected
+    client.insert(Kind.ALIGN, [document])
+    client.close()
+
+
+def test_connections_end_with_their_threads_and_their_client(cluster: LocalCluster) -> None:
+    client = open_client(cluster.cluster)
+    own = psutil.Process()
+
+    def connections() -> int:
+        return len([c for c in own.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED])
+
+    before = connections()
+    threads = [client.for_thread() for _ in range(5)]
+    assert all(mine.count(Kind.TASKS) for mine in threads)
+    assert connections() == before + 5
+    threads.clear()
+    assert connections() == before
+    client.close()
+    with pytest.raises(EngineError, match="this client is closed"):
+        client.for_thread()
+
+
+def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
+    """kill -9: until its regions have moved, an error names it; then nothing is missing."""
+    client = open_client(cluster.cluster, "write")
+    victim = cluster.servers["regionserver1"]
+    ids = [d["_id"] for d in DOCUMENTS[Kind.RNA]]
+    lost = [i for i in ids if client.owner(Kind.RNA, i) == "regionserver1"]
+    assert lost
+    os.kill(victim.pid, signal.SIGKILL)
+    assert "was ended by SIGKILL" in wait_until(victim.failure, 30, "its end is seen")
+    errors: list[str] = []
+
+    def asked() -> list[dict[str, Any] | None] | None:
+        try:
+            return client.get_many(Kind.RNA, lost)
+        except EngineError as error:
+            errors.append(str(error))
+            return None
+
+    found = wait_until(asked, RECOVERY_SECONDS, lambda: f"its regions' move ({errors[-1:]})")
+    print(f"errors meanwhile: {errors}")
+    where = f"regionserver1 on host {socket.gethostname()} at {victim.node.address}:"
+    where += f"{victim.node.port} cannot be reached"
+    assert all(where in text for text in errors)
+    documents = {d["_id"]: d for d in DOCUMENTS[Kind.RNA]}
+    assert found == [documents[i] for i in lost]
+    client.insert(Kind.RNA, found)
+    assert client.count(Kind.RNA) == len(ids)
+    client._shared.locations.clear()
+    assert {client.owner(Kind.RNA, i) for i in ids} == {"regionserver0", "regionserver2"}
+    assert client.status()["servers"] == SERVERS - 1
+    client.close()
+
+
+def test_tables_can_be_made_again(cluster: LocalCluster) -> None:
+    empty_hbase(cluster.cluster)
+    client = open_client(cluster.cluster, "write")
+    with pytest.raises(EngineError, match="rna was never created"):
+        client.count(Kind.RNA)
+    client.create(Schema(kinds=(Kind.RNA,), study_fields=True))
+    client.create(Schema(kinds=(Kind.RNA,), study_fields=True))
+    assert client.count(Kind.RNA) == 0
+    with pytest.raises(EngineError, match="rna was created with study_fields: true"):
+        client.create(Schema())
+    client.close()
+
+
+@pytest.mark.parametrize("which", [2, *([0] if ALL_CELLS else [])])
+def test_a_taken_port_is_left_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    """Somebody takes the region server's port (0), or ZooKeeper's (2), after the look."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        given: list[int] = []
+
+        def free(address: str, ports: str, tried: frozenset[int]) -> int:
+            chosen = taken if len(given) == which else free_port(address, ports, tried)
+            given.append(chosen)
+            return given[-1]
+
+        monkeypatch.setattr(session_server, "free_port", free)
+        with running("hbase", tmp_path / "c", Topology(memory_mb=256), available("hbase")) as found:
+            node = found.servers["master0"].node
+            assert taken not in (node.port, *node.ports.values())
+    log = (tmp_path / "c" / "master0.log").read_text()
+    said = "Could not start ZK at requested port of" if which else "Address already in use"
+    assert said in log
+
+
+@pytest.mark.parametrize("nodes", [1, *([2] if ALL_CELLS else [])])
+def test_off_loopback_it_listens_there_only(
+    nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = [address for address in addresses().values() if not is_loopback(address)]
+    if not outside:
+        unavailable("this host has no address but loopback")
+    monkeypatch.setattr(local, "address_of", lambda *given: outside[0])
+    shape = Topology(nodes=nodes, memory_mb=256)
+    with running("hbase", tmp_path / "c", shape, available("hbase")) as found:
+        fill(found.cluster, FILES[0])
+        client = open_client(found.cluster)
+        assert client.count(Kind.RNA) == len(FILES[0][Kind.RNA])
+        assert client.status()["servers"] == nodes
+        assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) in found.servers
+        client.close()
+        for name, server in found.servers.items():
+            told = {(outside[0], port) for port in _told(server)}
+            if name == "master0" and nodes == 1:
+                # HBase looks for the ZooKeeper of a standalone server at localhost only.
+                port = server.node.ports["zookeeper"]
+                told = told - {(outside[0], port)} | {("127.0.0.1", port)}
+            assert _listening(server) == told, name
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"jvm_options": ["-XX:+Nonsense"]}, "Unrecognized VM option 'Nonsense'"),
+        ({"rootdir": "nonsense://there/hbase"}, "No FileSystem for scheme.*nonsense"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(
+    settings: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(EngineError, match=rf"(?s)master0: .*ended with status \d.*{words}"),
+        running("hbase", tmp_path / "c", Topology(), {**available("hbase"), **settings}),
+    ):
+        pass
+    assert not list((tmp_path / "c").glob("*/conf"))
+
+
+def test_a_root_of_the_user_is_left_as_it_was(tmp_path: Path) -> None:
+    """A session has a directory of its own there, which goes with it; what others have stays."""
+    shared = tmp_path / "shared"
+    for name in ("storewise-local", "mine"):
+        (shared / name).mkdir(parents=True)
+        (shared / name / "file").touch()
+    settings = {**available("hbase"), "rootdir": str(shared), "distributed": True}
+    with running("hbase", tmp_path / "c", Topology(memory_mb=256), settings) as found:
+        assert set(found.servers) == {"thrift0", "zookeeper0", "master0", "regionserver0"}
+        fill(found.cluster, FILES[0])
+        client = open_client(found.cluster)
+        assert client.count(Kind.RNA) == len(FILES[0][Kind.RNA])
+        assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) == "regionserver0"
+        client.close()
+        (own,) = shared.glob("storewise-local-*")
+        assert {"hbase.id", "data"} <= {path.name for path in own.iterdir()}
+    assert sorted(path.name for path in shared.iterdir()) == ["mine", "storewise-local"]
+    assert all((path / "file").exists() for path in shared.iterdir())
+
+
+def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:
+    """The directory that the other nodes look for is not there, as on another host."""
+    place = tmp_path / "c"
+    settings = {**available("hbase"), "distributed": True}
+
+    def away() -> None:
+        root = place / "zookeeper0" / "root"
+        wait_until(root.exists, 30, "the servers' root", pause=0.005)
+        (place / "zookeeper0" / "root").rename(tmp_path / "elsewhere")
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(away)
+        with (
+            pytest.raises(EngineError, match=r"(?s)(master|regionserver)0: sh ended.*`rootdir`"),
+            running("hbase", place, Topology(), settings),
+        ):
+            pass
+        done.result()
+
+
+@pytest.mark.all_cells
+def test_what_was_not_written_ahead_is_lost(tmp_path: Path) -> None:
+    """kill -9 of a standalone server: its levels differ in what comes back."""
+    shape = Topology(memory_mb=256)
+    with running("hbase", tmp_path / "c", shape, available("hbase")) as found:
+        server = found.servers["master0"]
+        kept, lost = sample(1, alignments=50)[Kind.RNA], sample(2, alignments=50)[Kind.RNA]
+        for level, documents in (("sync", kept), ("relaxed", lost)):
+            client = open_client(replace(found.cluster, consistency=level), "write")
+            client.insert(Kind.RNA, documents)
+            assert client.get(Kind.RNA, documents[0]["_id"]) == documents[0]
+            client.close()
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until(server.failure, 30, "its end is seen")
+        server.restart()
+        server.wait_ready(lambda: None)
+        client = open_client(found.cluster)
+        assert client.get_many(Kind.RNA, [d["_id"] for d in kept]) == kept
+        assert client.get_many(Kind.RNA, [d["_id"] for d in lost]) == [None] * len(lost)
+        client.close()

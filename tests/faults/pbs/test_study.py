@@ -1,0 +1,85 @@
+"""A study of servers through profiles/pbs, on stand-ins for the commands of PBS or on a real one
+(how: tests/support/pbs/real.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.pbs.real import WANTED
+from support.pbs.workspace import PbsWorkspace
+from support.slurm.on_host import ask
+from support.waiting import wait_until
+
+from storewise.session.address import addresses, is_loopback
+
+STUDY = """\
+inputs: {paths: data, jobs: 2}
+engines: [sqlite, postgres]
+factors: {workers: 2, nodes: 2}
+phases:
+  - write: {batch_size: 500}
+  - read: {seconds: 1}
+verify: 50
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
+    # As OpenPBS is by default.
+    place = PbsWorkspace(tmp_path, history=False)
+    place.copy_inputs()
+    yield place
+    place.end()
+
+
+@pytest.mark.timeout(3600 if WANTED else 1500)
+def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
+    place.write_study(STUDY)
+    others = {address for address in addresses().values() if not is_loopback(address)}
+    interface = () if others else ("--set-resources", "node:interface='lo'")
+    run = place.start(place.command(*interface))
+
+    def both() -> bool:
+        assert run.poll() is None, place.output()
+        return all(place.server(node) for node in ("data0", "data1"))
+
+    wait_until(both, 600 if WANTED else 240, "both servers")
+    # Each server runs in a job of its own, on that job's own disk, on the network of the site.
+    for node in ("data0", "data1"):
+        server = ask(place.host(node), "server", str(place.server(node)))
+        job = place.node_job(node)
+        assert job["state"] == "R"
+        assert f"pbs.{job['id']}" in Path(server["cwd"]).parts
+        (listens,) = server["listens"]
+        assert not is_loopback(listens) if WANTED else listens in (others or {"127.0.0.1"})
+        assert job["resources"] == {
+            "select": "1:ncpus=1:mem=1280mb",
+            "place": "excl",
+            "walltime": "12:00:00",
+        }
+    assert run.wait(2400 if WANTED else 1200) == 0, place.output()
+    place.nothing_left(5)
+    assert place.left_behind() == []
+    assert place.registered() == []
+    assert (place.results / "report.html").stat().st_size > 0
+    counts = place.counts()
+    assert len(counts) == 2
+    assert set(counts.values()) == {(place.documents(), place.documents())}
+
+    jobs = place.pbs.jobs().values()
+    # A real server without a job history forgets how jobs have ended.
+    assert {job["exit"] for job in jobs} - ({None} if WANTED else set()) <= {0}
+    rules = {job["name"].split("-")[0] for job in jobs}
+    assert {"digest", "node", "form", "load", "phase", "verify", "close"} <= rules
+    assert "open_session" not in rules
+    # Two trials of two workers, one of them with two nodes: jobs of their own.
+    assert [len(place.jobs(rule)) for rule in ("node", "load", "phase")] == [2, 4, 4]
+    (session,) = place.results.glob("trials/*/session.parquet")
+    counted = pq.read_table(session.with_name("node.data0.parquet")).to_pylist()
+    assert {row["node"] for row in counted if row["metric"] == "node_bytes"} == {"data0"}
+    load = place.jobs("load")[0]
+    assert load["resources"]["place"] == "free"
+    assert Path(load["output"]).is_file()

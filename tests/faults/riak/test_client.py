@@ -1,0 +1,289 @@
+"""The client of Riak against a stand-in (`riak_standin`) that behaves, and that does not."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.riak.standin import Standin
+from support.servers.samples import sample
+
+from storewise.documents import KINDS, Document, Kind
+from storewise.engines.base import Client, Cluster, Endpoint, Schema
+from storewise.engines.registry import engine
+from storewise.engines.riak_client import RiakClient
+from storewise.errors import EngineError
+
+DOCUMENTS = sample(3, alignments=60)
+RNA = DOCUMENTS[Kind.RNA]
+IDS = [d["_id"] for d in RNA]
+
+
+@pytest.fixture
+def node() -> Iterator[Standin]:
+    found = Standin()
+    yield found
+    found.fault = ""
+    found.close()
+
+
+def cluster_of(*nodes: Standin, **settings: Any) -> Cluster:
+    endpoints = tuple(
+        Endpoint("data", index, "here", "127.0.0.1", node.port, {"http": 1})
+        for index, node in enumerate(nodes)
+    )
+    return Cluster(engine="riak", endpoints=endpoints, settings=settings)
+
+
+def writer(cluster: Cluster, schema: Schema | None = None) -> Client:
+    client = engine("riak").connect(cluster, "write")
+    client.create(schema or Schema())
+    return client
+
+
+@pytest.mark.parametrize("connections", [1, 4, 64])
+def test_batches_come_back_in_order(node: Standin, connections: int) -> None:
+    client = writer(cluster_of(node, connections=connections))
+    for kind in KINDS:
+        client.insert(kind, DOCUMENTS[kind])
+        ids = [d["_id"] for d in DOCUMENTS[kind]]
+        expected: list[Document | None] = [*DOCUMENTS[kind], None, DOCUMENTS[kind][0]]
+        assert client.get_many(kind, [*ids, b"?" * 12, ids[0]]) == expected
+    assert client.get_many(Kind.RNA, []) == []
+    # Of an id that comes twice in a batch the last one counts, over whatever connection it goes.
+    twice = [{**RNA[0], "b": number} for number in range(50)]
+    client.insert(Kind.RNA, twice)
+    assert client.get(Kind.RNA, IDS[0]) == twice[-1]
+    client.close()
+
+
+def test_update_and_delete(node: Standin) -> None:
+    client = writer(cluster_of(node))
+    client.insert(Kind.RNA, RNA)
+    client.insert(Kind.TASKS, DOCUMENTS[Kind.TASKS])
+    assert client.update(Kind.RNA, IDS[1], {"b": 7, "s": None})
+    assert client.get(Kind.RNA, IDS[1]) == {**RNA[1], "b": 7, "s": None}
+    assert not client.update(Kind.RNA, b"?" * 12, {"b": 7})
+    task = DOCUMENTS[Kind.TASKS][0]
+    assert client.update(Kind.TASKS, task["_id"], {"pg_new": "x"})
+    assert client.get(Kind.TASKS, task["_id"]) == {**task, "pg_new": "x"}
+    for wrong in ({}, {"_id": b"?" * 12}, {"colour": 1}):
+        with pytest.raises(EngineError):
+            client.update(Kind.RNA, IDS[1], wrong)
+    assert client.delete(Kind.RNA, IDS[2])
+    assert not client.delete(Kind.RNA, IDS[2])
+    assert client.get(Kind.RNA, IDS[2]) is None
+    client.insert(Kind.RNA, [RNA[2]])
+    assert client.get(Kind.RNA, IDS[2]) == RNA[2]
+    client.close()
+
+
+def test_verbs_that_riak_lacks_say_so(node: Standin) -> None:
+    client = writer(cluster_of(node))
+    for verb in (
+        lambda: client.count(Kind.RNA),
+        lambda: client.scan(Kind.RNA, b"", 1),
+        lambda: client.range(Kind.RNA, "b", 1, 2),
+        lambda: client.aggregate(Kind.RNA, "b", 1),
+    ):
+        with pytest.raises(EngineError, match="flags"):
+            verb()
+    assert client.disk_bytes() is None
+    with pytest.raises(EngineError, match="index"):
+        client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="before"))
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("overload", r"riak: get: data0 at 127\.0\.0\.1:\d+: overload"),
+        (
+            "garbage",
+            r"riak: rna: the answer for the key [0-9a-f]{24}: a message ends within field 1",
+        ),
+        ("oversized", r"riak: get: data0 at 127\.0\.0\.1:\d+: a frame of 4294967295 bytes"),
+        ("wrong", r"answered with code 18 instead of 10"),
+        ("cut", r"riak: get: data0 at .*closed the connection in the middle of an answer"),
+        ("slow", r"riak: get: data0 at .*no answer within 0\.5 s.*timeout_seconds"),
+        ("siblings", r"rna: the key [0-9a-f]{24} has 2 siblings.*allow_mult"),
+    ],
+)
+def test_whatever_goes_wrong_is_one_clear_error_and_the_next_request_works(
+    node: Standin, fault: str, words: str
+) -> None:
+    client = writer(cluster_of(node, timeout_seconds=0.5))
+    client.insert(Kind.RNA, RNA)
+    node.fault = fault
+    with pytest.raises(EngineError, match=words) as caught:
+        client.get(Kind.RNA, IDS[0])
+    assert "\n" not in str(caught.value)
+    with pytest.raises(EngineError):
+        client.get_many(Kind.RNA, IDS)
+    with pytest.raises(EngineError):
+        client.insert(Kind.RNA, RNA)
+    node.fault = ""
+    assert client.get(Kind.RNA, IDS[0]) == RNA[0]
+    assert client.get_many(Kind.RNA, IDS) == RNA
+    client.close()
+
+
+def test_a_value_of_somebody_else_is_an_error(node: Standin) -> None:
+    client = writer(cluster_of(node))
+    for value in (b"not JSON", b"[1]", b"{}"):
+        node.store(b"rna", IDS[0], time.time_ns(), value)
+        with pytest.raises(EngineError, match=r"rna.*no document of Storewise's"):
+            client.get(Kind.RNA, IDS[0])
+    client.close()
+
+
+def test_a_node_that_was_started_again_is_found_again(tmp_path: Path) -> None:
+    log = tmp_path / "objects"
+    first = Standin(log=log)
+    client = writer(cluster_of(first))
+    client.insert(Kind.RNA, RNA)
+    address = ("127.0.0.1", first.port)
+    first.close()
+    with pytest.raises(EngineError, match=rf"riak: get: data0 at 127\.0\.0\.1:{address[1]}: "):
+        client.get(Kind.RNA, IDS[0])
+    again = Standin(address=address, log=log)
+    assert client.get_many(Kind.RNA, IDS) == RNA
+    again.close()
+    # A connection that nobody used while its node was away.
+    third = Standin(address=address, log=log)
+    assert client.get(Kind.RNA, IDS[1]) == RNA[1]
+    assert client.status()["client.reconnects"] > 0
+    client.close()
+    third.close()
+
+
+def test_requests_go_to_other_nodes_when_one_is_lost(tmp_path: Path) -> None:
+    """Two nodes with the same content: both keep their objects in one place."""
+    one, two = Standin(), Standin()
+    two.objects = one.objects
+    client = writer(cluster_of(one, two))
+    client.insert(Kind.RNA, RNA)
+    assert two.asked[11] > 0 and one.asked[11] > 0, "connections spread over the nodes"
+    one.close()
+    assert client.get_many(Kind.RNA, IDS) == RNA
+    assert [client.get(Kind.RNA, i) for i in IDS] == RNA
+    assert client.status()["client.reconnects"] >= 1
+    fresh = engine("riak").connect(cluster_of(one, two), "read")
+    assert fresh.get(Kind.RNA, IDS[0]) == RNA[0]
+    two.close()
+    for reader in (client, fresh):
+        with pytest.raises(EngineError, match=rf"{one.port}.*{two.port}|{two.port}.*{one.port}"):
+            reader.get(Kind.RNA, IDS[0])
+        reader.close()
+
+
+@pytest.mark.parametrize("connections", [1, 4])
+def test_what_was_with_a_node_that_died_is_asked_of_the_next(connections: int) -> None:
+    """A real one answers such a request with `timeout`, after a minute."""
+    one, two = Standin(), Standin()
+    two.objects = one.objects
+    client = writer(cluster_of(one, two, connections=connections))
+    client.insert(Kind.RNA, RNA)
+    one.fault = "timeout"
+    client.insert(Kind.RNA, RNA)
+    assert client.get_many(Kind.RNA, IDS) == RNA
+    assert [client.get(Kind.RNA, i) for i in IDS] == RNA
+    assert client.status()["client.reconnects"] >= 1
+    two.fault = "timeout"
+    asked = one.asked[9] + two.asked[9]
+    with pytest.raises(
+        EngineError, match=r"riak: get: data\d at .*: timeout; data\d at .*: timeout$"
+    ):
+        client.get(Kind.RNA, IDS[0])
+    assert one.asked[9] + two.asked[9] - asked == 2, "once more, not for ever"
+    two.fault = "overload"
+    one.fault = ""
+    with pytest.raises(EngineError, match="overload"):
+        for document_id in IDS:
+            client.for_thread().get(Kind.RNA, document_id)
+    client.close()
+    one.close()
+    two.close()
+
+
+def test_nobody_there_and_nobody_speaking() -> None:
+    with socket.socket() as closed, socket.socket() as mute:
+        for found in (closed, mute):
+            found.bind(("127.0.0.1", 0))
+        mute.listen()
+        for where in (closed, mute):
+            port = where.getsockname()[1]
+            endpoint = Endpoint("data", 0, "here", "127.0.0.1", port)
+            with pytest.raises(EngineError, match=rf"riak: connect: .*127\.0\.0\.1:{port}"):
+                engine("riak").connect(
+                    Cluster(engine="riak", endpoints=(endpoint,), settings={"timeout_seconds": 2}),
+                    "read",
+                )
+
+
+def test_the_owner_is_the_servers(node: Standin) -> None:
+    other = Standin("riak2@127.0.0.1")
+    client = writer(cluster_of(node, other))
+    for one in (node, other):
+        one.members, one.n_val = ["riak1@127.0.0.1", "riak2@127.0.0.1"], 2
+    owners = {i: client.owner(Kind.RNA, i) for i in IDS}
+    assert set(owners.values()) == {"data0", "data1"}
+    for document_id, owner in owners.items():
+        (_, first), _ = node.holders(b"rna", document_id)
+        assert owner == {"riak1@127.0.0.1": "data0", "riak2@127.0.0.1": "data1"}[first]
+    asked = node.asked[33] + other.asked[33]
+    assert asked <= 16, "each partition is asked for once"
+    client.close()
+    # A server whose ring is cut otherwise must not be believed silently.
+    wrong = engine("riak").connect(cluster_of(node, other, ring_size=1024), "read")
+    with pytest.raises(EngineError, match=r"partition \d+ of 1024, but the server has it in"):
+        for document_id in IDS:
+            wrong.owner(Kind.RNA, document_id)
+    wrong.close()
+    other.close()
+
+
+def test_kinds_settings_and_levels(node: Standin) -> None:
+    cluster = cluster_of(node)
+    unmade = engine("riak").connect(cluster, "write")
+    with pytest.raises(EngineError, match="rna was never created"):
+        unmade.insert(Kind.RNA, RNA)
+    unmade.close()
+    client = writer(cluster, Schema(kinds=(Kind.RNA,)))
+    reader = engine("riak").connect(cluster, "read")
+    with pytest.raises(EngineError, match="gs was never created"):
+        reader.get(Kind.GS, IDS[0])
+    with pytest.raises(EngineError, match="connected to write"):
+        reader.insert(Kind.RNA, RNA)
+    for wrong in ({**RNA[0], "_id": None}, {**RNA[0], "_id": b"short"}, {**RNA[0], "x": 1}):
+        with pytest.raises(EngineError, match="rna"):
+            client.insert(Kind.RNA, [RNA[1], wrong])
+    assert reader.get(Kind.RNA, IDS[1]) is None, "a refused batch leaves nothing behind"
+    assert isinstance(client, RiakClient)
+    for closing in (client, reader):
+        thread = closing.for_thread()
+        closing.close()
+        closing.close()
+        for closed in (closing, thread):
+            with pytest.raises(EngineError, match="closed"):
+                closed.get(Kind.RNA, IDS[0])
+    described = engine("riak")
+    for settings, level, words in (
+        ({"colour": 1}, "", r"colour.*known"),
+        ({"ring_size": 24}, "", "power of two"),
+        ({"r": 0}, "", "from 1"),
+        ({"config": {"nodename": "x@y"}}, "", "nodename is set by Storewise"),
+        ({"config": {"a": "b\nc = d"}}, "", "no line of riak.conf"),
+        ({}, "nothing", r"'nothing'.*durable"),
+        ({"backend": "memory"}, "durable", "keeps nothing on disk.*relaxed"),
+    ):
+        with pytest.raises(EngineError, match=words):
+            described.connect(
+                Cluster("riak", (), cluster.endpoints, settings, consistency=level), "read"
+            )
+    with pytest.raises(EngineError, match="endpoints"):
+        described.connect(Cluster("riak"), "read")

@@ -1,0 +1,307 @@
+"""Riak's clusters from start to end, what happens when a node fails, and whole studies.
+
+The nodes are those of a stand-in (`riak_standin`): it shows that the engine does what it was
+written to do, not that Riak takes it. With RIAK_HOME (or STOREWISE_RIAK_HOME) set, the tests of
+running clusters run on that Riak, too, and so do the contract tests of all engines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.paths import SMALL
+from support.riak.release import make_release
+from support.servers.samples import sample
+from support.waiting import wait_until
+from support.workspace import Workspace
+
+from storewise.documents import KINDS, Kind
+from storewise.engines import riak_pb as pb
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.engines.riak_conf import cookie_of, endpoint_name
+from storewise.engines.riak_install import VARIABLES
+from storewise.engines.server import (
+    Credentials,
+    Topology,
+)
+from storewise.errors import EngineError
+from storewise.session.local import running
+
+REAL = next(filter(None, map(os.environ.get, VARIABLES)), None)
+HOMES = ["stand-in", *(["real"] if REAL else [])]
+DOCUMENTS = sample(8, alignments=80)
+#: Three real nodes need one to two minutes to become one cluster, more on a busy host.
+_STUDY_SECONDS = 1200.0 if REAL else 300.0
+
+
+@pytest.fixture(autouse=True)
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests name their Riak."""
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(params=HOMES)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(REAL) if request.param == "real" else str(make_release(tmp_path))
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return make_release(tmp_path)
+
+
+# -- running clusters ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> None:
+    place = tmp_path / "cluster"
+    shape = Topology(nodes=nodes, replicas=nodes, memory_mb=512)
+    pipes = set(Path("/tmp").glob("erl_pipes/*"))
+    with watched(place) as seen, running("riak", place, shape, {"home": home}) as found:
+        cluster = found.cluster
+        assert {e.name for e in cluster.endpoints} == {f"data{k}" for k in range(nodes)}
+        secret = cookie_of(Credentials.read(place / "credentials.json"))
+        for server in found.servers.values():
+            tree = psutil.Process(server.pid)
+            for process in (tree, *tree.children(recursive=True)):
+                assert secret not in " ".join(process.cmdline())
+            # What an admin command runs, too.
+            server._run((str(server.node.directory / "bin/riak"), "admin", "ringready"), 60, _on)
+            mode = (server.node.directory / ".erlang.cookie").stat().st_mode
+            assert mode & 0o077 == 0
+        client = engine("riak").connect(cluster, "write")
+        client.create(Schema())
+        for kind in KINDS:
+            client.insert(kind, DOCUMENTS[kind])
+        client.close()
+        reader = engine("riak").connect(cluster, "read")
+        owners = set()
+        for kind in KINDS:
+            ids = [d["_id"] for d in DOCUMENTS[kind]]
+            assert reader.get_many(kind, ids) == DOCUMENTS[kind]
+            owners |= {reader.owner(kind, document_id) for document_id in ids}
+        assert owners == {f"data{k}" for k in range(nodes)}
+        status = reader.status()
+        assert status["servers"] == nodes and status["node_puts_total"] >= len(DOCUMENTS[Kind.RNA])
+        reader.close()
+        pids = [server.pid for server in found.servers.values()]
+        text = (place / "data0.log").read_text()
+        assert text, "the server's own log goes where Storewise keeps it"
+    assert not any(map(psutil.pid_exists, pids))
+    assert not (place / "data0").exists()
+    assert not seen, "the cookie stood on a command line"
+    assert set(Path("/tmp").glob("erl_pipes/*")) <= pipes
+    assert not left_of(place)
+
+
+def _on() -> None:
+    """Nothing ends the command."""
+
+
+@contextmanager
+def watched(place: Path) -> Iterator[list[str]]:
+    """The command lines on which the cookie of the cluster at `place` is seen meanwhile."""
+    seen: list[str] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        secrets = place / "credentials.json"
+        while not over.wait(0.01):
+            if not secrets.exists() or not secrets.stat().st_size:
+                continue
+            cookie = cookie_of(Credentials.read(secrets)).encode()
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                except OSError:
+                    continue
+                if cookie in line:
+                    seen.append(line.replace(b"\0", b" ").decode(errors="replace"))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def left_of(place: Path) -> list[str]:
+    """Programs of the nodes below a directory, which is their home: epmd is none of the tree."""
+    return [
+        process.info["name"]
+        for process in psutil.process_iter(["name", "environ"])
+        if (process.info["environ"] or {}).get("HOME", "").startswith(f"{place}/data")
+    ]
+
+
+def spread(cluster: Cluster, kind: Kind, ids: list[bytes]) -> list[bytes]:
+    """Those whose replicas all lie on different nodes.
+
+    A ring of 2^k partitions cannot be shared by three nodes so that this holds for every key.
+    """
+    connection = pb.Connection(cluster.endpoints[0], connect=5, seconds=60)
+    found = []
+    for key in ids:
+        body = pb.message((1, kind.table.encode()), (2, key))
+        said = connection.request(pb.frame(pb.PREFERENCE, body), pb.PREFERENCE_ANSWER)
+        nodes = [holder.node for holder in pb.read_preference(said)]
+        assert len(nodes) == 3 and set(nodes) <= set(map(endpoint_name, cluster.endpoints))
+        if len(set(nodes)) == 3:
+            found.append(key)
+    connection.close()
+    return found
+
+
+def test_one_of_three_nodes_is_killed_and_nothing_fails(home: str, tmp_path: Path) -> None:
+    """n_val 3, r = w = quorum."""
+    shape = Topology(nodes=3, replicas=3, memory_mb=512)
+    with running("riak", tmp_path / "c", shape, {"home": home}, "quorum") as found:
+        writer = engine("riak").connect(found.cluster, "write")
+        writer.create(Schema())
+        writer.insert(Kind.ALIGN, DOCUMENTS[Kind.ALIGN])
+        documents = {d["_id"]: d for d in DOCUMENTS[Kind.ALIGN]}
+        ids = spread(found.cluster, Kind.ALIGN, list(documents))
+        assert len(ids) > len(documents) / 2
+        expected = [documents[i] for i in ids]
+        threads = [writer.for_thread() for _ in range(3)]
+        assert all(thread.get_many(Kind.ALIGN, ids) == expected for thread in threads)
+        server = found.servers["data1"]
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until(server.failure, 20, "the end of data1")
+        assert re.search(r"data1: .*Riak KV.*was ended by SIGKILL", str(server.failure()))
+        for thread in threads:
+            assert thread.get_many(Kind.ALIGN, ids) == expected
+            assert [thread.get(Kind.ALIGN, i) for i in ids[:20]] == expected[:20]
+            changed = [{**document, "gene": "NEW"} for document in expected]
+            thread.insert(Kind.ALIGN, changed)
+            assert thread.get_many(Kind.ALIGN, ids) == changed
+            thread.insert(Kind.ALIGN, expected)
+        assert writer.status()["servers"] == 2
+        assert writer.status()["client.reconnects"] > 0
+        writer.close()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_node_that_was_killed_is_ready_again_when_nothing_is_missing(
+    home: str, tmp_path: Path, nodes: int
+) -> None:
+    """A real node answers seconds before it serves: others stand in for it and find nothing."""
+    place = tmp_path / "c"
+    with running("riak", place, Topology(nodes=nodes, memory_mb=512), {"home": home}) as found:
+        server = found.servers[f"data{nodes - 1}"]
+        client = engine("riak").connect(found.cluster, "write")
+        client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
+        server.kill()
+        if nodes == 1:
+            with pytest.raises(EngineError, match=rf"insert: data0 at .*:{server.endpoint.port}"):
+                client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
+        server.again(_on)
+        ids = [d["_id"] for d in DOCUMENTS[Kind.RNA]]
+        assert client.get_many(Kind.RNA, ids) == DOCUMENTS[Kind.RNA]
+        client.close()
+    assert not left_of(place)
+
+
+# -- failures -----------------------------------------------------------------------------------
+
+
+def failing(tmp_path: Path, release: Path, match: str, nodes: int = 1, **settings: Any) -> str:
+    with pytest.raises(EngineError, match=match) as caught:
+        shape = Topology(nodes=nodes)
+        with running("riak", tmp_path / "c", shape, {"home": str(release), **settings}):
+            pass
+    assert not list((tmp_path / "c").glob("data?/")), "no directory is left"
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in _line(p)]
+    return str(caught.value)
+
+
+def _line(process: psutil.Process) -> str:
+    return " ".join(process.info["cmdline"] or ())
+
+
+def test_a_configuration_that_riak_refuses(release: Path, tmp_path: Path) -> None:
+    said = failing(
+        tmp_path,
+        release,
+        r"data0: riak chkconfig ended with status 1 on host",
+        config={"no.such.line": 1},
+    )
+    assert "You've tried to set no.such.line, but there is no setting with that name" in said
+    assert "Cuttlefish failed" in said, "what Riak itself says without the reason"
+
+
+def test_a_release_that_makes_no_arguments(release: Path, tmp_path: Path) -> None:
+    script = release / "bin/riak"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    said = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 0")
+    assert "riak chkconfig has made no vm.*.args" in said
+
+
+def test_a_port_that_somebody_took(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("storewise.session.server.free_port", _ports_with(port))
+        said = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 1")
+    assert "Failed to start listener: Address already in use (eaddrinuse)" in said
+
+
+def _ports_with(taken: int) -> Callable[..., int]:
+    """As if the second port (of HTTP) had been taken since it was looked at."""
+    from storewise.session.address import free_port
+
+    calls = iter(range(1000))
+    return lambda *arguments: taken if next(calls) == 1 else free_port(*arguments)
+
+
+def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None:
+    text = (release / "bin/riak").read_text()
+    (release / "bin/riak").write_text(
+        text.replace(
+            "os.chdir(root)",
+            "os.chdir(root)\nif sys.argv[1] == 'foreground': sys.exit('no more files')",
+        )
+    )
+    said = failing(tmp_path, release, "data[01]: the server of Riak KV", nodes=2)
+    assert "no more files" in said
+
+
+# -- the whole workflow -------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(_STUDY_SECONDS + 60)
+@pytest.mark.parametrize(("nodes", "replicas"), [(1, 1), (3, 3)])
+def test_a_study_from_beginning_to_end(
+    home: str, tmp_path: Path, nodes: int, replicas: int
+) -> None:
+    place = Workspace(tmp_path)
+    place.copy_inputs(SMALL)
+    place.finishes(
+        "inputs: {paths: data}\n"
+        f"engines: {{riak: {{home: {home}}}}}\n"
+        f"factors: {{workers: 2, nodes: {nodes}, replicas: {replicas}}}\n"
+        "phases:\n"
+        "  - write: {batch_size: 200}\n"
+        "  - read: {operations: 200}\n",
+        timeout=_STUDY_SECONDS,
+    )
+    logs = [path.name for path in place.results.glob("logs/*/*data*")]
+    assert logs, "the servers' logs are kept"

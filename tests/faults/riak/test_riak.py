@@ -1,0 +1,135 @@
+"""Riak as an engine: finding it, what it is given to start with, and its nodes' joining.
+
+No Riak runs here; `test_riak_cluster` has clusters.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.riak.release import make_release
+from support.riak.standin import Standin
+
+from storewise.engines.base import Endpoint
+from storewise.engines.riak import RiakEngine
+from storewise.engines.riak_install import COPY, VARIABLES, VM_ARGS
+from storewise.engines.riak_serving import lacking, partition_keys, store_keys
+from storewise.engines.riak_settings import Quorums
+from storewise.errors import EngineError
+
+
+@pytest.fixture(autouse=True)
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests name their Riak."""
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return make_release(tmp_path)
+
+
+# -- finding it ---------------------------------------------------------------------------------
+
+
+def test_a_release_is_found_by_its_directory(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    riak = RiakEngine()
+    for named in (release, release / "bin", release.parent):
+        found = riak.find({"home": str(named)})
+        assert found.version == "Riak KV 3.2.2"
+        assert found.programs == {"riak": release / "bin/riak"}
+    for variable in VARIABLES:
+        monkeypatch.setenv(variable, str(release))
+        assert riak.find({}).programs == {"riak": release / "bin/riak"}
+        monkeypatch.delenv(variable)
+    # On the PATH a link to the start script is followed; a launcher of a package is no release.
+    path = release.parent / "path"
+    path.mkdir()
+    (path / "riak").symlink_to(release / "bin/riak")
+    monkeypatch.setenv("PATH", f"{path}:/usr/bin:/bin")
+    assert riak.find({}).programs == {"riak": release / "bin/riak"}
+    (path / "riak").unlink()
+    (path / "riak").write_text("#!/bin/sh\n")
+    (path / "riak").chmod(0o755)
+    with pytest.raises(EngineError, match=r"no release.*on PATH.*/usr/lib/riak.*install OpenRiak"):
+        riak.find({})
+
+
+@pytest.mark.parametrize("version", ["2.9.10", "4.0.0", "riak-2.2.3"])
+def test_other_versions_are_refused(tmp_path: Path, version: str) -> None:
+    home = make_release(tmp_path, version)
+    number = version.removeprefix("riak-")
+    with pytest.raises(
+        EngineError, match=rf"{re.escape(number)}, and Storewise runs 3\.x; install"
+    ):
+        RiakEngine().find({"home": str(home)})
+
+
+def test_what_is_no_release_is_refused(release: Path, tmp_path: Path) -> None:
+    riak = RiakEngine()
+    with pytest.raises(EngineError, match=rf"looked in {tmp_path}/absent\); install"):
+        riak.find({"home": f"{tmp_path}/absent"})
+    record = release / "releases/start_erl.data"
+    record.write_text("12.3\n")
+    with pytest.raises(EngineError, match=r"start_erl\.data names no version: '12\.3'"):
+        riak.find({"home": str(release)})
+    record.unlink()
+    with pytest.raises(EngineError, match=r"start_erl\.data: No such file"):
+        riak.find({"home": str(release)})
+    for version in ("v3.0.16", "3.4.0-rc1"):
+        record.write_text(f"12.3 {version}\n")
+        assert riak.find({"home": str(release)}).version == f"Riak KV {version.lstrip('v')}"
+
+
+def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
+    release: Path, tmp_path: Path
+) -> None:
+    """A second user of the host could not write into the first one's /tmp/erl_pipes."""
+    node = tmp_path / "data0"
+    node.mkdir()
+    command = ("sh", "-c", COPY, "sh", str(release), str(node), "private")
+    subprocess.run(command, cwd=node, check=True)
+    assert f'PIPE_DIR="{node}/pipes/$NAME/"' in (node / "bin/cf_config").read_text()
+    assert "/tmp/erl_pipes" in (release / "bin/cf_config").read_text()
+    for script in ("bin/riak", "bin/riak-admin"):
+        assert "-setcookie" not in (node / script).read_text()
+    made = node / "generated.conf" / "vm.1.args"
+    made.parent.mkdir()
+    made.write_text("-name riak1@127.0.0.1\n-setcookie secret\n")
+    (node / "etc").mkdir()
+    subprocess.run(("sh", "-c", VM_ARGS, "sh", "private", "{127,0,0,1}"), cwd=node, check=True)
+    lines = (node / "etc/vm.args").read_text().splitlines()
+    # No program but the server's own start begins an epmd: nobody would end it.
+    assert "-start_epmd false" in lines and not [x for x in lines if "secret" in x]
+
+
+# -- serving ------------------------------------------------------------------------------------
+
+
+def test_a_node_that_answers_serves_when_each_partition_is_read() -> None:
+    node = Standin(ring_size=16)
+    try:
+        own = Endpoint("data", 0, "here", "127.0.0.1", node.port)
+        gone = replace(own, index=1, port=1)
+        at_one = (16, Quorums("one", "one", "one"))
+        keys = partition_keys(16)
+        assert len(set(keys)) == 16
+        assert "partition 0 is not found" in lacking((own,), {0}, *at_one)
+        store_keys((own,), *at_one)
+        assert lacking((own,), {0}, *at_one) == ""
+        node.late = 3
+        # At r = 1 another would answer for it, and find nothing.
+        words = [lacking((own,), {0}, *at_one) for _ in range(4)]
+        assert all("pr_val_unsatisfied" in text for text in words[:3]) and words[3] == ""
+        # A node that is down itself is no fault of this one's, unless it is waited for.
+        assert lacking((own, gone), {0}, *at_one) == ""
+        assert "data1 at 127.0.0.1:1" in lacking((own, gone), {0, 1}, *at_one)
+    finally:
+        node.close()

@@ -1,0 +1,39 @@
+"""Servers killed under load: what they acknowledged at a durable level is there afterwards, and
+clients go on with the restarted server by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.crash_trial import NODE, crash, home_of
+
+from storewise.engines.registry import engine
+
+#: Engines whose servers can run here, and those of their levels that continuous integration tries.
+_TRIED = {"postgres": ("durable", "relaxed"), "mongodb": ("durable",)}
+_ALL = ("postgres", "mariadb", "mongodb", "cassandra", "hbase")
+
+CELLS = [
+    pytest.param(
+        name, level, marks=[] if level in _TRIED.get(name, ()) else [pytest.mark.all_cells]
+    )
+    for name in _ALL
+    for level in engine(name).consistencies
+]
+
+
+@pytest.mark.parametrize(("name", "level"), CELLS)
+def test_acknowledged_documents_outlive_a_crash(name: str, level: str, tmp_path: Path) -> None:
+    found = crash(
+        name,
+        tmp_path / "c",
+        consistency=level,
+        settings=home_of(name),
+        node=NODE.get(name, "data0"),
+    )
+    assert found.unavailable > 0
+    if level not in engine(name).losing:
+        assert found.lost == 0, found
+    # A store at any level still has most: the log is written behind, not never.
+    assert found.lost < found.acknowledged

@@ -1,0 +1,53 @@
+"""How a process ended, in words: by which signal, or for lack of memory if the kernel says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.memory_cgroup import without_memory
+
+from storewise.metrics.memory_kills import MemoryKills
+from storewise.session.ending import how_it_ended, status_of
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (subprocess.CalledProcessError(-9, "set -e; python x"), -9),
+        (subprocess.CalledProcessError(137, "set -e; python x"), -9),
+        (subprocess.CalledProcessError(-34, "x"), -34),
+        (subprocess.CalledProcessError(1, "x"), 1),
+        (subprocess.CalledProcessError(255, "x"), 255),
+        (ValueError("something else"), None),
+    ],
+)
+def test_what_snakemake_tells_of_a_script(error: Exception, status: int | None) -> None:
+    text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
+    assert status_of(text) == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_process_that_somebody_ends(number: signal.Signals) -> None:
+    before = MemoryKills.now()
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    sleeper.send_signal(number)
+    assert f"was ended by {number.name}" in how_it_ended(sleeper.wait(), before, sleeper.pid)
+
+
+def test_a_process_that_the_kernel_kills_for_lack_of_memory() -> None:
+    """Really: in a cgroup that allows it none."""
+    before = MemoryKills.now()
+    eater = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read(1); x = bytearray(10**8)"],
+        stdin=subprocess.PIPE,
+    )
+    with without_memory(eater.pid):
+        eater.communicate(b"x")
+    text = how_it_ended(eater.returncode, before, eater.pid)
+    assert text.startswith("was ended by SIGKILL: the kernel killed ")
+    if os.access("/dev/kmsg", os.R_OK):
+        assert "killed it for lack of memory, says its log; give it more memory" in text

@@ -1,0 +1,40 @@
+"""Nothing of a store's servers is outside of their own directories, killed by SIGKILL or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support.needs import unavailable
+from support.paths import TESTS
+from support.servers.stores import available
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "postgres",
+        "mariadb",
+        "mongodb",
+        pytest.param("cassandra", marks=pytest.mark.all_cells),
+        pytest.param("hbase", marks=pytest.mark.all_cells),
+    ],
+)
+def test_killed_servers_leave_nothing(name: str) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        unavailable("an empty /tmp and /dev/shm of its own need root and unshare")
+    program = TESTS / "support" / "servers" / "leftovers.py"
+    done = subprocess.run(
+        ["unshare", "--mount", "--ipc", sys.executable, str(program), name, "1",
+         json.dumps(available(name))],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["live"] == [line for line in seen["live"] if line.startswith("System V shm")]
+    assert seen["wide"] == []
+    assert seen["ended"] == []

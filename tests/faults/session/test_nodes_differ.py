@@ -1,0 +1,134 @@
+"""Nodes with addresses of their own, one of them slowed: who sees it, and that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.needs import unavailable
+from support.slurm.hosts import INTERFACE, Host, OnHosts, hosts
+from support.waiting import wait_until
+
+from storewise.analysis.load import load_results
+from storewise.analysis.tables import build_tables
+from storewise.figures.owners import latency_by_node, slowed_nodes
+from storewise.report.owners import tables_of_owners
+from storewise.session.live import read_abort
+from storewise.session.orders import Orders
+from storewise.trial import Trial
+from storewise.workloads.conditions import Slow
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[list[Host]]:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "unshare", "tc"))):
+        unavailable("network namespaces need root, ip, tc, nsenter and unshare")
+    with hosts(3) as found:
+        yield found
+
+
+def slow_network(place: Host, **who: object) -> dict[str, object]:
+    """A delay where this kernel can (netem), else a rate at which an answer takes as long."""
+    tried = subprocess.run(
+        place.command("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
+        capture_output=True,
+        check=False,
+    )
+    if tried.returncode == 0:
+        place.says("tc", "qdisc", "delete", "dev", "lo", "root")
+        return {"how": "network", "delay_ms": 20.0, **who}
+    return {"how": "network", "rate_mbit": 0.05, **who}
+
+
+def trial_of(*steps: dict[str, object], nodes: int = 3) -> Trial:
+    phases = [
+        {"name": "load", "params": {"recordcount": 300, "fieldcount": 2, "fieldlength": 20}},
+        {"name": "c", "params": {"seconds": 1.5}, "steps": list(steps)},
+    ]
+    return Trial(
+        study="differ",
+        id="postgres-differ",
+        engine="postgres",
+        workload="ycsb",
+        repeat=1,
+        seed=5,
+        factors={"engine": "postgres", "nodes": nodes},
+        nodes=nodes,
+        threads=3,
+        consistency="durable",
+        # The servers have no other port, and nobody else is on this bridge.
+        allow_open_ports=True,
+        phases=phases,
+    )
+
+
+def test_a_slowed_network_shows_at_its_node_only(places: list[Host], tmp_path: Path) -> None:
+    slow = slow_network(places[1], names=["data1"])
+    trial = trial_of({"slow": None}, {"slow": slow}, {"slow": {"how": "cpu", "processes": 1}})
+    with OnHosts(tmp_path, trial, places) as running:
+        running.run("load")
+        running.run("c")
+        for place in places:
+            assert "htb" not in place.says("tc", "qdisc", "show", "dev", INTERFACE)
+        running.close()
+    assert not list(tmp_path.rglob("*.slow"))
+    tables = build_tables(load_results(tmp_path / "results"))
+    found = tables.per_node.set_index(["phase", "step", "node"]).loc["c"]
+    assert list(found.loc[0].index) == ["data0", "data1", "data2"]
+    assert set(found["host"]) == {"differ0", "differ1", "differ2"}
+    before, slowed = found.loc[(0, "data1")], found.loc[(1, "data1")]
+    assert slowed["slowed"].startswith("network")
+    assert slowed["slowed_nodes"] == 1
+    others = [found.loc[(1, node)] for node in ("data0", "data2")]
+    assert all(other["slowed"] == "" for other in others)
+    # Its clients wait for what it sends; those of the others go on.
+    assert slowed["service_p50"] > 3 * before["service_p50"]
+    assert all(slowed["service_p50"] > 3 * other["service_p50"] for other in others)
+    assert slowed["over_limit"] > 0.5 > max(other["over_limit"] for other in others)
+    # The nodes' own figures stand in the same rows.
+    assert found["store_cpu"].notna().all()
+    assert found["cpu_iowait"].notna().all()
+    rates = tables.slowdown.set_index("step")
+    assert list(rates["slowed_nodes"]) == [0, 1, 1]
+    assert rates.loc[1, "mean"] < rates.loc[0, "mean"]
+    assert rates.loc[1, "relative"] == pytest.approx(rates.loc[1, "mean"] / rates.loc[0, "mean"])
+    assert latency_by_node(tables) is not None
+    assert slowed_nodes(tables) is not None
+    assert [table.id for table in tables_of_owners(tables)] == ["per-node", "slowdown"]
+
+
+def test_killed_jobs_of_nodes_leave_no_slowing(places: list[Host], tmp_path: Path) -> None:
+    """SIGKILL to the jobs of slowed nodes: their guards end servers and slowers, and remove the
+    file and the class of the network."""
+    with OnHosts(tmp_path, trial_of({"slow": None}, nodes=2), places[:2]) as running:
+        orders = Orders(running.live)
+        orders.slow(Slow(how="disk", file_mb=8, names=("data0",)))
+        orders.slow(Slow.model_validate(slow_network(places[1], names=["data1"])))
+        directories = list(tmp_path.rglob("data?.slow"))
+        assert len(directories) == 2
+        working = [
+            p for p in psutil.process_iter() if any(str(d) in _words(p) for d in directories)
+        ]
+        assert len(working) == 2
+        assert "htb 5715:" in places[1].says("tc", "qdisc", "show", "dev", INTERFACE)
+        for process in running.nodes.values():
+            process.kill()  # nsenter has become the job itself
+        wait_until(lambda: not any(d.exists() for d in directories), 20, "all files have gone")
+        wait_until(lambda: not any(p.is_running() for p in working), 20, "the slowers have gone")
+        assert "5715:" not in places[1].says("tc", "qdisc", "show", "dev", INTERFACE)
+        wait_until(lambda: (running.live / "abort").exists(), 20, "the trial is aborted")
+        reason = read_abort(running.live / "abort").reason
+        assert re.search(r"data\d: its job on host differ\d has ended", reason)
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""

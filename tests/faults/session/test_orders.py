@@ -1,0 +1,258 @@
+"""Orders to nodes: servers restarted, killed and slowed by the jobs that look after them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import ValidationError
+from support.tcp_engine import TcpEngine, node_of
+from support.waiting import wait_until
+
+from storewise.engines.server import NodeSpec
+from storewise.errors import EngineError
+from storewise.session.cluster import ENDPOINTS, ReadyNode, publish
+from storewise.session.obey import LOOK_EVERY, Obedience
+from storewise.session.orders import ORDERED, ORDERS, Orders
+from storewise.session.server import Server, start_server
+from storewise.workloads.conditions import Slow
+
+
+class NodeLoop:
+    """What a node's job does while its session is open, in a thread."""
+
+    def __init__(self, live: Path, spec: NodeSpec, specs: tuple[NodeSpec, ...]) -> None:
+        self.live, self.spec, self.specs = live, spec, specs
+        self.error: EngineError | None = None
+        self.renewals = 0
+        self._ended = threading.Event()
+        self._ready = threading.Event()
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+        assert self._ready.wait(20)
+
+    def _run(self) -> None:
+        node = replace(node_of(self.live), spec=self.spec, directory=self.live / self.spec.name)
+        log = self.live / f"{self.spec.name}.server.log"
+        self.server: Server = start_server(TcpEngine(), node, log, self._check)
+        obedience = Obedience(
+            self.server,
+            self.specs,
+            self.live,
+            check=self._check,
+            log=logging.getLogger("test"),
+            offset=0.0,
+            renewed=self._renewed,
+        )
+        record = ReadyNode(
+            self.spec.name, self.server.endpoint, "Tcp 1", "", self.server.pid, time.time()
+        )
+        publish(self.live, ENDPOINTS, self.spec.name, record)
+        self._ready.set()
+        try:
+            while not self._ended.is_set():
+                if (text := obedience.failure(LOOK_EVERY)) is not None:
+                    raise EngineError(text)
+                obedience.look()
+        except EngineError as error:
+            self.error = error
+        finally:
+            assert obedience.end() == []
+            self.server.stop()
+            self.server.remove()
+
+    def _check(self) -> None:
+        if self._ended.is_set():
+            raise EngineError("ended")
+
+    def _renewed(self) -> None:
+        self.renewals += 1
+
+    def end(self) -> None:
+        self._ended.set()
+        self.thread.join(30)
+
+
+Nodes = Callable[..., dict[str, NodeLoop]]
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    running: dict[str, NodeLoop] = {}
+
+    def start(*specs: NodeSpec) -> dict[str, NodeLoop]:
+        for spec in specs or (NodeSpec("data", 0),):
+            running[spec.name] = NodeLoop(tmp_path, spec, specs or (NodeSpec("data", 0),))
+        return running
+
+    yield start
+    for loop in running.values():
+        loop.end()
+    left = [p.name for p in tmp_path.iterdir() if p.is_dir() and p.name.startswith("data")]
+    assert left == []
+
+
+def test_servers_are_restarted_on_the_same_port(nodes: Nodes, tmp_path: Path) -> None:
+    found = nodes(NodeSpec("data", 0), NodeSpec("data", 1))
+    before = {name: (loop.server.pid, loop.server.endpoint) for name, loop in found.items()}
+    answers = Orders(tmp_path).restart()
+    assert set(answers) == {"data0", "data1"}
+    for name, loop in found.items():
+        pid, endpoint = before[name]
+        assert loop.server.endpoint == endpoint
+        assert loop.server.pid != pid
+        assert not psutil.pid_exists(pid)
+        assert TcpEngine().answers(endpoint, loop.server.node.credentials)
+        # It was told to stop, not killed.
+        assert (loop.server.node.directory / "stopped").exists()
+        assert loop.renewals == 1
+        assert loop.error is None
+    one = Orders(tmp_path).restart(["data1"])
+    assert set(one) == {"data1"}
+    assert [found[name].renewals for name in ("data0", "data1")] == [1, 2]
+
+
+def test_those_end_last_that_others_need(nodes: Nodes, tmp_path: Path) -> None:
+    nodes(NodeSpec("keeper", 0, outlives=("data",)), NodeSpec("data", 0, after=("keeper",)))
+    Orders(tmp_path).restart()
+    log = (tmp_path / "keeper0" / "stopped").stat().st_mtime
+    assert (tmp_path / "data0" / "stopped").stat().st_mtime <= log
+
+
+def test_a_killed_server_answers_again_and_its_times_are_told(nodes: Nodes, tmp_path: Path) -> None:
+    (loop,) = nodes().values()
+    pid = loop.server.pid
+    orders = Orders(tmp_path)
+    asked = orders.ask("kill", ["data0"], at=time.time() + 0.5)
+    answer = orders.await_done(asked)["data0"]
+    assert not psutil.pid_exists(pid)
+    assert not (loop.server.node.directory / "stopped").exists()
+    figures = answer.figures
+    assert asked.order.at is not None
+    assert asked.order.at <= figures["killed_at"] < figures["answering_at"]
+    # To the rounding of Unix times.
+    assert figures["recovery_time"] == pytest.approx(
+        figures["answering_at"] - figures["killed_at"], abs=1e-5
+    )
+    assert loop.error is None
+
+
+def test_a_server_killed_for_good_stays_down_until_it_is_told(nodes: Nodes, tmp_path: Path) -> None:
+    (loop,) = nodes().values()
+    orders = Orders(tmp_path)
+    orders.kill("data0", again=False)
+    engine, endpoint = TcpEngine(), loop.server.endpoint
+    assert not engine.answers(endpoint, loop.server.node.credentials)
+    orders.await_done(orders.ask("start", ["data0"]))
+    assert engine.answers(endpoint, loop.server.node.credentials)
+    assert loop.error is None
+
+
+def test_a_server_that_does_not_come_back_fails_the_order_with_its_log(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    (loop,) = nodes().values()
+    (loop.server.node.directory / "server.py").write_text(
+        "print('no data here'); raise SystemExit(4)"
+    )
+    with pytest.raises(
+        EngineError, match=r"(?s)data0 was told to restart:.*status 4.*no data here"
+    ):
+        Orders(tmp_path).restart()
+    wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
+
+
+def test_orders_for_nobody_are_refused(nodes: Nodes, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="sqlite has no servers"):
+        Orders(tmp_path, engine="sqlite").restart()
+    nodes()
+    with pytest.raises(EngineError, match="no node data7; it has data0"):
+        Orders(tmp_path).restart(["data7"])
+
+
+WAYS = [
+    Slow(how="disk", file_mb=4),
+    Slow(how="cpu", processes=2),
+    Slow(how="memory", memory_mb=32),
+]
+
+
+@pytest.mark.parametrize("slow", WAYS, ids=lambda slow: slow.how)
+def test_a_node_is_slowed_and_left_as_it_was(slow: Slow, nodes: Nodes, tmp_path: Path) -> None:
+    (loop,) = nodes().values()
+    orders = Orders(tmp_path)
+    orders.slow(slow)
+    directory = tmp_path / "data0.slow"
+    working = [p for p in psutil.Process().children(recursive=True) if _is_slower(p)]
+    assert len(working) == (3 if slow.how == "cpu" else 1)
+    if slow.how == "disk":
+        wait_until(lambda: (directory / "file").stat().st_size == 4 << 20, 30, "a whole file")
+    with pytest.raises(EngineError, match="slowed already"):
+        orders.slow(slow)
+    figures = orders.stop_slow()["data0"].figures
+    if slow.how == "disk":
+        assert figures["slow_bytes"] >= 1 << 20
+        assert figures["slow_syncs"] >= 1
+    elif slow.how == "cpu":
+        assert figures["slow_cpu"] > 0
+        assert figures["slow_processes"] == 2
+    else:
+        assert figures["slow_memory"] >= 32 << 20
+    assert figures["slow_time"] > 0
+    assert not directory.exists()
+    assert not any(p.is_running() for p in working)
+    assert loop.error is None
+
+
+def _is_slower(process: psutil.Process) -> bool:
+    try:
+        return "storewise.session.slower" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_slowing_that_ends_early_is_an_error(nodes: Nodes, tmp_path: Path) -> None:
+    (loop,) = nodes().values()
+    Orders(tmp_path).slow(Slow(how="cpu", processes=1))
+    for process in psutil.Process().children(recursive=True):
+        if _is_slower(process):
+            process.kill()
+    wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
+    assert "ended early" in str(loop.error)
+
+
+def test_slowing_that_cannot_be_is_told_to_the_asker(nodes: Nodes, tmp_path: Path) -> None:
+    (loop,) = nodes().values()
+    with pytest.raises(EngineError, match=r"(?s)data0 was told to be slow.*does not fit"):
+        Orders(tmp_path).slow(Slow(how="disk", file_mb=1 << 40))
+    with pytest.raises(EngineError, match="lower memory_mb"):
+        Orders(tmp_path).slow(Slow(how="memory", memory_mb=1 << 30))
+    assert loop.error is None  # the server itself is well
+
+
+def test_answers_and_orders_are_whole_files(nodes: Nodes, tmp_path: Path) -> None:
+    nodes()
+    Orders(tmp_path).restart()
+    assert [p.suffix for p in (tmp_path / ORDERS).iterdir()] == [".json"]
+    assert [p.suffix for p in (tmp_path / ORDERED).iterdir()] == [".json"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"how": "disk", "delay_ms": 5}, "delay_ms belongs to `how: network`"),
+        ({"how": "network"}, "needs delay_ms, rate_mbit or both"),
+        ({"how": "memory"}, "needs memory_mb"),
+        ({"how": "cpu", "nodes": 2, "names": ["data0"]}, "either nodes"),
+        ({"how": "heat"}, "'disk', 'cpu', 'network' or 'memory'"),
+    ],
+)
+def test_a_slowing_that_makes_no_sense_is_refused(values: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Slow.model_validate(values)

@@ -1,0 +1,125 @@
+"""Leases, aborts and sweeping, with real processes and no Snakemake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+
+import psutil
+import pytest
+from support.fake_time import FakeTime
+from support.session import opened
+from support.waiting import wait_until
+
+from storewise.errors import Aborted
+from storewise.session.live import (
+    Abort,
+    Process,
+    Watch,
+    abort,
+    members,
+    remove_tree,
+)
+from storewise.session.run import Lease, Run, sweep, sweep_dead
+
+
+def dead_process() -> Process:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = Process(os.uname().nodename, child.pid, psutil.Process(child.pid).create_time())
+    child.communicate(b"\n")
+    return process
+
+
+def test_what_a_killed_run_left_is_swept_and_a_live_run_is_not(tmp_path: Path, run: Run) -> None:
+    opened(tmp_path, "dead", trial="a")
+    opened(tmp_path, run.id, trial="b")
+    store = tmp_path / "trials" / "a" / "store.0"
+    store.mkdir(parents=True)
+    (store / "file").write_text("x")
+    lock = tmp_path / "0.input.lock"
+    lock.touch()
+    Lease("dead", dead_process(), 25.0, (str(lock),)).write(tmp_path / "leases")
+    said: list[str] = []
+    sweep_dead(tmp_path, said.append)
+    assert not lock.exists()
+    assert not store.exists()
+    assert [p.name for p in (tmp_path / "live").iterdir()] == ["b"]
+    assert [p.name for p in (tmp_path / "leases").iterdir()] == [run.id]
+    assert len(said) == 2
+    run.end()
+    sweep_dead(tmp_path, said.append)
+    assert len(said) == 2
+
+
+def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run: Run) -> None:
+    opened(tmp_path, run.id)
+    code = (
+        "import signal, sys; from pathlib import Path\n"
+        "from storewise.session.live import membership\n"
+        "with membership(Path(sys.argv[1]), 'w'):\n print('in', flush=True); signal.pause()"
+    )
+    directory = tmp_path / "live" / "t"
+    child = subprocess.Popen([sys.executable, "-c", code, directory], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    assert members(directory)["w"].pid == child.pid
+    sweep(tmp_path, directory, patience=0.0)
+    assert child.wait(timeout=300) == -9
+    assert not directory.exists()
+    child.stdout.close()
+    run.end()
+
+
+def fill(disk: Path) -> None:
+    with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as f:
+        while f.write(b"x" * 65536):
+            pass
+
+
+def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(
+    small_disk: Callable[..., Path],
+) -> None:
+    disk = small_disk("1m")
+    run = Run(disk)
+    paused: list[float] = []
+    ends: Queue[bool] = Queue()
+
+    def pause(seconds: float) -> bool:
+        paused.append(seconds)
+        return ends.get()
+
+    run.start(pause=pause)
+    own_time = FakeTime()
+    watch = Watch(disk, opened(disk, run.id), clock=own_time.clock)
+    watch.check()
+    fill(disk)
+    own_time.spend(20)
+    watch.check()
+    lease = disk / "leases" / run.id
+    os.utime(lease, ns=(0, 0))
+    ends.put(False)
+    wait_until(lambda: len(paused) == 2, 60, "the next renewal")
+    assert lease.stat().st_mtime_ns != 0
+    own_time.spend(20)
+    watch.check()
+    assert abort(disk / "live" / "t", Abort("why", own=True))
+    with pytest.raises(Aborted):
+        watch.check()
+    ends.put(True)
+    run.end()
+    assert [path.name for path in disk.iterdir()] == ["ballast"]
+
+
+def test_a_directory_that_is_still_in_use_is_waited_for(small_disk: Callable[..., Path]) -> None:
+    disk = small_disk("1m")  # what is mounted is busy
+    (disk / "store").mkdir()
+    own_time = FakeTime()
+    with pytest.raises(OSError, match="busy"):
+        remove_tree(disk, clock=own_time.clock, sleep=own_time.sleep)
+    assert own_time.now == 1010.1
+    assert set(own_time.sleeps) == {0.1}
+    assert list(disk.iterdir()) == []

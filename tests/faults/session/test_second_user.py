@@ -1,0 +1,331 @@
+"""Another user of the host beside each engine's servers: no way in, from their first socket on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.needs import unavailable
+from support.paths import SMALL
+from support.servers import mongodb_binaries
+from support.servers.stores import SERVED, available
+from support.users.doors import NOBODY, beside_an_intruder, need_another_user
+from support.waiting import wait_until
+from support.workspace import Workspace
+
+from storewise.engines.duckreads import DuckSettings, open_duckdb
+from storewise.engines.hbase import HbaseEngine
+from storewise.engines.server import Credentials, Topology
+from storewise.errors import ConfigError
+from storewise.session.cluster import NODES, FormedCluster, StartedNode, publish, write_cluster
+from storewise.session.live import Abort, abort, membership
+from storewise.session.local import running
+from storewise.session.private import replaceable
+from storewise.session.run import Run, open_session, sweep_dead
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that everybody may enter and read, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+CELLS = {
+    "postgres": ("postgres", Topology(memory_mb=256), {}),
+    "mariadb": ("mariadb", Topology(memory_mb=256), {}),
+    "mongodb": ("mongodb", Topology(memory_mb=512), {}),
+    "mongodb-set": ("mongodb", Topology(replicas=3, memory_mb=256), {}),
+    "mongodb-sharded": ("mongodb", Topology(memory_mb=256), {"sharded": "always"}),
+    "cassandra": ("cassandra", Topology(memory_mb=768), {}),
+}
+
+
+def emulated() -> dict[str, Any]:
+    try:
+        return {"home": str(mongodb_binaries.emulated())}
+    except mongodb_binaries.Unavailable as error:
+        unavailable(str(error))
+    raise AssertionError("unreachable")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        # Emulated servers, for the router: slow.
+        pytest.param(cell, marks=[pytest.mark.all_cells] if cell == "mongodb-sharded" else [])
+        for cell in CELLS
+    ],
+)
+def test_another_user_gets_in_nowhere(
+    cell: str, open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, shape, settings = CELLS[cell]
+    found = emulated() if settings else available(name)
+    with (
+        beside_an_intruder(name, tmp_path / f"{cell}.jsonl", monkeypatch) as attempts,
+        running(name, open_place / "session", shape, {**found, **settings}) as cluster,
+    ):
+        credentials = cluster.cluster.credentials
+        assert credentials is not None
+        secrets = Credentials.read(credentials)
+        ports = {f"tcp {e.address} {e.port}" for e in cluster.cluster.endpoints}
+        wait_until(lambda: attempts.went_round(ports), 120, "a try of all that he knows")
+    assert ports <= attempts.reached(), "he came to each server, or this would show nothing"
+    assert attempts.inside() == []
+    assert secrets.password not in attempts.text
+    assert secrets.key not in attempts.text
+
+
+def test_what_another_user_can_do_to_hbase_is_what_we_say(
+    open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HBase asks nobody who he is: its ports on loopback are open, its files are not."""
+    settings = available("hbase")
+    with (
+        beside_an_intruder("hbase", tmp_path / "hbase.jsonl", monkeypatch) as attempts,
+        running("hbase", open_place / "session", Topology(memory_mb=512), settings) as cluster,
+    ):
+        ports = {f"tcp {e.address} {e.port}" for e in cluster.cluster.endpoints}
+        engine = HbaseEngine()
+        said = {e.role: engine.guards(e) for e in cluster.cluster.endpoints}
+    assert ports <= attempts.reached()
+    assert all(place.startswith(("tcp 127.", "unix", "process")) for place in attempts.reached())
+    assert set(said.values()) == {"none"}
+    inside = {e["tried"] for e in attempts.entries if e["in"]}
+    assert inside <= {
+        "ZooKeeper: srvr", "HTTP: GET /jmx", "Thrift: list tables", "Thrift: write a row",
+        "Thrift: read rows", "Thrift: delete a row",
+    }, "no more than docs/engines.md says"  # fmt: skip
+    assert "Thrift: list tables" in inside
+
+
+def as_another_user(directory: Path, code: str, *words: object) -> str:
+    """What a Python program of another user prints; the test ends here where nobody may be one."""
+    need_another_user()
+    command = ["/usr/bin/env", "python3", "-I", "-c", code, *map(str, words)]
+    done = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, user=NOBODY, group=NOBODY,
+        extra_groups=[], env={"PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+#: He makes the directories that he expects us to use, and links in them to a file that he wants
+#: overwritten.
+BE_FIRST = """
+import os, sys
+victim, *directories = sys.argv[1:]
+os.umask(0)
+for directory in directories:
+    os.mkdir(directory, 0o777)
+    for size in ("DEFAULT", *(f"S{32 * n}K" for n in range(1, 9))):
+        os.symlink(victim, f"{directory}/duckdb_temp_storage_{size}-0.tmp")
+        os.symlink(victim, f"{directory}/duckdb_temp_block-{size}.block")
+"""
+LOOK_INTO = """
+import os, sys
+try:
+    print(os.listdir(sys.argv[1]))
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_what_duckdb_spills_is_where_nobody_else_can_be(
+    open_place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = open_place / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    victim = open_place / "precious"
+    victim.write_text("precious")
+    expected = shared / f"storewise-duckdb-{os.getpid()}"
+    as_another_user(shared, BE_FIRST, victim, expected)
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    connection = open_duckdb("duckdb", ":memory:", DuckSettings(memory_limit_mib=64))
+    connection.execute("CREATE TABLE t AS SELECT hash(range) AS h FROM range(20000000)")
+    spilled = connection.execute("SELECT path, size FROM duckdb_temporary_files()").fetchall()
+    assert spilled
+    for path, _ in spilled:
+        directory = Path(path).parent
+        assert directory.parent == shared and directory != expected
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert directory.stat().st_uid == os.geteuid()
+        assert as_another_user(shared, LOOK_INTO, directory) == "refused\n"
+    assert victim.read_text() == "precious"
+    assert all(path.is_symlink() for path in expected.iterdir())
+    connection.close()
+    del connection
+    assert list(shared.iterdir()) == [expected], "it goes with the connection"
+
+
+#: Tries to change, replace, remove and read all that is below a directory, and to add to it.
+MEDDLE = """
+import json, os, sys
+root, done = sys.argv[1], []
+
+def may(what, action):
+    try:
+        action()
+    except OSError:
+        return
+    done.append(what)
+
+for directory, names, files in os.walk(root, topdown=True):
+    here = os.path.relpath(directory, root)
+    for name in ("abort", "stop", "cluster.json", "x"):
+        may(f"add {here}/{name}", lambda: open(f"{directory}/{name}", "x").close())
+    for name in names:
+        may(f"list {here}/{name}", lambda: os.listdir(f"{directory}/{name}"))
+    for name in [*names, *files]:
+        path = f"{directory}/{name}"
+        may(f"rename {here}/{name}", lambda: os.rename(path, path + ".old"))
+        may(f"chmod {here}/{name}", lambda: os.chmod(path, 0o777))
+    for name in files:
+        path = f"{directory}/{name}"
+        may(f"read {here}/{name}", lambda: open(path).close())
+        may(f"write {here}/{name}", lambda: open(path, "a").close())
+        may(f"remove {here}/{name}", lambda: os.unlink(path))
+for path in sys.argv[2:]:
+    may(f"read {path}", lambda: open(path).close())
+    may(f"write {path}", lambda: open(path, "a").close())
+    may(f"remove {path}", lambda: os.unlink(path))
+    may(f"replace {path}", lambda: os.symlink("/nowhere", path))
+print(json.dumps(sorted(done)))
+"""
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o002, 0o022])
+def test_what_directs_a_run_is_its_user_s_alone(open_place: Path, mask: int) -> None:
+    results = open_place / "results" / "s"
+    results.mkdir(parents=True)
+    before = os.umask(mask)
+    try:
+        run = Run(results)
+        run.start()
+        # As Snakemake makes it for its job.
+        (results / "live" / "t").mkdir(parents=True)
+        open_session(results, "t", run.id, 1, logging.getLogger("t"), servers=True)
+        live = results / "live" / "t"
+        publish(live, NODES, "data0", StartedNode("data0", "h", "/x", 0.0, None))
+        with membership(live, "node.data0"):
+            abort(live, Abort("over", own=True))
+            (live / "stop").touch()
+            write_cluster(live / "cluster.json", FormedCluster((), {}, {}, 0.0, 0.0))
+            inner = [path for path in live.rglob("*") if path.is_file()]
+            done = json.loads(
+                as_another_user(open_place, MEDDLE, results, results / "leases" / run.id, *inner)
+            )
+    finally:
+        os.umask(before)
+    assert len(inner) >= 7, "there was something to be forged"
+    assert done == []
+    run.end()
+
+
+def test_leases_and_live_trials_that_somebody_else_has_made_are_not_believed(
+    open_place: Path,
+) -> None:
+    """Old code removed whatever directory they named."""
+    results, precious = open_place / "results", open_place / "precious"
+    precious.mkdir()
+    results.mkdir()
+    results.chmod(0o777)
+    made = """
+import json, os, socket, sys
+os.umask(0)
+node = {"node": "data0", "host": socket.gethostname(), "directory": sys.argv[2],
+        "started_at": 0.0, "ends_at": None, "keep": False}
+os.makedirs(sys.argv[1] + "/live/t/nodes")
+with open(sys.argv[1] + "/live/t/nodes/data0.json", "w") as file:
+    json.dump(node, file)
+"""
+    as_another_user(open_place, made, results, precious)
+    with pytest.raises(ConfigError, match=r"live belongs to user nobody") as caught:
+        sweep_dead(results, print)
+    assert str(results / "live") in str(caught.value)
+    assert precious.is_dir()
+    with pytest.raises(ConfigError, match="belongs to user nobody"):
+        Run(results).start()
+
+
+def test_where_others_may_write_on_the_way_is_named(open_place: Path) -> None:
+    def way(**modes: int) -> tuple[list[str], list[str]]:
+        path = open_place
+        for name, mode in modes.items():
+            path = path / name
+            path.mkdir(exist_ok=True)
+            path.chmod(mode)
+        return replaceable([path / "not" / "yet"])
+
+    assert way(a=0o755, b=0o1777, c=0o700) == ([], [])
+    assert way(a=0o755, b=0o777, c=0o700) == ([str(open_place / "a" / "b")], [])
+    assert way(a=0o775, b=0o755, c=0o755) == ([], []), "a group of one"
+    os.chown(open_place / "a", -1, NOBODY)
+    (open_place / "a").chmod(0o775)
+    assert way(b=0o755) == ([], [])
+    everybody, groups = replaceable([open_place / "a" / "b"])
+    assert everybody == []
+    (named,) = groups
+    assert named.startswith(f"{open_place / 'a'} (group ")
+
+
+def test_servers_are_refused_where_every_user_may_write(open_place: Path) -> None:
+    place = Workspace(open_place / "work")
+    place.directory.mkdir()
+    place.copy_inputs(SMALL[:1])
+    place.write_study(
+        "inputs: {paths: data}\nengines: [postgres]\nfactors: {workers: 1, nodes: 1}\n"
+        "phases:\n  - write: {batch_size: 1000}\n"
+    )
+    place.directory.chmod(0o777)
+    done = place.snakemake(umask=0)
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert f"every user may write to {place.directory}; `chmod o-w`" in text
+    assert not place.results.stat().st_mode & 0o002, "what we make is not"
+    assert place.left_behind() == []
+
+
+# No registry has a Riak: this needs one that RIAK_HOME names.
+if "riak" in SERVED:
+
+    def test_what_another_user_can_do_to_riak_is_what_we_say(
+        open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Data and names are open to him; programs, the cookie and the end of epmd are not."""
+        session = open_place / "session"
+        with (
+            beside_an_intruder("riak", tmp_path / "riak.jsonl", monkeypatch) as attempts,
+            running("riak", session, Topology(memory_mb=512), available("riak")) as cluster,
+        ):
+            (cookie,) = {path.read_text() for path in session.rglob(".erlang.cookie")}
+            ports = {f"tcp {e.address} {e.port}" for e in cluster.cluster.endpoints}
+            # Before Riak serves, it answers with errors: a whole round counts from here.
+            done = '"protocol buffers: delete a key", "in": true'
+            wait_until(lambda: attempts.log.read_text().count(done) > 1, 120, "a round of tries")
+            wait_until(lambda: " 403 " in attempts.log.read_text(), 120, "a try by HTTP")
+        assert ports <= attempts.reached()
+        inside = {e["tried"] for e in attempts.entries if e["in"]}
+        open_to_all = {
+            *(f"protocol buffers: {what}" for what in (
+                "ask for the version", "write a key", "read a key", "delete a key",
+            )),
+            "HTTP: GET /stats", "epmd: names",
+        }  # fmt: skip
+        assert inside <= open_to_all, "no more than docs/engines.md says"
+        assert "protocol buffers: write a key" in inside
+        assert any("not enabled" in answer for answer in attempts.tried("buffers: MapReduce"))
+        assert any(" 403 " in answer for answer in attempts.tried("HTTP: MapReduce"))
+        assert any(answer == "NO" for answer in attempts.tried("epmd: end it"))
+        assert len(cookie) > 20 and cookie not in attempts.text

@@ -1,0 +1,221 @@
+"""Database servers as jobs of a real Slurm: a whole study, and whoever is killed or cancelled."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+from support.needs import unavailable
+from support.paths import SAMPLE
+from support.servers import mongodb_binaries
+from support.slurm.workspace import LEASE, SOON, SlurmWorkspace
+from support.waiting import wait_until
+from support.workspace import interrupt_group
+
+ALL_CELLS = os.environ.get("STOREWISE_ALL_CELLS") == "1"
+STUDY = """\
+inputs: {{paths: data}}
+engines: {{{engines}}}
+factors: {{workers: 2, nodes: {nodes}}}
+exclude: [{{engine: mongodb, nodes: 2}}, {{engine: postgres, nodes: 1}}]
+phases:
+  - write: {{batch_size: {batch}}}
+  - read: {{seconds: {seconds}}}
+"""
+
+
+def study(settings: str = "{}", *, batch: int = 1000, seconds: float = 0.3) -> str:
+    """PostgreSQL on two nodes."""
+    return STUDY.format(engines=f"postgres: {settings}", nodes=2, batch=batch, seconds=seconds)
+
+
+def use_scratch(place: SlurmWorkspace, nodes: str) -> None:
+    """Node-local disk for the data of those nodes of which a condition on `wildcards` holds."""
+    place.edit_profile("node", scratch=f"'{place.slurm.scratch}' if {nodes} else ''")
+
+
+def look(place: SlurmWorkspace) -> dict[str, str]:
+    """Who runs where in the middle of a session, and who listens; node -> host."""
+    servers, jobs = place.servers(), place.job_members()
+    hosts = {node: member.host for node, (member, _) in servers.items()}
+    workers = {jobs[name].host for name in ("read.0", "read.1")}
+    assert len(workers) == 2
+    assert len(set(hosts.values())) == len(hosts)
+    assert workers.isdisjoint(hosts.values())
+    for host in place.slurm.hosts:
+        published = {place_of for member, place_of in servers.values() if member.host == host}
+        assert set(place.slurm.listeners(host)) == published, "only what is published listens"
+        assert all(p.startswith(f"{place.slurm.address(host)}:") for p in published)
+    return hosts
+
+
+@pytest.mark.timeout(1200)
+def test_a_study_of_servers_on_slurm(
+    place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native()))
+    except mongodb_binaries.Unavailable as error:
+        unavailable(str(error))
+    place.write_study(
+        STUDY.format(engines="postgres: {}, mongodb: {}", nodes=[1, 2], batch=1000, seconds=6)
+    )
+    use_scratch(place, "'postgres' in wildcards.trial")
+    run = place.start()
+    seen: dict[str, dict[str, str]] = {}
+
+    def ended() -> bool:
+        trial = place.trial_at_work("read")
+        if trial is not None and trial not in seen:
+            seen[trial] = look(place)
+            own = [line.partition(":")[0] for line in place.node_directories() if ":" in line]
+            on_disk = set(seen[trial].values()) if "postgres" in trial else set()
+            assert set(own) == on_disk
+        return run.poll() is not None
+
+    wait_until(ended, 1000, "the end of the study")
+    assert run.returncode == 0, place.output()
+    assert sorted(len(hosts) for hosts in seen.values()) == [1, 2]
+    place.verified(2)
+    nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
+    rows = zip(nodes["trial"], nodes["node"], nodes["host"], nodes["address"], strict=True)
+    found: dict[str, dict[str, str]] = {}
+    for trial, node, host, address in rows:
+        assert address == place.slurm.address(host)
+        found.setdefault(trial, {})[node] = host
+    assert found == seen, "hosts in the tables are those that were seen"
+    page = (place.results / "report.html").read_text()
+    section = page[page.index('<section id="sessions"') :]
+    section = section[: section.index("</section>")]
+    for hosts in seen.values():
+        assert f"on {', '.join(sorted(hosts.values()))}, reached over the network" in section
+    assert "Warnings about sessions" not in section
+
+
+Run = subprocess.Popen[str]
+Cause = Callable[[SlurmWorkspace, Run], float]
+#: Thousands of transactions; a read that lasts.
+LONG = {"write": study("{bulk: insert}", batch=1), "read": study(seconds=600)}
+
+
+def kill_server(place: SlurmWorkspace, run: Run) -> float:
+    place.kill(place.servers()["data1"][0])
+    return SOON
+
+
+def cancel_node(place: SlurmWorkspace, run: Run) -> float:
+    """More than once, as Snakemake and its plugin do: each sends the job another SIGTERM."""
+    jobs = [job for job in place.slurm.jobs("node") if job.comment.endswith("_data1")]
+    assert len(jobs) == 1, place.slurm.jobs("node")
+    for _ in range(10):
+        place.slurm.cancel(jobs[0])
+    return SOON
+
+
+def kill_node(place: SlurmWorkspace, run: Run) -> float:
+    place.kill(place.job_members()["data0"])
+    return SOON
+
+
+def kill_worker(place: SlurmWorkspace, run: Run) -> float:
+    place.kill(place.job_members()["write.1"])
+    return SOON
+
+
+def interrupt(place: SlurmWorkspace, run: Run) -> float:
+    interrupt_group(run)
+    return SOON
+
+
+def terminate(place: SlurmWorkspace, run: Run) -> float:
+    run.send_signal(signal.SIGTERM)
+    return SOON
+
+
+def kill_snakemake(place: SlurmWorkspace, run: Run) -> float:
+    run.kill()
+    run.wait()
+    return LEASE + SOON
+
+
+#: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
+CELLS: list[tuple[Cause, str, str | None]] = [
+    (kill_server, "write", r"data1: the server of PostgreSQL on host sw\d was ended by SIGKILL"),
+    (cancel_node, "read", r"data1 was ended by signal SIGTERM"),
+    (interrupt, "write", None),
+]
+FURTHER: list[tuple[Cause, str, str | None]] = [
+    (kill_node, "read", r"data0 on host sw\d was ended by SIGKILL"),
+    (kill_worker, "write", r"write.1 on host sw\d was ended by SIGKILL"),
+    (interrupt, "read", None),
+    (terminate, "write", None),
+    (terminate, "read", None),
+    (kill_snakemake, "read", None),
+]
+#: Last: a killed run cleans up nothing, the plain run after it does.
+LAST: tuple[Cause, str, str | None] = (kill_snakemake, "write", None)
+
+
+@pytest.mark.timeout(2400)
+def test_nothing_is_left_on_slurm_and_the_next_run_finishes(place: SlurmWorkspace) -> None:
+    """One after another in one directory: each start has what the run before left in its way."""
+    place.copy_inputs(sorted(SAMPLE.glob("*orchids*")))
+    # One server's data lies on its host's own disk, the other's below the results.
+    use_scratch(place, "wildcards.node == 'data1'")
+    place.write_study(study())
+    place.prepare()
+    for cause, phase, reason in [*CELLS, *(FURTHER if ALL_CELLS else []), LAST]:
+        failed = len(place.failures())
+        place.write_study(LONG[phase])
+        run = place.start()
+        place.await_work(run, phase, 240)
+        assert len(place.node_directories()) == 2
+        limit = cause(place, run)
+        took = place.nothing_left(limit)
+        print(f"{cause.__name__} in {phase} on Slurm: nothing left after {took:.1f} s", flush=True)
+        assert run.wait(SOON) != 0
+        if cause is not kill_snakemake:
+            assert place.left_behind() == []
+            wait_until(lambda: not place.registered(), SOON, "the end of cancelling")
+        new = place.failures()[failed:]
+        if reason is None:
+            assert new == []
+        else:
+            (text,) = new
+            assert re.search(reason, text), text
+            assert place.output().count("storewise: trial ") == 1, "the first reason, once"
+    place.write_study(study())
+    done = place.snakemake("--omit-from", "analyse", timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    place.verified()
+
+
+@pytest.mark.parametrize("room_for_form", [True, False] if ALL_CELLS else [True])
+def test_a_node_that_never_starts_is_named(place: SlurmWorkspace, room_for_form: bool) -> None:
+    """Others have the cluster: there is one host for two nodes."""
+    place.write_study(study())
+    use_scratch(place, "True")
+    place.edit_profile("node", runtime=1)
+    place.prepare()
+    others = [["--nodes=2", "--exclusive"]]
+    others.append(["--nodes=1", "--ntasks=62"] if room_for_form else ["--nodes=1", "--exclusive"])
+    for options in others:
+        job = ["--job-name=others", "--mem=100", "--output=/dev/null", "--wrap=exec sleep 3600"]
+        place.slurm.command("sbatch", *options, *job)
+    wait_until(lambda: len(place.slurm.processes(name="sleep")) >= 2, 30, "the others' jobs")
+    run = place.start()
+    assert run.wait(240) != 0, place.output()
+    (text,) = place.failures()
+    # Where there is no room even for `form`, the one node that runs has to say it.
+    queued = r"data[01] never started" if room_for_form else r"data[01], form had not started yet"
+    assert re.search(queued, text), text
+    assert place.output().count("storewise: trial ") == 1
+    place.slurm.command("scancel", "--name=others")
+    place.nothing_left(10)
+    assert place.left_behind() == []
+    wait_until(lambda: not place.registered(), SOON, "the end of cancelling")

@@ -1,0 +1,117 @@
+"""Slurm itself: what it refuses, what reaches its hosts, runs that are stopped or killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+from support.slurm.cluster import slurm_cluster, why_not
+from support.slurm.view import SlurmCluster
+from support.slurm.workspace import SOON, SlurmWorkspace
+from support.waiting import wait_until
+
+from storewise.session.slurm_run import ended_job, lost_job, refusal, run_name
+
+STUDY = """\
+inputs: {{paths: data}}
+engines: [{engine}]
+factors: {{workers: 2}}
+phases:
+  - write
+  - read: {{seconds: {seconds}}}
+"""
+
+
+def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> None:
+    place.write_study(STUDY.format(engine="'null'", seconds=0.5))
+    # sbatch refuses.
+    refused = place.snakemake("--set-resources", "load:slurm_partition=nowhere", timeout=300)
+    assert refused.returncode != 0
+    assert "load was refused: sbatch: error: invalid partition" in refused.stderr
+    assert place.failures()[-1].startswith("load was refused: sbatch")
+    # sbatch accepts, but the job could only wait: for longer than the partition allows, ...
+    waits = place.snakemake("--set-resources", "load:slurm_partition=short", timeout=200)
+    assert waits.returncode != 0
+    assert "Slurm would never start job" in waits.stderr
+    assert "PartitionTimeLimit. Change runtime and slurm_partition of `load`" in waits.stderr
+    # ... or for more processors than a host has.
+    waits = place.snakemake("--set-threads", "load=999", timeout=200)
+    assert waits.returncode != 0
+    assert "PartitionConfig. Change threads, mem_mb and slurm_partition" in waits.stderr
+    assert "Slurm would never start job" in place.failures()[-1]
+    place.nothing_left(SOON)
+
+
+def test_a_profile_s_texts_arrive_on_the_host(
+    place: SlurmWorkspace, tmp_path: Path, slurm: SlurmCluster
+) -> None:
+    """Two pairs of quotes keep a text from being read as an expression; $NAME is the host's."""
+    (tmp_path / "Snakefile").write_text(
+        "rule node:\n"
+        "    output: 'out.json'\n"
+        "    resources: scratch='', interface='lo', ports='', mem_mb=100, runtime=5\n"
+        "    script: 'show.py'\n"
+    )
+    (tmp_path / "show.py").write_text(
+        "import json, socket\n"
+        "from pathlib import Path\n"
+        "from storewise.session.address import address_of\n"
+        "shown = {n: str(snakemake.resources[n]) for n in ('scratch', 'interface', 'ports')}\n"
+        "shown['host'] = socket.gethostname()\n"
+        "shown['address'] = address_of(shown['interface'])\n"
+        "Path(snakemake.output[0]).write_text(json.dumps(shown))\n"
+    )
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    text = (ROOT / "profiles" / "slurm" / "config.yaml").read_text()
+    for old, new in (
+        ("scratch: \"''\"", "scratch: \"'/local/$SLURM_JOB_ID/$USER'\""),
+        ("ports: \"''\"", "ports: \"'20000-20010'\""),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (profile / "config.yaml").write_text(text)
+    command = [*place.command(snakefile=tmp_path / "Snakefile")]
+    command[command.index("--profile") + 1] = str(profile)
+    environment = slurm.environment(USER="somebody", PYTHONPATH=str(ROOT))
+    done = place.run(command, env=environment, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads((tmp_path / "out.json").read_text())
+    (job,) = [j for j in slurm.jobs("node", ended=True) if f"/{j.id}/" in shown["scratch"]]
+    assert shown["scratch"] == f"/local/{job.id}/somebody"
+    assert shown["ports"] == "20000-20010"
+    assert shown["host"] == job.host
+    assert shown["address"] == slurm.address(job.host)
+
+
+def test_messages_of_the_plugin() -> None:
+    assert run_name("SLURM run ID: 44e506f1-139b-42d4") == "44e506f1-139b-42d4"
+    assert run_name("Job 3 has been submitted with SLURM jobid 13 (log: x).") is None
+    text = (
+        "SLURM sbatch failed. The error message was 'sbatch: error: a\nsbatch: b'.\n    sbatch call"
+    )
+    assert refusal(text) == "sbatch: error: a sbatch: b"
+    assert refusal("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
+    assert lost_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") == "11"
+    assert lost_job("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
+    text = ended_job("SLURM-job '1' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure")
+    assert text is not None
+    assert "Slurm says OUT_OF_MEMORY of job 1, it used more memory than it asked for" in text
+    assert ended_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") is None
+
+
+@pytest.mark.skipif(bool(why_not()), reason="needs Slurm's programs and root")
+def test_the_cluster_of_tests_leaves_nothing(tmp_path: Path) -> None:
+    """A second Slurm beside the first; a killed one takes its jobs along."""
+    with slurm_cluster(tmp_path / "second", hosts=1) as cluster:
+        cluster.command("sbatch", "--output=/dev/null", "--wrap", "exec sleep 1234")
+        (sleeper,) = wait_until(lambda: cluster.processes("sw1", "sleep"), 20, "the job")
+        assert cluster.listeners("sw1") == {}
+        init = cluster.hosts["sw1"]
+        os.kill(init.pid, signal.SIGKILL)
+        wait_until(lambda: not sleeper.is_running(), 30, "the end of the host's processes")
+    assert not (Path("/sys/class/net") / f"storewise{cluster.slot}").exists()

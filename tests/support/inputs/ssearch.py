@@ -1,0 +1,50 @@
+"""What the tests of the SSEARCH readers share."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import bson
+from bson.objectid import ObjectId
+from support.paths import DATA
+
+from storewise.documents import KINDS, Kind
+from storewise.errors import InputError
+from storewise.ssearch.reader import DocumentReader
+
+REAL = sorted(path.name for path in DATA.glob("*.m10"))
+DIGEST = bytes(range(101, 117))
+
+Outcome = tuple[Any, ...]
+
+
+def plain(document: bytes) -> dict[str, Any]:
+    """A BSON document in the form of its dict twin."""
+    return {
+        key: value.binary if isinstance(value, ObjectId) else value
+        for key, value in bson.decode(document).items()
+    }
+
+
+def read(source: Any, **options: Any) -> tuple[DocumentReader, dict[Kind, list[Any]]]:
+    """The reader and all documents by kind; BSON comes back decoded."""
+    if isinstance(source, bytes):
+        source = io.BytesIO(source)
+    reader = DocumentReader(source, DIGEST, **options)
+    found: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
+    for batch in reader:
+        for kind, documents in batch:
+            found[kind] += documents
+    if options.get("encoding") == "bson":
+        found = {kind: [plain(d) for d in documents] for kind, documents in found.items()}
+    return reader, found
+
+
+def outcome(content: bytes, **options: Any) -> Outcome:
+    """Everything that a reader says about `content`: its documents or its error."""
+    try:
+        reader, found = read(content, **options)
+    except InputError as error:
+        return ("error", error.line, error.offset, str(error))
+    return ("documents", reader.counts, reader.program, reader.version, found)

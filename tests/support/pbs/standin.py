@@ -1,0 +1,432 @@
+"""Stand-ins for the commands of PBS, where no PBS is installed.
+
+What they print and their exit statuses are what a real OpenPBS answered (`answers.py`), as
+far as the profile uses them: ids, states Q R H E F, the text of ``qstat -f``, JSON of the first job
+only, history or none, refusals, wall times, a server that is down, a job's own $TMPDIR, and its
+output file that appears when it has ended. With ``dialect: torque`` they print ``qstat -f`` as
+Torque's manual page does. The jobs really run, each below a runner process that takes its turn.
+
+As a program: ``pbs_standin.py STATE COMMAND ARGUMENT...``; `install` makes executables of it.
+State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``calls`` (a line a call),
+``scratch/pbs.<id>`` (a job's $TMPDIR).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+# The commands run isolated from the environment, so Python does not look here.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from support.pbs.answers import Answer, answers, block, first_as_json, states_of, table
+
+COMMANDS = ("qsub", "qstat", "qdel", "qselect", "pbsnodes")
+SERVER = "standin"
+TICK = 0.1
+STATES, HISTORY, REFUSALS = answers("states"), answers("history"), answers("refusals")
+UNKNOWN = HISTORY["history on: an unknown job"]
+FINISHED = HISTORY["history on: one finished job without -x"]
+NO_HISTORY = HISTORY["history off: one finished job"]
+
+
+def status_of(answer: Answer) -> int:
+    """The exit status of the only job in an answer."""
+    (job,) = states_of(answer.stdout).values()
+    return int(job["Exit_status"])
+
+
+#: Exit statuses of jobs that PBS ended, whatever they themselves said.
+DELETED = status_of(HISTORY["history on: after SIGTERM was ignored"])
+FORCED = status_of(STATES["after force"])
+WALL_TIME = status_of(STATES["wall time passed"])
+
+
+@dataclass
+class Config:
+    """How this PBS behaves. Times in seconds."""
+
+    dialect: str = "openpbs"
+    running: int = 8
+    start_delay: float = 0.0
+    exit_delay: float = 0.1
+    kill_delay: float = 3.0
+    history: bool = True
+    queues: tuple[str, ...] = ("workq", "long")
+    walltime: int = 0
+    """The longest that a queue allows; 0: any."""
+    queued: int = 1000
+    """Jobs that may be queued or running at a time."""
+    qsub_busy: int = 0
+    """Submissions that are refused because the server cannot be reached."""
+    qsub_lost: int = 0
+    """Submissions that are taken although the answer is lost."""
+    qstat: str = "ok"
+    """ok, fail, garbage or hang."""
+    qdel_busy: int = 0
+    crashed: bool = False
+    """Whether the server has died; then nothing answers."""
+    nodes: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {"n1": {"ncpus": 16, "mem": "65536mb"}}
+    )
+
+
+class Pbs:
+    """The state directory, as the commands and a test see it."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.jobs_directory = state / "jobs"
+        self.scratch = state / "scratch"
+
+    def install(self, config: Config) -> Path:
+        """Make the commands; returns the directory to put on PATH."""
+        self.jobs_directory.mkdir(parents=True)
+        self.configure(config)
+        commands = self.state / "bin"
+        commands.mkdir()
+        for name in COMMANDS:
+            program = commands / name
+            program.write_text(
+                f'#!/bin/sh\nexec "{sys.executable}" -I "{Path(__file__).resolve()}" '
+                f'"{self.state}" {name} "$@"\n'
+            )
+            program.chmod(0o755)
+        return commands
+
+    def configure(self, config: Config) -> None:
+        aside = self.state / f"config.{os.getpid()}.tmp"
+        aside.write_text(json.dumps(asdict(config)))
+        aside.replace(self.state / "config.json")
+
+    @property
+    def config(self) -> Config:
+        return Config(**json.loads((self.state / "config.json").read_text()))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with (self.state / "lock").open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """All jobs by id, also those that a real server may have forgotten."""
+        found = {}
+        paths = sorted(self.jobs_directory.glob("*.json"), key=lambda path: int(path.stem))
+        for path in paths:
+            job = json.loads(path.read_text())
+            found[job["id"]] = job
+        return found
+
+    def write(self, job: dict[str, Any]) -> None:
+        path = self.jobs_directory / f"{job['id'].partition('.')[0]}.json"
+        aside = path.with_suffix(f".{os.getpid()}.tmp")
+        aside.write_text(json.dumps(job))
+        aside.replace(path)
+
+    def change(self, job_id: str, **values: Any) -> dict[str, Any]:
+        with self.locked():
+            job = self.jobs()[job_id]
+            job.update(values)
+            self.write(job)
+            return job
+
+    def alive(self) -> list[str]:
+        """Ids of jobs that are queued or running."""
+        return [job_id for job_id, job in self.jobs().items() if job["state"] in "QRHE"]
+
+    def calls(self, command: str) -> list[str]:
+        """Calls of a command so far."""
+        path = self.state / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if line.split()[0] == command]
+
+    def spend(self, key: str) -> bool:
+        """Use up one of the troubles that the configuration counts."""
+        with self.locked():
+            config = self.config
+            left = getattr(config, key)
+            if left:
+                setattr(config, key, left - 1)
+                self.configure(config)
+            return bool(left)
+
+
+def refuse(answer: Answer, **new: str) -> int:
+    """What the real one said and how it ended, with its words replaced by those of `new`."""
+    print(answer.line(**new), file=sys.stderr)
+    return answer.exit_status
+
+
+def down(command: str) -> int:
+    answer = STATES[f"server down: {command}"]
+    print(answer.stderr, end="", file=sys.stderr)
+    return answer.exit_status
+
+
+def seconds_of(walltime: str) -> int:
+    hours, minutes, seconds = map(int, walltime.split(":"))
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def qsub(pbs: Pbs, words: list[str]) -> int:
+    config = pbs.config
+    options: dict[str, str] = {}
+    resources: dict[str, str] = {}
+    *flags, script = words
+    flags_left = iter(flags)
+    for flag in flags_left:
+        if flag == "-n" and config.dialect == "torque":
+            continue
+        if flag not in {"-N", "-r", "-j", "-o", "-q", "-A", "-l"}:
+            print(REFUSALS["an unknown option"].stderr, end="", file=sys.stderr)
+            return REFUSALS["an unknown option"].exit_status
+        value = next(flags_left)
+        if flag == "-l":
+            name, _, given = value.partition("=")
+            resources[name] = given
+        else:
+            options[flag] = value
+    known = {"openpbs": {"select", "place", "walltime"}, "torque": {"nodes", "mem", "walltime"}}
+    if any(name not in known[config.dialect] for name in resources):
+        return refuse(STATES["qsub with an unknown resource"])
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}", options.get("-N", "STDIN")):
+        return refuse(REFUSALS["a name that is none"])
+    queue = options.get("-q", config.queues[0])
+    if config.crashed or pbs.spend("qsub_busy"):
+        return down("qsub")
+    if queue not in config.queues:
+        return refuse(STATES["qsub to an unknown queue"])
+    if config.walltime and seconds_of(resources.get("walltime", "0:0:0")) > config.walltime:
+        return refuse(REFUSALS["a wall time beyond the queue"])
+    with pbs.locked():
+        if len(pbs.alive()) >= config.queued:
+            return refuse(REFUSALS["more jobs than the server takes of a user"])
+        number = 101 + len(list(pbs.jobs_directory.glob("*.json")))
+        copy = pbs.jobs_directory / f"{number}.sh"
+        shutil.copy(script, copy)
+        job = {
+            "id": f"{number}.{SERVER}",
+            "name": options.get("-N", "STDIN"),
+            "queue": queue,
+            "state": "Q",
+            "exit": None,
+            "account": options.get("-A", ""),
+            "resources": resources,
+            "output": options.get("-o", ""),
+            "directory": str(Path.cwd()),
+            "submitted": time.time(),
+            "delete": "",
+        }
+        pbs.write(job)
+    subprocess.Popen(
+        [sys.executable, "-I", __file__, str(pbs.state), "run", job["id"]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=(pbs.state / "runners").open("a"),
+        cwd="/",
+        start_new_session=True,
+    )
+    if pbs.spend("qsub_lost"):
+        return down("qsub")
+    print(job["id"])
+    return 0
+
+
+def run(pbs: Pbs, job_id: str) -> int:
+    """A job's life: its turn, its processes, its end."""
+    # The submitting command ignores them; a job of a real server inherits nothing from it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    while True:
+        with pbs.locked():
+            config = pbs.config
+            job = pbs.jobs()[job_id]
+            if job["state"] == "F":  # a test has said so
+                return 0
+            if job["delete"]:
+                job["state"] = "F"
+                pbs.write(job)
+                return 0
+            busy = sum(other["state"] in "RE" for other in pbs.jobs().values())
+            waited = time.time() - job["submitted"]
+            if busy < config.running and waited >= config.start_delay:
+                job["state"] = "R"
+                pbs.write(job)
+                break
+        time.sleep(TICK)
+    number = job_id.partition(".")[0]
+    spool = pbs.jobs_directory / f"{number}.OU"
+    temporary = pbs.scratch / f"pbs.{job_id}"
+    temporary.mkdir(mode=0o700, parents=True)
+    # What PBS gives to a job: a login's variables and its own, nothing of the submitting shell.
+    environment = {
+        "HOME": str(Path.home()),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "PBS_JOBID": job_id,
+        "PBS_O_WORKDIR": job["directory"],
+        "PBS_ENVIRONMENT": "PBS_BATCH",
+        "TMPDIR": str(temporary),
+    }
+    with spool.open("wb") as output:
+        process = subprocess.Popen(
+            ["/bin/sh", str(pbs.jobs_directory / f"{number}.sh")],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=Path.home(),
+            env=environment,
+            start_new_session=True,
+        )
+    pbs.change(job_id, group=process.pid)
+    limit = time.monotonic() + seconds_of(job["resources"].get("walltime", "1000:00:00"))
+    own = None
+    while process.poll() is None:
+        if time.monotonic() > limit:
+            own = WALL_TIME
+        if (deleted := pbs.jobs()[job_id]["delete"]) and own is None:
+            own = FORCED if deleted == "force" else DELETED
+        if own is not None:
+            end(process, config.kill_delay)
+        time.sleep(TICK)
+    # Nothing of a job outlives it.
+    end(process, 0)
+    code = process.returncode
+    # The login shell that ran the script says how it ended.
+    status = own if own is not None else code if code >= 0 else 128 - code
+    pbs.change(job_id, state="E")
+    time.sleep(config.exit_delay)
+    if job["output"]:
+        shutil.move(spool, job["output"])
+    # As pbs_mom does: once, with whatever is in it.
+    shutil.rmtree(temporary, ignore_errors=True)
+    pbs.change(job_id, state="F", exit=status)
+    return 0
+
+
+def end(process: subprocess.Popen[bytes], delay: float) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + delay
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(TICK)
+        if number == signal.SIGTERM and process.poll() is not None and delay:
+            return
+    process.wait()
+
+
+def qstat(pbs: Pbs, words: list[str]) -> int:
+    config = pbs.config
+    if config.qstat == "hang":
+        signal.pause()
+    if config.crashed or config.qstat == "fail":
+        return down("qstat")
+    if config.qstat == "garbage":
+        print("Job Id: 101.standin\n    Job_Name = load")
+        return 0
+    ids = [word for word in words if word[0].isdigit()]
+    torque = config.dialect == "torque"
+    jobs, code = [], 0
+    known = pbs.jobs()
+    for job_id in ids:
+        job = known.get(job_id)
+        over = job is not None and job["state"] == "F"
+        if "-x" in words and not torque and not config.history:
+            code = refuse(NO_HISTORY, id=job_id)
+        elif job is None or (over and not config.history):
+            code = refuse(UNKNOWN, id=job_id)
+        elif over and not torque and "-x" not in words:
+            code = refuse(FINISHED, id=job_id)
+        else:
+            jobs.append(job)
+    if torque:
+        print(torque_answer(jobs, full="-f" in words), end="")
+    elif "json" in words:
+        print(first_as_json(jobs), end="")
+    elif "-f" in words:
+        print("".join(map(block, jobs)), end="")
+    else:
+        print(table(jobs), end="")
+    return code
+
+
+def torque_answer(jobs: list[dict[str, Any]], full: bool) -> str:
+    """As in the manual page of Torque: no real one was asked."""
+    jobs = [{**job, "state": "C" if job["state"] == "F" else job["state"]} for job in jobs]
+    if not full:
+        return table(jobs)
+    lines = []
+    for job in jobs:
+        lines += [f"Job Id: {job['id']}", f"    Job_Name = {job['name']}"]
+        lines += [f"    job_state = {job['state']}"]
+        lines += ["    Variable_List = PBS_O_HOME=/home/user,PBS_O_LANG=C.UTF-8,", "\tPATH=/bin"]
+        lines += [f"    exit_status = {job['exit']}"] if job["exit"] is not None else []
+        lines += [""]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def qdel(pbs: Pbs, words: list[str]) -> int:
+    config = pbs.config
+    if config.crashed or pbs.spend("qdel_busy"):
+        return down("qdel")
+    ids = [word for word in words if word[0].isdigit()]
+    jobs = [pbs.jobs().get(job_id) for job_id in ids]
+    unknown = [job is None or (job["state"] == "F" and not config.history) for job in jobs]
+    if jobs and jobs[0] and jobs[0]["state"] == "Q" and any(unknown[1:]):
+        # So the real one died, tried twice: nothing on stderr, exit status 0.
+        pbs.configure(replace(config, crashed=True))
+        return 0
+    code = 0
+    for job_id, job, gone in zip(ids, jobs, unknown, strict=True):
+        if job is None or gone:
+            code = refuse(STATES["delete an unknown job"], id=job_id)
+        elif job["state"] == "F":
+            code = refuse(STATES["delete a finished job"], id=job_id)
+        else:
+            pbs.change(job_id, delete="force" if "-W" in words else "yes")
+    return code
+
+
+def qselect(pbs: Pbs, words: list[str]) -> int:
+    config = pbs.config
+    if config.crashed:
+        return down("qstat")
+    if "-x" in words and not config.history:
+        return refuse(HISTORY["history off: find a running job by its name"])
+    for job in pbs.jobs().values():
+        if job["name"] == words[-1] and job["state"] in ("QRHEF" if "-x" in words else "QRHE"):
+            print(job["id"])
+    return 0
+
+
+def main(state: str, command: str, *words: str) -> int:
+    pbs = Pbs(Path(state))
+    if command == "run":
+        return run(pbs, words[0])
+    with (pbs.state / "calls").open("a") as calls:
+        calls.write(" ".join((command, *words)) + "\n")
+    if command == "pbsnodes":
+        nodes = {name: {"resources_available": has} for name, has in pbs.config.nodes.items()}
+        print(json.dumps({"pbs_server": SERVER, "nodes": nodes}, indent=4))
+        return 0
+    commands = {"qsub": qsub, "qstat": qstat, "qdel": qdel, "qselect": qselect}
+    return commands[command](pbs, list(words))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""A published study for tests: its two files."""
+
+from __future__ import annotations
+
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from support.paths import ROOT
+from support.results import synthetic
+
+from storewise.analysis.curves import Curve, base_of, measured, published, side, slope, trend
+from storewise.analysis.load import REFERENCES, load_results
+from storewise.analysis.points import Point, geometric, levels_of, within
+from storewise.analysis.references import compare, finding
+from storewise.analysis.tables import build_tables
+from storewise.config import load_study
+from storewise.errors import ConfigError
+from storewise.figures.captions import make_figures
+from storewise.references import (
+    Reference,
+    cells,
+    find_reference,
+    load_reference,
+    parse_reference,
+    reason,
+    reference_texts,
+)
+from storewise.report.page import make_report
+
+YAML = """\
+citation: {authors: A. Nobody, title: On stores, venue: Nowhere, year: 2001}
+hardware: two hosts
+columns: {engine: store, n: nodes, key: the key, rate: operations/s, note: words}
+systems: {theirs: [{engine: postgres}, {engine: mariadb, nodes: {from: 2}}]}
+series:
+  - {id: rates, title: Rate over nodes, where: {note: ''}, value: rate, times: 2,
+     unit: operations/s, phases: read, measure: operations_per_s,
+     x: {column: n, level: nodes}, same: {key: key}}
+not_compared:
+  - {where: {note: guessed}, why: it was guessed}
+"""
+CSV = """\
+engine,n,key,rate,note
+sqlite,1,a,100,
+sqlite,2,a,50,
+sqlite,4,a,25,
+theirs,1,a,10,
+theirs,2,a,20,
+theirs,4,a,40,
+sqlite,8,a,1,guessed
+"""

@@ -1,0 +1,28 @@
+"""What a real Riak said and did (`tests/data/riak`), for the stand-in to say and do."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from support.paths import DATA
+
+RIAK = DATA / "riak"
+
+
+@cache
+def records(file: str) -> tuple[dict[str, Any], ...]:
+    """Of `one_node` or `three_nodes`."""
+    return tuple(json.loads((RIAK / f"{file}.json").read_text())["records"])
+
+
+def recorded(title: str, containing: str = "") -> dict[str, Any]:
+    """The first record of that title, whose output contains some words."""
+    found = (r for file in ("one_node", "three_nodes") for r in records(file))
+    return next(r for r in found if r["title"] == title and containing in r.get("stdout", ""))
+
+
+def all_recorded(title: str) -> list[dict[str, Any]]:
+    """All records of that title, in their order."""
+    return [r for file in ("one_node", "three_nodes") for r in records(file) if r["title"] == title]

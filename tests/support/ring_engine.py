@@ -1,0 +1,100 @@
+"""The toy server as a ring: nodes that must know each other before any of them starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from storewise.engines.base import Client, Cluster, Endpoint, Mode, Schema
+from storewise.engines.server import Launch, Node, NodeSpec, Settling, Topology
+from support.tcp_engine import TcpEngine
+
+
+class RingClient(Client):
+    def create(self, schema: Schema) -> None:
+        pass
+
+    def insert(self, kind: Any, documents: Any) -> None:
+        raise NotImplementedError
+
+    def get(self, kind: Any, document_id: bytes) -> None:
+        raise NotImplementedError
+
+    def disk_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class RingEngine(TcpEngine):
+    """Setting `settle`: a Python expression that each node prints when all answer."""
+
+    name: ClassVar[str] = "ring"
+    own_loopback: ClassVar[bool] = True
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        return tuple(
+            NodeSpec("data", index, meets=("data",), ports=("gossip", "http"))
+            for index in range(topology.nodes)
+        )
+
+    def launch(self, node: Node) -> Launch:
+        launch = super().launch(node)
+        met = "".join(
+            f"{e.name} {e.address} {e.port} {e.ports['gossip']} {e.ports['http']}\n"
+            for e in node.peers
+        )
+        source = launch.files["server.py"].replace('"127.0.0.1"', repr(node.address))
+        return Launch(
+            command=launch.command,
+            files={"server.py": source, "etc/secret": "", "met": met},
+            remove_when_ready=launch.remove_when_ready,
+            stop_seconds=2.0,
+        )
+
+    def settle(self, settling: Settling) -> None:
+        names = " ".join(endpoint.name for endpoint in settling.endpoints("data"))
+        text = settling.node.settings.get("settle", "'joined'")
+        command = (sys.executable, "-c", f"print({text})")
+        said = settling.run(command, settling.node.settings.get("seconds", 30.0))
+        (settling.node.directory / "settled").write_text(f"{names}: {said}")
+
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        return {"gossip": "none", "http": "password"}
+
+    def open_ports(
+        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        return {"gossip": "join"} if topology.nodes > 1 else {}
+
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        return RingClient()
+
+
+#: The node that other nodes outlive.
+SLOW = "data0"
+
+
+class LastingEngine(RingEngine):
+    """One slow node, and one that outlives it."""
+
+    name: ClassVar[str] = "lasting"
+    own_loopback: ClassVar[bool] = False
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        # Named first: the order must not come from there.
+        ports = ("gossip", "http")
+        return (
+            NodeSpec("last", 0, outlives=("data",), ports=ports),
+            NodeSpec("data", 0, ports=ports),
+        )
+
+    def launch(self, node: Node) -> Launch:
+        deaf = node.spec.name == SLOW
+        return super().launch(replace(node, settings={"words": ["deaf"] if deaf else []}))
+
+    def settle(self, settling: Any) -> None:
+        pass

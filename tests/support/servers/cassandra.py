@@ -1,0 +1,47 @@
+"""Nodes of Cassandra for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.base import Endpoint
+from storewise.engines.cassandra_engine import CassandraEngine
+from storewise.engines.server import Credentials, Installation, Node, Topology
+
+ENGINE = CassandraEngine()
+HOME = Path("/opt/cassandra")
+PROGRAMS = {
+    "home": HOME,
+    "jars": HOME / "lib",
+    "java": Path("/opt/java/bin/java"),
+    "jamm": HOME / "lib" / "jamm-0.4.0.jar",
+}
+INSTALLED = Installation(PROGRAMS, "Cassandra 5.0.9 (Java 17)")
+RING = 3
+
+
+def node_of(index: int = 0, nodes: int = RING, network: bool = False, **changes: Any) -> Node:
+    topology = Topology(nodes=nodes, replicas=nodes, memory_mb=2048)
+    peers = tuple(
+        Endpoint("data", k, "h", f"10.0.0.{k + 1}" if network else f"127.0.0.{k + 1}", 3000 + k,
+                 {"gossip": 4000 + k})
+        for k in range(nodes)
+    )  # fmt: skip
+    own = peers[index]
+    found = Node(
+        spec=ENGINE.roles(topology, {})[index],
+        topology=topology,
+        settings={},
+        consistency="durable",
+        session="s-1",
+        directory=Path("/scratch/node"),
+        address=own.address,
+        port=own.port,
+        installation=INSTALLED,
+        credentials=Credentials.make(),
+        peers=peers if nodes > 1 else (),
+        ports=own.ports,
+    )
+    return replace(found, **changes)

@@ -1,0 +1,78 @@
+"""What a store's servers keep outside of their own directories, while they live and when they
+have been killed.
+
+``unshare --mount --ipc python leftovers.py NAME NODES SETTINGS`` as root: /tmp, /var/tmp,
+/dev/shm and the home directory are new and empty, and so are System V's segments, semaphores and
+queues. Prints what is found as JSON: ``live``, ``killed`` and ``ended``, lists of lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+#: Where the cluster's own directories are.
+OWN = Path("/srv")
+WATCHED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
+HOME = Path("/media")
+
+
+def mount(path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(path)], check=True)
+
+
+def found() -> list[str]:
+    lines = []
+    for place in (*WATCHED, HOME):
+        for path in sorted(place.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):
+                lines.append(f"{path} {path.lstat().st_mode & 0o7777:o}")
+    for kind in ("shm", "sem", "msg"):
+        text = Path("/proc/sysvipc", kind).read_text()
+        lines += [f"System V {kind}: {' '.join(line.split())}" for line in text.splitlines()[1:]]
+    return lines
+
+
+def main() -> None:
+    from storewise.engines.server import Topology
+    from storewise.session.local import running
+
+    name, nodes, settings = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+    for path in (OWN, *WATCHED, HOME):
+        mount(path)
+    os.environ["HOME"] = str(HOME)
+    # As wide as a user can have it.
+    os.umask(0)
+    seen: dict[str, list[str]] = {}
+    shape = Topology(nodes=nodes, memory_mb=768, threads=2)
+    with running(name, OWN / "session", shape, settings) as cluster:
+        seen["live"] = found()
+        seen["wide"] = [
+            str(path.relative_to(OWN))
+            for path in OWN.iterdir()
+            if path.stat().st_mode & 0o077
+        ]  # fmt: skip
+        for server in cluster.servers.values():
+            process = psutil.Process(server.pid)
+            tree = [process, *process.children(recursive=True)]
+            for one in tree:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            psutil.wait_procs(tree, 30)
+        seen["killed"] = found()
+    logs = {f"{name}.log" for name in cluster.servers}
+    kept = [
+        path for path in (OWN / "session").iterdir() if path.name not in {*logs, "credentials.json"}
+    ]
+    seen["ended"] = [*found(), *map(str, kept)]
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Nodes of MariaDB and MySQL for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.mysql import MysqlEngine
+from storewise.engines.server import Credentials, Installation, Node, Topology
+
+ENGINE = MysqlEngine()
+MARIADB = Installation(
+    {"mariadbd": Path("/x/mariadbd"), "mariadb-install-db": Path("/x/mariadb-install-db")},
+    "MariaDB 10.11.6",
+)
+
+
+def node(
+    installation: Installation = MARIADB, *, consistency: str = "durable", **settings: Any
+) -> Node:
+    topology = Topology(memory_mb=2048)
+    return Node(
+        spec=ENGINE.roles(topology, settings)[0],
+        topology=topology,
+        settings=settings,
+        consistency=consistency,
+        session="s-1",
+        directory=Path("/long/" + "d" * 120 + "/data0"),
+        address="10.0.0.7",
+        port=33999,
+        installation=installation,
+        credentials=Credentials.make(),
+    )

@@ -1,0 +1,266 @@
+"""The servers that the contract is tested on: one entry in SERVED for each engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from support.needs import unavailable
+from support.servers import jvm_binaries, mongodb_binaries
+from support.servers.samples import EMBEDDED, STORING, fill
+
+from storewise.documents import KINDS, Document, Kind
+from storewise.engines.base import Cluster
+from storewise.engines.registry import engine
+from storewise.engines.server import Credentials, ServerEngine, Topology
+from storewise.errors import EngineError
+from storewise.session.local import running
+
+
+@dataclass(frozen=True)
+class Target:
+    """One way in which an engine is tested; 0 nodes: embedded."""
+
+    name: str
+    nodes: int = 0
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        words = [self.name, *([str(self.nodes)] if self.nodes else [])]
+        return "-".join([*words, *(str(value) for _, value in self.settings)])
+
+
+@dataclass(frozen=True)
+class Served:
+    """How the tests deal with an engine's servers."""
+
+    empty: Callable[[Cluster], None]
+    """Removes all tables of running servers, as if `create` had never been called."""
+    nodes: tuple[int, ...] = (1, 3)
+    settings: tuple[Mapping[str, Any], ...] = ({},)
+    """Settings of clients to be tested on the same servers (layouts)."""
+    start: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the servers that all of `settings` can be tested on."""
+    home: Callable[[], Path] | None = None
+    """Where the programs are, for engines that no package of the system brings."""
+    sharded_by_client: bool = True
+    """Whether several nodes are independent servers (`storewise.engines.sharded`)."""
+    takes_nul: Callable[[Mapping[str, Any]], bool] = lambda settings: True
+    """Whether texts may hold NUL characters."""
+    takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
+    """Whether floats may be infinite."""
+    disk_files: int = 100
+    """Sample files that `disk_bytes` sees: more where it knows whole MiB only."""
+
+
+def empty_postgres(cluster: Cluster) -> None:
+    from storewise.engines.postgresclient import connect
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    for endpoint in cluster.endpoints:
+        with connect(endpoint.address, endpoint.port, secrets) as connection:
+            connection.execute("SET client_min_messages = error")
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+
+
+def empty_mariadb(cluster: Cluster) -> None:
+    from storewise.engines.mysqllink import DATABASE, sign_in
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    for endpoint in cluster.endpoints:
+        connection = sign_in(endpoint.address, endpoint.port, secrets)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
+            )
+            for (name,) in cursor.fetchall():
+                cursor.execute(f'DROP TABLE {DATABASE}."{name}"')
+
+
+def mongodb_home() -> Path:
+    try:
+        return mongodb_binaries.native()
+    except mongodb_binaries.Unavailable as error:
+        raise EngineError(str(error)) from error
+
+
+def empty_mongodb(cluster: Cluster) -> None:
+    from storewise.engines.mongo_cluster import DATABASE, as_user
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    with as_user(cluster.endpoints[0], secrets, 30.0) as connection:
+        connection.drop_database(DATABASE)
+
+
+def jars_of(name: str) -> Path:
+    """Where the jars of an engine in Java are; EngineError with the reason where they cannot be."""
+    try:
+        return jvm_binaries.jars(name)
+    except jvm_binaries.Unavailable as error:
+        raise EngineError(str(error)) from error
+
+
+def cassandra_home() -> Path:
+    return jars_of("cassandra")
+
+
+def empty_cassandra(cluster: Cluster) -> None:
+    from storewise.engines.cassandra_cluster import KEYSPACE, query
+
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+
+    def ask(cql: str) -> list[tuple[Any, ...]]:
+        return query(cluster.endpoints[0], secrets.user, secrets.password, cql)
+
+    for (name,) in ask(
+        f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
+    ):
+        ask(f'DROP TABLE {KEYSPACE}."{name}"')
+
+
+def hbase_home() -> Path:
+    return jars_of("hbase")
+
+
+def empty_hbase(cluster: Cluster) -> None:
+    from storewise.engines.hbase_tables import drop_tables
+    from storewise.engines.hbase_thrift import Link
+
+    link = Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)
+    try:
+        drop_tables(link)
+    finally:
+        link.close()
+
+
+def empty_riak(cluster: Cluster) -> None:
+    from storewise.engines import riak_pb as pb
+    from storewise.engines.riak_client import SCHEMA
+
+    connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
+    for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):
+        for key in list(pb.list_keys(connection, bucket)):
+            found = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
+            if found is not None:
+                delete = pb.delete_request(bucket, key, vclock=found.vclock)
+                connection.request(delete, pb.DELETE_ANSWER)
+    connection.close()
+
+
+SERVED: dict[str, Served] = {
+    "postgres": Served(
+        empty_postgres,
+        settings=({"layout": "columns"}, {"layout": "json"}),
+        takes_nul=lambda settings: False,
+        takes_infinity=lambda settings: settings["layout"] == "columns",
+    ),
+    "mariadb": Served(
+        empty_mariadb,
+        settings=({"layout": "columns"}, {"layout": "json"}),
+        takes_infinity=lambda settings: False,
+    ),
+    "mongodb": Served(
+        empty_mongodb,
+        nodes=(1,),
+        home=mongodb_home,
+        sharded_by_client=False,
+    ),
+    "cassandra": Served(
+        empty_cassandra,
+        nodes=(1,),
+        home=cassandra_home,
+        sharded_by_client=False,
+        disk_files=400,
+    ),
+    "hbase": Served(
+        empty_hbase,
+        nodes=(1,),
+        settings=(
+            {"layout": "json", "gateway": "happybase"},
+            {"layout": "columns", "gateway": "happybase"},
+            {"layout": "columns", "gateway": "thrift2"},
+            {"layout": "json", "gateway": "thrift2"},
+        ),
+        start={"gateway": "happybase"},
+        home=hbase_home,
+        sharded_by_client=False,
+        takes_infinity=lambda settings: settings["layout"] == "columns",
+    ),
+}
+#: No package of Riak exists where the tests usually run: it joins where one is named.
+if os.environ.get("STOREWISE_RIAK_HOME") or os.environ.get("RIAK_HOME"):
+    SERVED["riak"] = Served(
+        empty_riak,
+        sharded_by_client=False,
+        takes_infinity=lambda settings: False,
+    )
+
+SERVERS = [
+    Target(name, nodes, tuple(settings.items()))
+    for name, served in SERVED.items()
+    for nodes in served.nodes
+    for settings in served.settings
+]
+#: Every way in which an engine that keeps documents is tested, and with them those that do not.
+KEEPING = [*map(Target, STORING), *SERVERS]
+ALL = [*map(Target, EMBEDDED), *SERVERS]
+
+
+@dataclass
+class Clusters:
+    """Servers that are started when a test first needs them and end with the tests."""
+
+    directory: Path
+    stack: ExitStack = field(default_factory=ExitStack)
+    _running: dict[tuple[str, int], Cluster] = field(default_factory=dict)
+    _content: dict[tuple[str, int], Target | None] = field(default_factory=dict)
+
+    def fresh(self, target: Target) -> Cluster:
+        """The target's cluster without any table."""
+        cluster = self._cluster(target)
+        SERVED[target.name].empty(cluster)
+        self._content[target.name, target.nodes] = None
+        return cluster
+
+    def loaded(self, target: Target, documents: Mapping[Kind, list[Document]]) -> Cluster:
+        """The target's cluster with these documents (always the same ones), for reading."""
+        key = (target.name, target.nodes)
+        if self._content.get(key) != target:
+            fill(self.fresh(target), documents)
+            self._content[key] = target
+        return self._cluster(target)
+
+    def _cluster(self, target: Target) -> Cluster:
+        key = (target.name, target.nodes)
+        if key not in self._running:
+            self._running[key] = self._start(target)
+        cluster = self._running[key]
+        return replace(cluster, settings={**cluster.settings, **dict(target.settings)})
+
+    def _start(self, target: Target) -> Cluster:
+        settings = {**SERVED[target.name].start, **available(target.name)}
+        place = self.directory / f"{target.name}-{target.nodes}"
+        shape = Topology(nodes=target.nodes, memory_mb=256)
+        return self.stack.enter_context(running(target.name, place, shape, settings)).cluster
+
+
+def available(name: str) -> dict[str, Any]:
+    """Settings that find the engine's programs; the test ends here where there are none."""
+    home = SERVED[name].home
+    described = engine(name)
+    assert isinstance(described, ServerEngine)
+    try:
+        settings = {"home": str(home())} if home is not None else {}
+        described.find(settings)
+    except EngineError as error:
+        unavailable(str(error))
+    return settings

@@ -1,0 +1,184 @@
+"""A study that runs through profiles/slurm on a Slurm of tests, watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from support.paths import ROOT, SMALL
+from support.slurm.view import SlurmCluster
+from support.waiting import wait_until
+from support.workspace import Workspace
+
+#: Seconds: of the contract, and of the run's lease here.
+SOON, LEASE = 60.0, 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A job's own process, or a server: its pid is that of its host's namespace."""
+
+    host: str
+    pid: int
+
+
+class SlurmWorkspace(Workspace):
+    """A study that runs through profiles/slurm."""
+
+    slurm: SlurmCluster
+
+    def command(self, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> list[str]:
+        command = super().command(*arguments, snakefile=snakefile)
+        own = self.directory / "profile"
+        profile = own if own.exists() else ROOT / "profiles" / "slurm"
+        command[command.index("--profile") + 1] = str(profile)
+        return [*command, "--slurm-init-seconds-before-status-checks", "1"]
+
+    def edit_profile(self, rule: str, **resources: object) -> None:
+        """Give this directory a profile of its own, with other resources of a rule.
+
+        On the command line, --set-resources would replace all that the profile sets.
+        """
+        own = self.directory / "profile" / "config.yaml"
+        path = own if own.exists() else ROOT / "profiles" / "slurm" / "config.yaml"
+        values = yaml.safe_load(path.read_text())
+        values["set-resources"].setdefault(rule, {}).update(resources)
+        own.parent.mkdir(exist_ok=True)
+        own.write_text(yaml.safe_dump(values))
+
+    def prepare(self) -> None:
+        """List and digest the inputs here, not as jobs, which saves a test half a minute."""
+        done = self.run(super().command("--until", "shard"))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def reading(self, process: subprocess.Popen[str]) -> None:
+        """Wait until both read workers are at work."""
+        self.await_work(process, "read", 240)
+
+    def await_work(self, process: subprocess.Popen[str], phase: str, seconds: float) -> None:
+        """Wait until two workers have passed the barrier of a phase and have clients."""
+
+        def found() -> bool:
+            assert process.poll() is None, self.output()
+            return bool(self.trial_at_work(phase))
+
+        wait_until(found, seconds, f"{phase} at work")
+
+    def trial_at_work(self, phase: str, workers: int = 2) -> str | None:
+        """The live trial whose workers are all in a phase, with clients."""
+        for live in self._live():
+            if not (live / "barriers" / f"{phase}-0").exists():
+                continue
+            jobs = self.job_members()
+            known = [jobs.get(f"{phase}.{number}") for number in range(workers)]
+            found = [self.process(worker) for worker in known if worker is not None]
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if len([p for p in found if p is not None and p.children()]) == workers:
+                    return live.name
+        return None
+
+    def job_members(self) -> dict[str, Member]:
+        """Registered jobs of live trials, with their hosts."""
+        return {
+            path.stem: Member(data["host"], data["pid"])
+            for path, data in self._records("members/*.json")
+        }
+
+    def servers(self) -> dict[str, tuple[Member, str]]:
+        """Servers that answer: node -> its process and ``address:port``."""
+        found = {}
+        for _, data in self._records("endpoints/*.json"):
+            end = data["endpoint"]
+            member = Member(end["host"], data["server_pid"])
+            found[data["node"]] = (member, f"{end['address']}:{end['port']}")
+        return found
+
+    def node_directories(self) -> list[str]:
+        """Directories of nodes that are there, below the results or on a host's own disk."""
+        found = [str(path) for path in self.results.glob("live/*/nodes/*/")]
+        for host in self.slurm.hosts:
+            names = map(Path, self.slurm.scratch_files(host))
+            found += [f"{host}:{name}" for name in names if name.parent == self.slurm.scratch]
+        return found
+
+    def _live(self) -> list[Path]:
+        """Live directories; those of measured trials stay until the run ends."""
+        return [p for p in self.results.glob("live/*/") if not (p / "finished").exists()]
+
+    def _records(self, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+        for path in (path for live in self._live() for path in live.glob(pattern)):
+            with contextlib.suppress(FileNotFoundError):  # it ended while we looked
+                yield path, json.loads(path.read_text())
+
+    def process(self, member: Member) -> psutil.Process | None:
+        """A process of a host as this machine sees it."""
+        for process in self.slurm.processes(member.host):
+            try:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            (pids,) = [line.split() for line in status.splitlines() if line.startswith("NSpid:")]
+            if int(pids[-1 if len(pids) == 2 else 2]) == member.pid:
+                return process
+        return None
+
+    def kill(self, member: Member) -> None:
+        """kill -9."""
+        process = self.process(member)
+        assert process is not None, f"{member} has ended"
+        process.kill()
+
+    def nothing_left(self, seconds: float) -> float:
+        """Wait until no job, no process of one and no node's directory is left; in seconds."""
+        start = time.monotonic()
+        self.slurm.wait_empty(seconds)
+        self.slurm.wait_no_processes(seconds)
+        left = self.node_directories()
+        assert left == [], left
+        return time.monotonic() - start
+
+    def failures(self) -> list[str]:
+        """Reasons of failed attempts, oldest first."""
+        files = self.results.glob("failures/*.jsonl")
+        found = [json.loads(line) for p in files for line in p.read_text().splitlines()]
+        return [failure["reason"] for failure in sorted(found, key=lambda f: f["at"])]
+
+    def registered(self) -> list[str]:
+        """Jobs that are still to be cancelled."""
+        registry = self.directory / ".snakemake" / "storewise" / "jobs"
+        return [p.name for p in registry.glob("*/[!.]*")]
+
+    def verified(self, trials: int = 1) -> None:
+        """Every trial has stored what the manifest promises, and nothing is left of it."""
+        counts = self.counts()
+        assert len(counts) == trials
+        assert set(counts.values()) == {(self.documents(), self.documents())}
+        assert self.left_behind() == []
+        self.nothing_left(10)
+        assert self.registered() == []
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmWorkspace]:
+    place = SlurmWorkspace(tmp_path)
+    place.slurm = slurm
+    place.copy_inputs(SMALL[:3])
+    for name, value in slurm.exports().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("STOREWISE_LEASE_SECONDS", str(int(LEASE)))
+    yield place
+    for process in place.processes():
+        process.kill()
+    slurm.command("scancel", "--user=root")
+    slurm.wait_empty(SOON)

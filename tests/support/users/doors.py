@@ -1,0 +1,140 @@
+"""Servers beside another user of the host, who tries every door from their first moment on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.needs import unavailable
+
+from storewise.session import server as session_server
+
+NOBODY = 65534
+#: A copy of each log goes here, where it is named.
+LOGS = "STOREWISE_DOORS_LOGS"
+
+
+def need_another_user() -> None:
+    if os.geteuid() != 0:
+        unavailable("only root can act as a second user of the host")
+
+
+@dataclass
+class Attempts:
+    """What the intruder did, after the block."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
+
+    log: Path = Path()
+
+    def went_round(self, places: set[str]) -> bool:
+        """Whether he has come to each of these places again, so has tried all that he knows."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines(keepends=True)
+                 if line.endswith("\n")]  # fmt: skip
+        came = Counter(e["place"] for e in lines if e["tried"] == "connect")
+        return all(came[place] > 1 for place in places)
+
+    def inside(self) -> list[str]:
+        """What got him in, each once."""
+        found = (f"{e['tried']}: {e['answer']}" for e in self.entries if e["in"])
+        return sorted(set(found))
+
+    def reached(self) -> set[str]:
+        """Addresses and ports where a server took his connection."""
+        return {e["place"] for e in self.entries if e["tried"] == "connect" and not e["in"]}
+
+    def tried(self, words: str) -> list[str]:
+        return [e["answer"] for e in self.entries if words in e["tried"]]
+
+
+@contextmanager
+def beside_an_intruder(kind: str, log: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempts]:
+    """Another user tries the servers that this process starts while the block runs.
+
+    He is told each port when it is chosen, so before anybody listens there, and every socket that
+    our processes listen on as soon as it is seen.
+    """
+    need_another_user()
+    program = Path(__file__).with_name("intruder.py")
+    intruder = subprocess.Popen(
+        [sys.executable, str(program), kind, str(log)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert intruder.stdin is not None and intruder.stdout is not None
+    found = Attempts(log=log)
+    ended = threading.Event()
+    lock = threading.Lock()
+
+    def tell(place: str) -> None:
+        assert intruder.stdin is not None
+        with lock:
+            intruder.stdin.write(place + "\n")
+            intruder.stdin.flush()
+
+    choose = session_server.free_port
+
+    def chosen(address: str, *rest: Any) -> int:
+        port = choose(address, *rest)
+        tell(f"tcp {address} {port}")
+        return port
+
+    def look() -> None:
+        told: set[str] = set()
+        while not ended.wait(0.05):
+            for place in sorted(_places(intruder.pid) - told):
+                told.add(place)
+                tell(place)
+
+    assert intruder.stdout.readline() == "ready\n"
+    monkeypatch.setattr(session_server, "free_port", chosen)
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        looking.join()
+        monkeypatch.setattr(session_server, "free_port", choose)
+        intruder.stdin.close()
+        intruder.wait(300)
+        found.text = log.read_text()
+        found.entries = [json.loads(line) for line in found.text.splitlines()]
+        if directory := os.environ.get(LOGS):
+            shutil.copy(log, Path(directory) / log.name)
+
+
+def _places(intruder: int) -> set[str]:
+    """Where our processes can be reached: sockets that they listen on, and themselves."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.pid == intruder:
+                continue
+            found.add(f"process {process.pid}")
+            for connection in process.net_connections("all"):
+                if connection.status == psutil.CONN_LISTEN:
+                    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(
+                        connection.laddr.ip, connection.laddr.ip
+                    )
+                    found.add(f"tcp {address} {connection.laddr.port}")
+                elif connection.family == socket.AF_UNIX and connection.laddr:
+                    found.add(f"unix {connection.laddr}")
+        except psutil.Error:
+            continue
+    return found

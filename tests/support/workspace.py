@@ -1,0 +1,192 @@
+"""Running the workflow for tests: in a directory of its own, watched from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+
+from support.paths import ROOT, SMALL
+from support.waiting import wait_until
+
+
+@dataclass
+class Workspace:
+    """A directory with a study, its inputs and its results."""
+
+    directory: Path
+    study: str = "s"
+
+    @property
+    def results(self) -> Path:
+        return self.directory / "results" / self.study
+
+    def copy_inputs(self, files: list[Path] = SMALL) -> Path:
+        inputs = self.directory / "data"
+        inputs.mkdir(exist_ok=True)
+        for path in files:
+            shutil.copy(path, inputs)
+        return inputs
+
+    def write_study(self, text: str) -> None:
+        (self.directory / f"{self.study}.yaml").write_text(text)
+
+    def command(self, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> list[str]:
+        """Plain Snakemake with the local profile."""
+        return [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            str(snakefile),
+            "--config",
+            f"study={self.study}.yaml",
+            "--profile",
+            str(ROOT / "profiles" / "local"),
+            *arguments,
+        ]
+
+    def snakemake(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return self.run(self.command(*arguments), **options)
+
+    def storewise(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return self.run(self.storewise_command(*arguments), **options)
+
+    def storewise_command(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).parent / "storewise"), *arguments]
+
+    def run(
+        self, command: list[str], timeout: float = 1200, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **options,
+        )
+
+    def start(self, command: list[str] | None = None) -> subprocess.Popen[str]:
+        """Snakemake in a process group of its own, so that a test can signal it like a terminal."""
+        log = (self.directory / "snakemake.out").open("w")
+        return subprocess.Popen(
+            command or self.command(),
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def output(self) -> str:
+        return (self.directory / "snakemake.out").read_text()
+
+    def members(self) -> dict[str, int]:
+        """Registered jobs of live trials: name -> pid."""
+        found = {}
+        for path in self.results.glob("live/*/members/*.json"):
+            try:
+                found[path.stem] = json.loads(path.read_text())["pid"]
+            except (FileNotFoundError, json.JSONDecodeError):
+                continue
+        return found
+
+    def working(self, name: str) -> int | None:
+        """The pid of a job whose clients are at work (past its barrier)."""
+        pid = self.members().get(name)
+        log = next(iter(self.results.glob(f"logs/*/{name}.log")), None)
+        barrier = next(iter(self.results.glob(f"live/*/barriers/{name.split('.')[0]}-0")), None)
+        if pid is None or log is None or barrier is None:
+            return None
+        try:
+            return pid if psutil.Process(pid).children() else None
+        except psutil.NoSuchProcess:
+            return None
+
+    def server(self, node: str) -> int | None:
+        """The pid of a node's server that answers."""
+        for path in self.results.glob(f"live/*/endpoints/{node}.json"):
+            pid: int = json.loads(path.read_text())["server_pid"]
+            return pid if psutil.pid_exists(pid) else None
+        return None
+
+    def processes(self) -> list[psutil.Process]:
+        """Processes that work in our directory: Snakemake, its jobs, servers, their children."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                where = Path(process.cwd())
+                ours = process.pid != os.getpid() and where.is_relative_to(self.directory)
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                continue
+        return found
+
+    def left_behind(self) -> list[str]:
+        """Temporary files that no run may leave."""
+        patterns = (
+            "live",
+            "leases",
+            "trials/*/store.*",
+            "trials/*/data.*",
+            "**/*.tmp",
+            "**/*.partial",
+        )
+        return sorted(
+            str(path.relative_to(self.results))
+            for pattern in patterns
+            for path in self.results.glob(pattern)
+        )
+
+    def gone(self, seconds: float) -> float:
+        """Wait until no process of a run is left; returns the seconds that it took."""
+        start = time.monotonic()
+        wait_until(lambda: not self.processes(), seconds, "the end of all processes")
+        return time.monotonic() - start
+
+    def finishes(self, study: str, timeout: float = 1200) -> None:
+        """A plain Snakemake finishes with verified counts and leaves nothing behind."""
+        self.write_study(study)
+        done = self.snakemake("--omit-from", "analyse", timeout=timeout)
+        assert done.returncode == 0, done.stdout + done.stderr
+        counts = self.counts()
+        assert len(counts) == 1
+        assert set(counts.values()) == {(self.documents(), self.documents())}
+        assert self.left_behind() == []
+        assert self.processes() == []
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """(expected, counted) documents of each trial that was verified."""
+        found = {}
+        for path in self.results.glob("trials/*/verify.parquet"):
+            rows = pq.read_table(path, columns=["metric", "value"]).to_pylist()
+
+            def total(metric: str, rows: list[dict[str, object]] = rows) -> int:
+                return int(sum(float(str(r["value"])) for r in rows if r["metric"] == metric))
+
+            found[path.parent.name] = (total("expected_documents"), total("counted_documents"))
+        return found
+
+    def documents(self) -> int:
+        """Documents that the manifest promises."""
+        table = pq.read_table(self.results / "inputs" / "manifest.parquet")
+        return sum(row["documents"] for row in table.to_pylist() if row.get("duplicate_of") is None)
+
+
+def interrupt_group(process: subprocess.Popen[str]) -> None:
+    """What a terminal's Ctrl-C does."""
+    os.killpg(process.pid, signal.SIGINT)

@@ -1,0 +1,62 @@
+"""Mixed phases, questions and break-even: from the driver to the report."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from storewise.analysis.breakeven import question_times, questions_until_it_pays, times_asked
+from storewise.analysis.resample import Estimate, estimate
+
+
+def test_break_even_by_hand() -> None:
+    def exact(value: float) -> Estimate:
+        return Estimate(3, value, value, value, "repeats", 0.0, 2.0)
+
+    found = questions_until_it_pays(exact(60.0), exact(2.0), exact(0.5))
+    assert (found.mean, found.low, found.high) == pytest.approx((40.0, 40.0, 40.0))
+    assert questions_until_it_pays(exact(60.0), exact(2.0), exact(2.0)).mean == math.inf
+    never = questions_until_it_pays(exact(60.0), exact(2.0), exact(3.0))
+    assert (never.low, never.mean) == (math.inf, math.inf)
+    # Repeats that differ: the interval holds the mean and widens with their spread.
+    load, store = estimate([50.0, 60.0, 72.0]), estimate([0.5, 0.5, 0.5])
+    wide = questions_until_it_pays(load, estimate([1.8, 2.0, 2.2]), store)
+    narrow = questions_until_it_pays(load, estimate([2.0, 2.0, 2.0]), store)
+    assert wide.low < wide.mean < wide.high < math.inf
+    assert narrow.low < narrow.mean < narrow.high
+    assert wide.error > narrow.error
+    assert wide.freedom > narrow.freedom
+    # Only the load spreads: the interval of N is that of the load over the gain.
+    gain = 1.5
+    assert (narrow.low, narrow.high) == pytest.approx((load.low / gain, load.high / gain))
+    # A gain that may be none has no upper end; one run has no interval.
+    doubtful = questions_until_it_pays(load, estimate([0.4, 0.6, 1.2]), store)
+    assert doubtful.high == math.inf
+    assert 0 < doubtful.low < doubtful.mean < math.inf
+    single = questions_until_it_pays(estimate([60.0]), estimate([2.0]), estimate([0.5]))
+    assert single.mean == pytest.approx(40.0)
+    assert not single.known()
+    assert [times_asked(n) for n in (0.2, 39.1, 1234.0, math.inf)] == ["1", "40", "1,234", "never"]
+
+
+def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up() -> None:
+    def row(metric: str, value: float, second: int | None, warmup: bool) -> dict[str, object]:
+        where = {"trial": "t", "phase": "query", "step": 0, "worker": 0, "process": 0}
+        return {**where, "operation": "top_genes", "second": second, "metric": metric,
+                "value": value, "warmup": warmup}  # fmt: skip
+
+    samples = pd.DataFrame(
+        [
+            *(row("operations", n, s, s < 1) for s, n in ((0, 1.0), (1, 4.0))),
+            *(row("service_time_sum", n, s, s < 1) for s, n in ((0, 9.0), (1, 2.0))),
+            row("operations", 5.0, None, False),
+            row("service_time_sum", 11.0, None, False),
+        ]
+    )
+    (value,) = question_times(samples, {})["value"]
+    assert value == 0.5
+    # Two clients get an answer twice as often as each of them waits.
+    (value,) = question_times(samples, {("t", "query", 0): 2})["value"]
+    assert value == 0.25

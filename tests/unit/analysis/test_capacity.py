@@ -1,0 +1,278 @@
+"""How many nodes and hours the corpus needs, against cases that were counted by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.results.synthetic import make_study
+
+from storewise.analysis.capacity import HOUR, TARGET_HOURS, capacity, capacity_curve
+from storewise.analysis.capacitymodel import LINEAR, MEASURED, MOST, USL, Model, model_of
+from storewise.analysis.load import load_results
+from storewise.analysis.resample import Estimate
+from storewise.analysis.tables import Tables, build_tables
+
+#: lambda 100, sigma 0.1, kappa 0.01: the peak is at sqrt(0.9 / 0.01) = 9.49.
+LAW = (100.0, 0.1, 0.01)
+
+
+def sure(mean: float, spread: float = 0.01) -> Estimate:
+    return Estimate(5, mean, mean * (1 - spread), mean * (1 + spread), "repeats", spread / 2, 4.0)
+
+
+def unsure(mean: float) -> Estimate:
+    return Estimate(1, mean, math.nan, math.nan, "none")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """SQLite with four numbers of workers, PostgreSQL on one and on three nodes."""
+    study = tmp_path_factory.mktemp("capacity")
+    make_study(
+        study,
+        engines=("null", "sqlite", "postgres"),
+        workers=(1, 2, 4, 8),
+        nodes=(1, 3),
+        noise=0.005,
+        phases=("write",),
+        verify=False,
+    )
+    told = json.loads((study / "study.json").read_text())
+    # 100 bytes of text per document: 10^10 documents in 10^6 files.
+    told["corpus"] = {"files": 10**6, "bytes": 10**12}
+    (study / "study.json").write_text(json.dumps(told))
+    return build_tables(load_results(study))
+
+
+def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
+    for name, level in levels.items():
+        table = table[table[name] == level]
+    (row,) = table.to_dict("records")
+    return dict(row)
+
+
+def test_a_single_count_is_a_line() -> None:
+    found = model_of([2.0], [sure(100)])
+    assert found.kind == LINEAR
+    assert found.rate(7) == 350
+    assert found.needed(1000) == 20
+    assert found.needed(1001) == 21
+    assert math.isnan(found.needed(50.0 * (MOST + 1)))
+
+
+def test_a_line_starts_at_the_largest_count() -> None:
+    found = model_of([1.0, 4.0], [sure(100), sure(200)])
+    assert (found.kind, found.rate(8)) == (LINEAR, 400)
+    # Without intervals the means alone must have risen.
+    assert model_of([1.0, 4.0], [unsure(100), unsure(101)]).kind == LINEAR
+    assert model_of([1.0, 4.0], [unsure(100), unsure(99)]).kind == MEASURED
+
+
+def test_where_more_nodes_are_not_faster_no_other_number_is_given() -> None:
+    found = model_of([1.0, 3.0], [sure(100, 0.2), sure(104, 0.2)])
+    assert (found.kind, found.largest, found.base.mean) == (MEASURED, 3, 104)
+    assert found.needed(104) == 3
+    assert math.isnan(found.needed(105))
+    assert math.isnan(found.rate(6))
+    # The best of those measured, which need not be the largest.
+    slower = model_of([1.0, 2.0, 3.0], [sure(100), sure(120), sure(90)])
+    assert (slower.largest, slower.needed(110)) == (2, 2)
+
+
+def test_the_law_by_hand_and_nothing_beyond_its_peak() -> None:
+    found = model_of([1.0, 8.0], [sure(100), sure(350)], LAW)
+    assert (found.kind, found.most) == (USL, 9)
+    assert found.rate(4) == pytest.approx(400 / 1.42)
+    assert found.rate(5) == pytest.approx(500 / 1.6)
+    assert found.needed(300) == 5
+    assert found.needed(900 / 2.52) == 9
+    assert math.isnan(found.needed(358))
+    assert math.isnan(found.rate(10))
+
+
+def test_a_law_without_a_peak_has_a_rate_that_it_never_reaches() -> None:
+    found = model_of([1.0], [sure(100)], (100.0, 0.5, 0.0))
+    assert found.most == MOST
+    assert math.isnan(found.needed(200))  # lambda / sigma
+    assert found.needed(190) == 19
+
+
+def test_a_law_that_falls_from_the_start_has_one_node() -> None:
+    found = model_of([1.0], [sure(100)], (100.0, 0.0, 4.0))
+    assert found.most == 1
+    assert found.needed(100) == 1
+    assert math.isnan(found.needed(101))
+
+
+@given(st.floats(0, 0.9), st.floats(0, 0.1), st.floats(1, 1e5))
+def test_the_needed_number_is_the_smallest(sigma: float, kappa: float, wanted: float) -> None:
+    found = model_of([1.0], [sure(100)], (100.0, sigma, kappa))
+    count = found.needed(wanted)
+    if math.isnan(count):
+        assert not found.rate(found.most) >= wanted
+    else:
+        assert found.rate(count) >= wanted
+        assert count == 1 or found.rate(count - 1) < wanted
+
+
+def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
+    table = capacity(tables).table
+    mine = one(table, engine="postgres", workers=1)
+    rate = one(
+        tables.summary,
+        engine="postgres",
+        workers=1,
+        nodes=3,
+        phase="write",
+        measure="documents_per_s",
+    )
+    assert mine["documents"] == pytest.approx(1e10)
+    assert (mine["over"], mine["count"]) == ("nodes", 3)
+    assert mine["hours"] == pytest.approx(1e10 / rate["mean"] / HOUR)
+    assert mine["hours_low"] == pytest.approx(1e10 / rate["high"] / HOUR)
+    assert mine["hours_high"] == pytest.approx(1e10 / rate["low"] / HOUR)
+    assert mine["bytes"] == pytest.approx(240e10)
+    assert mine["bytes_per_count"] == pytest.approx(80e10)
+    # Two levels are too few for the law: as much per node as at three.
+    assert mine["model"] == LINEAR
+    each = rate["mean"] / 3
+    needed = math.ceil(1e10 / (TARGET_HOURS * HOUR) / each)
+    assert mine["needed"] == needed
+    assert mine["needed_low"] <= needed <= mine["needed_high"]
+    assert mine["needed_hours"] == pytest.approx(1e10 / (each * needed) / HOUR)
+    assert mine["needed_hours"] <= TARGET_HOURS
+    assert mine["needed_bytes_per_count"] == pytest.approx(240e10 / needed)
+    assert mine["extrapolated"] == (needed > 12)
+    assert "optimistic" in mine["limits"]
+    assert "all nodes shared one host" in mine["limits"]
+    assert "times what was loaded" in mine["limits"]
+    assert "null" not in set(table["engine"])
+
+
+@pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False), (1e9, False)])
+def test_an_interval_too_wide_is_said_to_be_not_known(
+    tables: Tables, factor: float, known: bool
+) -> None:
+    half = math.sqrt(factor)
+    summary = tables.summary.assign(
+        low=tables.summary["mean"] / half,
+        high=tables.summary["mean"] * half,
+        resampled="repeats",
+    )
+    made = replace(tables, summary=summary, judged={})
+    mine = one(capacity(made).table, engine="postgres", workers=1)
+    curve = capacity_curve(made).table
+    ends = [mine[name] for name in ("hours_low", "hours_high", "needed_low", "needed_high")]
+    assert mine["hours"] > 0 and mine["needed"] > 0
+    assert ("is not known" in mine["limits"]) is not known
+    assert set(curve["resampled"]) == {mine["resampled"]}
+    if known:
+        assert mine["hours_high"] / mine["hours_low"] == pytest.approx(factor)
+        assert mine["needed_high"] > mine["needed"] > mine["needed_low"]
+        assert mine["resampled"] == "repeats"
+    else:
+        assert all(map(math.isnan, ends))
+        assert curve[["low", "high", "hours_low", "hours_high"]].isna().all(axis=None)
+        assert mine["resampled"] == "none"
+        assert "hours and nodes may be off" in mine["limits"]
+
+
+def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables: Tables) -> None:
+    rates = tables.summary
+    single = (rates["nodes"] == 1) & (rates["engine"] == "postgres")
+    # Three nodes load no faster: hours are those of the best, which is the single node.
+    made = rates.assign(resampled="repeats")
+    made.loc[single, "mean"] *= 9
+    made.loc[single, ["low", "high"]] *= 9
+    made.loc[single, "resampled"] = "seconds"
+    found = capacity(replace(tables, summary=made, judged={})).table
+    assert set(found.loc[found["engine"] == "postgres", "resampled"]) == {"seconds"}
+    assert set(found.loc[found["engine"] == "sqlite", "resampled"]) == {"repeats"}
+
+
+def test_an_embedded_store_grows_by_workers_and_the_law(tables: Tables) -> None:
+    usl = one(tables.judged["usl"], engine="sqlite", phase="write", factor="workers")
+    assert usl["reason"] == ""
+    mine = one(capacity(tables).table, engine="sqlite")
+    assert (mine["over"], mine["model"], mine["count"]) == ("workers", USL, 8)
+    model = Model(USL, sure(1), 8, law=(usl["lambda"], usl["sigma"], usl["kappa"]))
+    if mine["needed"] > 0:
+        assert mine["needed_hours"] == pytest.approx(1e10 / model.rate(mine["needed"]) / HOUR)
+    else:
+        assert mine["peak"] > 0
+    assert f"sigma {usl['sigma']:.3g}" in mine["limits"]
+
+
+def test_without_the_law_the_same_is_a_line(tables: Tables) -> None:
+    mine = one(capacity(replace(tables, judged={})).table, engine="sqlite")
+    assert mine["model"] == LINEAR
+
+
+def test_what_was_told_of_the_limits_is_said_again(tables: Tables) -> None:
+    told = tables.judged["limits"]
+    loads = told["phase"] == "write"
+    made = told.assign(limited_by=told["limited_by"].where(~loads, "disk"))
+    found = capacity(replace(tables, judged={**tables.judged, "limits": made})).table
+    assert found["limits"].str.contains("limited by: disk").all()
+
+
+def test_the_curve_has_what_was_measured_and_the_model(tables: Tables) -> None:
+    table = capacity_curve(tables).table
+    mine = table[(table["engine"] == "postgres") & (table["workers"] == 1)]
+    assert mine.loc[mine["how"] == MEASURED, "count"].to_list() == [1, 3]
+    assert mine["count"].is_monotonic_increasing
+    head = one(capacity(tables).table, engine="postgres", workers=1)
+    assert mine["count"].iloc[-1] == head["needed"]
+    assert mine["hours"].iloc[-1] == pytest.approx(head["needed_hours"])
+    assert (mine["extrapolated"] == (mine["count"] > 12)).all()
+    assert (mine["low"] < mine["documents_per_s"]).all()
+    assert (mine["hours_low"] < mine["hours"]).all()
+    assert (mine["bytes_per_count"] * mine["count"]).to_list() == pytest.approx(
+        [240e10] * len(mine)
+    )
+
+
+def test_volumes_count_by_the_largest(tables: Tables) -> None:
+    factors = (*tables.results.factors, "volume")
+    results = replace(tables.results, factors=factors)
+    summary = pd.concat(
+        [
+            tables.summary.assign(volume=0.5, mean=tables.summary["mean"] * 2),
+            tables.summary.assign(volume=1.0),
+        ]
+    )
+    made = replace(
+        tables,
+        results=results,
+        summary=summary,
+        trials=tables.trials.assign(volume=1.0),
+        storage_summary=tables.storage_summary.assign(volume=1.0),
+        judged={},
+    )
+    mine = one(capacity(made).table, engine="postgres", workers=1)
+    plain = one(capacity(replace(tables, judged={})).table, engine="postgres", workers=1)
+    assert mine["hours"] == plain["hours"]
+    assert mine["bytes"] == plain["bytes"]
+    assert mine["volume"] == 1
+    assert "-50% of that at volume 0.5" in mine["limits"]
+
+
+def test_without_sizes_or_loads(tables: Tables) -> None:
+    sizeless = replace(tables, storage_summary=tables.storage_summary.iloc[:0])
+    mine = one(capacity(sizeless).table, engine="postgres", workers=1)
+    assert mine["hours"] > 0
+    assert math.isnan(mine["bytes"])
+    loadless = replace(tables, summary=tables.summary.iloc[:0])
+    assert capacity(loadless).table.empty
+    assert {"needed", "limits"} <= set(capacity(loadless).table.columns)
+    assert capacity_curve(loadless).table.empty
+    study = {**tables.results.study, "workload": "ycsb"}
+    other = replace(tables, results=replace(tables.results, study=study))
+    assert capacity(other).table.empty

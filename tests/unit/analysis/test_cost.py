@@ -1,0 +1,342 @@
+"""Hours, money and disk, against cases that were counted by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.results.synthetic import INPUT_BYTES, make_study
+
+from storewise.analysis.corpus import (
+    FullSize,
+    copies,
+    corpus_disk,
+    corpus_of,
+    full_size,
+    line,
+    text_per_document,
+)
+from storewise.analysis.cost import costs, per_million
+from storewise.analysis.hostprices import AS_PLACED, ONE_EACH, Hosts, hosts_paid
+from storewise.analysis.load import load_results
+from storewise.analysis.tables import Tables, build_tables
+
+PRICES = {
+    "currency": "EUR",
+    "node_hour": 0.4,
+    "client_hour": 0.1,
+    "gb_month": 0.05,
+    "note": "of May",
+}
+
+
+def rate(mean: float, low: float, high: float, resampled: str = "repeats") -> dict[str, Any]:
+    told = {"n": 3, "mean": mean, "low": low, "high": high, "resampled": resampled}
+    return {**told, "error": 0.1, "freedom": 2.0}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """SQLite, and PostgreSQL on one and on two nodes, all on one host."""
+    study = tmp_path_factory.mktemp("cost")
+    make_study(study, engines=("null", "sqlite", "postgres"), workers=(1,), nodes=(1, 2))
+    told = json.loads((study / "study.json").read_text())
+    # 100 bytes of text per document in these results: 10^7 documents.
+    told |= {"prices": PRICES, "corpus": {"files": 10_000, "bytes": 10**9}}
+    (study / "study.json").write_text(json.dumps(told))
+    return build_tables(load_results(study))
+
+
+def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
+    for name, level in levels.items():
+        table = table[table[name] == level]
+    (row,) = table.to_dict("records")
+    return dict(row)
+
+
+@pytest.mark.parametrize(
+    ("servers", "workers", "clients", "one_job", "expected"),
+    [
+        # Everything on one machine: each is paid as if it had its own.
+        (["vm", "vm", "vm"], 2, {"vm"}, False, Hosts(("vm",) * 3, ("vm", "vm"), ONE_EACH)),
+        ([], 2, {"vm"}, False, Hosts((), ("vm", "vm"), ONE_EACH)),
+        # One job on one host is what it is, also of several workers in one job.
+        ([], 1, {"vm"}, False, Hosts((), ("vm",), AS_PLACED)),
+        ([], 4, {"vm"}, True, Hosts((), ("vm",), AS_PLACED)),
+        # On a cluster hosts are paid: a configuration server beside a data node costs nothing.
+        (["a", "b", "a"], 2, {"c", "d"}, False, Hosts(("a", "b"), ("c", "d"), AS_PLACED)),
+        # Two workers on one host, another beside a server.
+        (["a", "b"], 3, {"b", "c"}, False, Hosts(("a", "b"), ("c",), AS_PLACED)),
+    ],
+)
+def test_hosts_are_paid_not_jobs(
+    servers: list[str], workers: int, clients: set[str], one_job: bool, expected: Hosts
+) -> None:
+    assert hosts_paid(servers, workers, clients, one_job=one_job) == expected
+
+
+def test_hours_per_million_are_hosts_over_the_rate() -> None:
+    # 3 hosts at 1,000/s: a million takes 1,000 s, which are 3,000 host seconds.
+    found = per_million(rate(1000, 800, 1250), 3)
+    assert found["mean"] == pytest.approx(3000 / 3600)
+    assert found["low"] == pytest.approx(3 * 800 / 3600)
+    assert found["high"] == pytest.approx(3 * 1250 / 3600)
+    assert (found["n"], found["error"], found["freedom"]) == (3, 0.1, 2.0)
+
+
+@pytest.mark.parametrize("unsure", [rate(5, math.nan, math.nan, "none"), rate(5, -1, 11)])
+def test_a_rate_that_may_be_nothing_gives_a_cost_without_interval(unsure: dict[str, Any]) -> None:
+    found = per_million(unsure, 1)
+    assert found["mean"] == pytest.approx(1e6 / 5 / 3600)
+    assert math.isnan(found["low"])
+    assert math.isnan(found["high"])
+    assert found["resampled"] == "none"
+
+
+def test_a_line_and_its_prediction_by_hand() -> None:
+    # y = -2/3 + 5/2 x; squared residuals 1/36 + 4/36 + 1/36 on one degree of freedom.
+    found = line([1, 2, 3], [2, 4, 7], 10)
+    assert found is not None
+    assert (found.fixed, found.per_document) == pytest.approx((-2 / 3, 2.5))
+    assert found.mean == pytest.approx(25 - 2 / 3)
+    half = 12.706205 * math.sqrt(1 / 6 * (1 + 1 / 3 + 64 / 2))
+    assert found.high == pytest.approx(found.mean + half)
+    assert found.low == 0  # less than nothing is cut
+    assert found.freedom == 1
+    # Repeats of the same size are no further points.
+    assert line([1, 2, 3, 3, 2, 1], [2, 4, 7, 7, 4, 2], 10) == found
+    assert line([1, 2, 3, 3], [2, 4, 6, 8], 10) == found
+
+
+@given(
+    st.floats(0, 1e9),
+    st.floats(1, 1e4),
+    st.lists(st.integers(1, 10**8), min_size=3, max_size=8, unique=True),
+)
+def test_a_line_without_chance_is_found_again(
+    fixed: float, each: float, documents: list[int]
+) -> None:
+    at = 50.0 * max(documents)
+    found = line(documents, [fixed + each * n for n in documents], at)
+    assert found is not None
+    assert found.mean == pytest.approx(fixed + each * at, rel=1e-4)
+    assert found.low <= found.mean <= found.high
+
+
+def test_where_there_is_no_line() -> None:
+    assert line([1, 2, 2, 1], [1, 2, 2, 1], 10) is None  # through two levels every line goes
+    assert line([1, 2, 3], [9, 5, 1], 10) is None  # a store that shrinks
+    assert line([], [], 10) is None
+
+
+def test_what_a_phase_cost(tables: Tables) -> None:
+    found = costs(tables)
+    assert not [w for w in found.warnings if w.code == "no_prices"]
+    assert "null" not in set(found.table["engine"])
+    write = one(
+        tables.summary, engine="postgres", nodes=2, phase="write", measure="documents_per_s"
+    )
+    mine = found.table[(found.table["engine"] == "postgres") & (found.table["nodes"] == 2)]
+    of_write = mine[mine["phase"] == "write"]
+    hours = one(of_write, measure="node_hours_per_million")
+    assert hours["mean"] == pytest.approx(2e6 / write["mean"] / 3600)
+    assert hours["low"] == pytest.approx(2e6 / write["high"] / 3600)
+    assert (hours["nodes_paid"], hours["clients_paid"], hours["basis"]) == (2, 1, ONE_EACH)
+    money = one(of_write, measure="money_per_million")
+    assert money["unit"] == "EUR/10^6 documents"
+    assert (money["note"], hours["note"]) == ("of May", "")
+    assert money["mean"] == pytest.approx((2 * 0.4 + 0.1) * 1e6 / write["mean"] / 3600)
+    read = one(tables.summary, engine="postgres", nodes=2, phase="read", measure="operations_per_s")
+    money = one(mine, phase="read", measure="money_per_million")
+    assert money["unit"] == "EUR/10^6 operations"
+    assert money["mean"] == pytest.approx(0.9e6 / read["mean"] / 3600)
+    wall = one(tables.summary, engine="postgres", nodes=2, phase="read", measure="duration")
+    assert one(mine, phase="read", measure="host_hours")["mean"] == pytest.approx(
+        3 * wall["mean"] / 3600
+    )
+
+
+def test_a_cost_at_a_rate_that_was_set_is_marked(tables: Tables) -> None:
+    told = {"phase": ["read"], "step": [0], "rate": [500.0]}
+    steps = pd.DataFrame(told).reindex(columns=tables.steps.columns)
+    table = costs(replace(tables, steps=steps)).table
+    assert table.loc[table["phase"] == "read", "paced"].all()
+    assert not table.loc[table["phase"] == "write", "paced"].any()
+
+
+def test_an_embedded_store_has_worker_hosts_only(tables: Tables) -> None:
+    table = costs(tables).table
+    mine = table[(table["engine"] == "sqlite") & (table["phase"] == "write")]
+    assert not mine["measure"].str.startswith("node_").any()
+    client, host = (
+        one(mine, measure=f"{name}_hours_per_million")["mean"] for name in ("client", "host")
+    )
+    assert client == host
+
+
+def test_what_the_corpus_takes_and_costs_to_keep(tables: Tables) -> None:
+    found = costs(tables)
+    full = full_size(tables)
+    assert full is not None
+    assert (full.documents, full.by) == (pytest.approx(1e7), "text")
+    size = one(found.table, engine="sqlite", measure="corpus_bytes")
+    assert size["mean"] == pytest.approx(310e7)
+    year = one(found.table, engine="sqlite", measure="corpus_money_per_year")
+    assert year["mean"] == pytest.approx(3.10 * 0.05 * 12)
+    assert year["unit"] == "EUR/year"
+    # 302,000 documents were loaded, so 10^7 are not far enough to be warned of.
+    assert full.multiple == pytest.approx(1e7 / full.loaded)
+    assert full.multiple < 100
+    assert "extrapolated" not in {w.code for w in found.warnings}
+    # A file of the inputs has 6,700 documents of 100 bytes, one of the corpus 100,000 bytes.
+    (unlike,) = (w for w in found.warnings if w.code == "unlike_corpus")
+    assert "100,000 bytes" in unlike.message
+
+
+def test_without_prices_there_are_hours_and_a_warning(tables: Tables) -> None:
+    study = {k: v for k, v in tables.results.study.items() if k not in ("prices", "corpus")}
+    older = replace(tables, results=replace(tables.results, study=study))
+    found = costs(older)
+    assert not found.table["measure"].str.contains("money").any()
+    assert found.table["measure"].str.contains("hours").any()
+    codes = {w.code: w for w in found.warnings}
+    assert "config/prices.yaml" in codes["no_prices"].remedy
+    # 13 TB at 100 bytes: 1.3 * 10^11 documents.
+    assert "1.3e+11 documents" in codes["extrapolated"].message
+    assert corpus_of(study).files == 1_119_820
+    broken = replace(tables.results, study={**study, "prices": {"node_hour": "x"}})
+    (warning,) = (
+        w for w in costs(replace(tables, results=broken)).warnings if w.code == "no_prices"
+    )
+    assert "prices.node_hour" in warning.message
+
+
+def test_without_any_text_the_corpus_goes_by_its_files(tables: Tables) -> None:
+    mute = tables.storage[tables.storage["measure"] != "share_of_raw_input"]
+    assert math.isnan(text_per_document(mute))
+    found = full_size(replace(tables, storage=mute))
+    inputs = tables.results.inputs
+    assert found is not None
+    assert inputs is not None
+    assert inputs.bytes == pytest.approx(INPUT_BYTES * 10, rel=0.01)
+    assert inputs.documents is not None
+    assert (found.by, found.documents) == ("files", 10_000 * inputs.documents / inputs.files)
+    nothing = replace(tables, storage=mute, results=replace(tables.results, inputs=None))
+    assert full_size(nothing) is None
+    assert not costs(nothing).table["measure"].str.startswith("corpus").any()
+
+
+def test_a_workload_of_its_own_records_has_no_such_corpus(tables: Tables) -> None:
+    study = {**tables.results.study, "workload": "ycsb"}
+    mine = replace(tables, results=replace(tables.results, study=study))
+    assert full_size(mine) is None
+    found = costs(mine)
+    assert not found.table["measure"].str.startswith("corpus").any()
+    assert found.table["measure"].str.contains("money").any()
+
+
+def test_sizes_over_volumes_make_a_line(tables: Tables) -> None:
+    """1 MB that a store takes whatever it holds is not multiplied with the corpus."""
+    names = [f"t{v}" for v in (1, 2, 4)]
+    volumes, documents = [0.25, 0.5, 1.0], [10_000.0, 20_000.0, 40_000.0]
+    load = {"phase": "write", "step": 0, "unit": ""}
+    made = replace(
+        tables,
+        results=replace(tables.results, factors=("engine", "volume")),
+        trials=pd.DataFrame({"trial": names, "engine": "sqlite", "volume": volumes}),
+        throughput=pd.DataFrame(
+            {"trial": name, "measure": m, "value": n / 2.0, "wall": 2.0, **load}
+            for name, n in zip(names, documents, strict=True)
+            for m in ("documents_per_s", "insert_documents_per_s")
+        ),
+        storage=pd.DataFrame(
+            {"trial": name, "measure": "store_bytes", "value": 1e6 + 300 * n, **load}
+            for name, n in zip(names, documents, strict=True)
+        ),
+        storage_summary=pd.DataFrame(
+            {
+                "engine": "sqlite",
+                "volume": v,
+                "measure": "bytes_per_document",
+                **rate(1e6 / n + 300, 1, 2),
+                **load,
+            }
+            for v, n in zip(volumes, documents, strict=True)
+        ),
+    )
+    found = corpus_disk(made, FullSize(1e9, "text", 40_000, 100))
+    (row,) = found.to_dict("records")
+    assert row["mean"] == pytest.approx(1e6 + 300e9)
+    assert pd.isna(row["volume"])
+    assert (row["resampled"], row["n"], row["note"]) == ("line", 3, "line over volume")
+    # Of two volumes each stands for itself.
+    fewer = replace(made, trials=made.trials[:2], storage=made.storage[:2])
+    assert len(corpus_disk(fewer, FullSize(1e9, "text", 40_000, 100))) == 3
+
+
+def test_replicas_that_a_size_leaves_out_are_added(tables: Tables) -> None:
+    assert copies({"engine": "mongodb", "replicas": 3.0}) == 3  # it counts one of each
+    assert copies({"engine": "cassandra", "replicas": 3.0}) == 1  # it counts all
+    assert copies({"engine": "sqlite", "replicas": None}) == 1
+    assert copies({"engine": "sqlite"}) == 1
+    sizes = tables.storage_summary
+    sizes = sizes[sizes["engine"] == "postgres"].assign(engine="mongodb", replicas=2.0)
+    factors = (*tables.results.factors, "replicas")
+    made = replace(tables, storage_summary=sizes, results=replace(tables.results, factors=factors))
+    found = corpus_disk(made, FullSize(1e6, "text", 1e5, 100))
+    assert found["mean"].to_list() == pytest.approx([2 * 240e6] * 2)
+    assert found["note"].str.contains("times 2 replicas").all()
+
+
+def test_a_study_of_nothing_costs_nothing(tables: Tables) -> None:
+    nothing = replace(tables, summary=tables.summary.iloc[:0])
+    found = costs(nothing)
+    assert found.table.empty
+    assert found.warnings == ()
+    assert {"measure", "unit", "mean", "low", "high", "basis", "note"} <= set(found.table.columns)
+
+
+def test_a_host_that_was_an_instance_costs_what_its_type_costs(tmp_path: Path) -> None:
+    make_study(tmp_path, engines=("sqlite",), workers=(2,), repeats=1)
+    instances = {"i4i.large": {"on_demand": 0.172, "spot": 0.07}}
+    told = json.loads((tmp_path / "study.json").read_text())
+    told["prices"] = {**PRICES, "date": "2026-03-31", "instances": instances}
+    (tmp_path / "study.json").write_text(json.dumps(told))
+    tables = build_tables(load_results(tmp_path))
+    measured = one(costs(tables).table, phase="write", measure="money_per_million")
+    assert measured["note"] == "of May; prices of 2026-03-31", "hosts of no cloud"
+
+    def on(kind: str, life_cycle: str) -> tuple[dict[str, Any], list[str]]:
+        instance = {"type": kind, "life_cycle": life_cycle, "zone": "z", "image": "ami"}
+        parts = [
+            part._replace(
+                conditions={
+                    **part.conditions,
+                    "host": {**part.conditions["host"], "instance": instance},
+                }
+            )
+            for part in tables.results.parts
+        ]
+        judged = costs(replace(tables, results=replace(tables.results, parts=parts)))
+        row = one(judged.table, phase="write", measure="money_per_million")
+        return row, [w.message for w in judged.warnings if w.code == "no_instance_price"]
+
+    spot, warnings = on("i4i.large", "spot")
+    assert warnings == []
+    assert spot["note"] == "priced as 2 x i4i.large spot; of May; prices of 2026-03-31"
+    assert spot["mean"] == pytest.approx(measured["mean"] * 0.07 / PRICES["client_hour"])
+    usual, _ = on("i4i.large", "on-demand")
+    assert usual["mean"] == pytest.approx(measured["mean"] * 0.172 / PRICES["client_hour"])
+    unknown, warnings = on("m7i.large", "on-demand")
+    assert unknown["mean"] == pytest.approx(measured["mean"])
+    assert "priced as 2 x client_hour, for want of a price of m7i.large on" in unknown["note"]
+    assert warnings == [
+        "there is no price of m7i.large on demand; costs take another, which they name"
+    ]

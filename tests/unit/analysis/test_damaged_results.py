@@ -1,0 +1,139 @@
+"""Results that were damaged on disk: never another figure in silence, each told by its file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from support.results import synthetic
+
+from storewise.analysis.load import load_results
+from storewise.analysis.parts import trial_files
+from storewise.analysis.tables import build_tables
+from storewise.errors import ResultError
+from storewise.metrics.hdr import Interval, Tag, merge_all, new_histogram, tags, write_log
+from storewise.metrics.packed import PACK, Pack, read_pack, write_pack
+from storewise.publishing import run_of
+from storewise.session.record import begin
+
+
+def changed(content: bytes, at: int, bit: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    found = []
+    for second in range(3):
+        histogram = new_histogram()
+        for value in (1000, 20_000, 300_000 + second):
+            histogram.record_value(value)
+        found.append(Interval(Tag("get", "service_time"), float(second), 1.0, histogram))
+    write_log(tmp_path / "read.0.hlog", 1_700_000_000.0, found)
+    return tmp_path / "read.0.hlog"
+
+
+def test_no_byte_of_a_log_changes_unnoticed(log: Path) -> None:
+    content = log.read_bytes()
+    for at in range(len(content)):
+        log.write_bytes(changed(content, at, at % 7))
+        with pytest.raises(ResultError, match=re.escape(str(log))):
+            merge_all([log], lambda tag: True)
+
+
+def test_no_end_of_a_log_is_lost_unnoticed(log: Path) -> None:
+    content = log.read_bytes()
+    for length in range(content.index(b"\n#[StartTime") + 1, len(content)):
+        log.write_bytes(content[:length])
+        with pytest.raises(ResultError, match=r"read\.0\.hlog: the log was cut short"):
+            tags(log)
+    log.write_bytes(content + b"#[more]\n")
+    with pytest.raises(ResultError, match="cut short or changed"):
+        merge_all([log], lambda tag: True)
+
+
+def test_a_log_without_a_checksum_is_read_as_it_is(log: Path) -> None:
+    """Those of older versions, with totals and without."""
+    (whole,) = merge_all([log], lambda tag: True).values()
+    text = log.read_text().replace("#[Checksum: in the last line]\n", "")
+    text = re.sub(r", crc32 of all before [0-9a-f]{8}\]", "]", text)
+    begin = text.index("#[Total: ")
+    totals = re.sub(r"from byte \d+ on", f"from byte {begin} on", text)
+    for older in (totals, text[:begin]):
+        log.write_text(older)
+        (found,) = merge_all([log], lambda tag: True).values()
+        assert np.array_equal(found.counts, whole.counts)
+
+
+def packed(trial: Path) -> tuple[Path, list[str], list[str]]:
+    parts = [name for name in trial_files(trial).parts if not name.startswith("verify")]
+    assert write_pack([trial / name for name in parts]) == trial / PACK
+    return trial, parts, [one.name for one in trial_files(trial).logs]
+
+
+def test_a_damaged_pack_is_an_error_or_the_same(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path, engines=["sqlite"], workers=[1], repeats=1)
+    trial, parts, logs = packed(next((tmp_path / "trials").iterdir()))
+    content = (trial / PACK).read_bytes()
+    whole = read_pack(trial, parts, logs)
+    assert isinstance(whole, Pack)
+    generator = np.random.default_rng(5)
+    places = generator.integers(0, len(content), 300).tolist()
+    damaged = [changed(content, at, at % 8) for at in places]
+    for one in [*damaged, *(content[:at] for at in places[:40]), b""]:
+        (trial / PACK).write_bytes(one)
+        try:
+            found = read_pack(trial, parts, logs)
+        except ResultError as error:
+            assert str(trial / PACK) in str(error)
+            continue
+        if found is None:  # of another version
+            continue
+        assert found.rows.equals(whole.rows)
+        assert (found.conditions, found.totals) == (whole.conditions, whole.totals)
+        assert isinstance(found.rows, pa.Table)
+
+
+def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path, engines=["sqlite", "duckdb"], workers=[1], repeats=1)
+    begin(tmp_path, "r1", {}, (), 1)
+    logged, packed_ = sorted((tmp_path / "trials").iterdir())  # duckdb, sqlite
+    for trial in (logged, packed_):
+        packed(trial)
+    before = build_tables(load_results(tmp_path))
+    cut = {
+        "no_study": (tmp_path / "study.json", "", "cut short or changed"),
+        "unreadable_record": (tmp_path / "run.json", "", "the record of the last run was cut"),
+        "unreadable_pack": (packed_ / PACK, packed_.name, "the pack was cut short or changed"),
+        "unreadable_log": (logged / "read.0.hlog", logged.name, "the log was cut short or changed"),
+    }
+    assert not cut.keys() & {warning.code for warning in before.warnings}
+    for path, *_ in cut.values():
+        path.write_bytes(path.read_bytes()[:-20])
+    after = build_tables(load_results(tmp_path))
+    for code, (path, trial_name, words) in cut.items():
+        (told,) = [warning for warning in after.warnings if warning.code == code]
+        assert told.trial == trial_name
+        assert f"{path}: {words}" in told.message
+        assert told.remedy
+    # A pack is a copy, a log is not.
+    same, gone = (
+        {name: table[table["trial"] == name] for name in (packed_.name, logged.name)}
+        for table in (before.latency, after.latency)
+    )
+    assert (
+        same[packed_.name].reset_index(drop=True).equals(gone[packed_.name].reset_index(drop=True))
+    )
+    assert set(same[logged.name]["phase"]) - set(gone[logged.name]["phase"]) == {"read"}
+
+
+def test_a_publication_does_not_guess_the_run_of_a_damaged_record(tmp_path: Path) -> None:
+    begin(tmp_path, "r1", {}, (), 1)
+    assert run_of(tmp_path).id == "r1"
+    path = tmp_path / "run.json"
+    path.write_bytes(path.read_bytes()[:30])
+    with pytest.raises(ResultError, match=r"run\.json: the record of the last run"):
+        run_of(tmp_path)

@@ -1,0 +1,196 @@
+"""Ratios of choices and of levels: Holm by hand, families, and what is never called different."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from support.results import synthetic
+
+from storewise.analysis.differences import COLUMNS, differences, holm, holm_adjusted, p_of
+from storewise.analysis.load import load_results
+from storewise.analysis.resample import Estimate, estimate, pooled, ratio
+from storewise.analysis.tables import Tables, measured_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    study = tmp_path_factory.mktemp("study")
+    synthetic.make_study(
+        study, engines=("null", "sqlite", "duckdb", "parquet"), workers=(1, 2), repeats=2
+    )
+    return measured_tables(load_results(study))
+
+
+def _of_p(p: float, freedom: float = 10.0, error: float = 0.1) -> Estimate:
+    """A ratio above 1 with this p."""
+    mean = math.exp(float(stats.t.isf(p / 2, freedom)) * error)
+    return Estimate(3, mean, 0.0, 0.0, "repeats", error, freedom)
+
+
+def test_p_by_hand() -> None:
+    assert p_of(_of_p(0.03)) == pytest.approx(0.03)
+    same = Estimate(3, 1.0, 1.0, 1.0, "counted", 0.0, 1.0)
+    assert p_of(same) == 1 and p_of(replace(same, mean=2.0)) == 0
+    assert math.isnan(p_of(Estimate(1, 2.0, math.nan, math.nan, "none")))
+    assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, "operations", 0.01, 100.0)))
+    assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, "seconds", 0.01, 100.0)))
+
+
+@pytest.mark.parametrize("spreads", [[0.1] * 5, [0.02, 0.02, 0.02, 0.2, 0.2]])
+def test_equal_choices_are_hardly_ever_called_different(spreads: list[float]) -> None:
+    rng = np.random.default_rng(2)
+    wrong = 0
+    for _ in range(300):
+        values = [list(np.exp(rng.normal(0, spread, 3))) for spread in spreads]
+        means = [
+            shared or estimate(own) for shared, own in zip(pooled(values), values, strict=True)
+        ]
+        family = holm([ratio(a, b) for a, b in itertools.combinations(means, 2)])
+        wrong += any(one["differs"] for one in family)
+    # 5 % of families at most, and what chance may add to 15 of 300.
+    assert wrong <= 23
+
+
+def test_holm_by_hand() -> None:
+    # 4 * 0.01 = 0.04; 3 * 0.02 = 0.06, where the procedure stops: 0.03 would pass 0.05 alone.
+    found = holm([_of_p(p) for p in (0.03, 0.01, 0.5, 0.02)])
+    assert [one["p_adj"] for one in found] == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert [one["differs"] for one in found] == [False, True, False, False]
+    for one in found:
+        assert one["differs"] == (one["low_adj"] > 1)
+    # The rejected pair is judged at 0.05 / 4, all others at 0.05 / 3.
+    half = float(stats.t.isf(0.05 / 4 / 2, 10)) * 0.1
+    assert math.log(found[1]["high_adj"] / found[1]["low_adj"]) == pytest.approx(2 * half)
+    half = float(stats.t.isf(0.05 / 3 / 2, 10)) * 0.1
+    assert math.log(found[2]["high_adj"] / found[2]["low_adj"]) == pytest.approx(2 * half)
+    assert holm([]) == []
+    everything = holm([_of_p(0.001), _of_p(0.002)])
+    assert all(one["differs"] and one["low_adj"] > 1 for one in everything)
+
+
+def test_adjusted_p_are_those_of_statsmodels() -> None:
+    rng = np.random.default_rng(1)
+    for size in (1, 2, 7, 40):
+        p = np.round(rng.uniform(0, 1, size) ** 3, 2)  # with ties
+        expected = multipletests(p, method="holm")[1]
+        assert holm_adjusted(p) == pytest.approx(expected)
+
+
+def test_pairs_of_a_study(tables: Tables) -> None:
+    table = differences(tables).table
+    assert list(table.columns) == [*tables.results.factors, *COLUMNS]
+    rates = table[(table["phase"] == "read") & (table["measure"] == "operations_per_s")]
+    pairs = rates[rates["factor"] == "choice"]
+    # Three stores at one worker and at two, the null engine aside.
+    assert len(pairs) == 6 and (pairs["pairs"] == 6).all()
+    assert set(zip(pairs["a"], pairs["b"], strict=True)) == {
+        ("DuckDB", "Parquet files"),
+        ("DuckDB", "SQLite"),
+        ("Parquet files", "SQLite"),
+    }
+    assert pairs["engine"].isna().all() and set(pairs["workers"]) == {1, 2}
+    one = pairs[(pairs["b"] == "SQLite") & (pairs["a"] == "DuckDB") & (pairs["workers"] == 1)]
+    assert one["ratio"].item() == pytest.approx(700 / 9000, rel=0.15) and one["differs"].item()
+    levels = rates[rates["factor"] == "workers"]
+    assert len(levels) == 3 and set(levels["engine"]) == {"sqlite", "duckdb", "parquet"}
+    # Greater levels first, so that the ratio is the speed-up.
+    assert set(levels["a"]) == {"2"} and set(levels["b"]) == {"1"}
+    assert levels["ratio"].to_list() == pytest.approx([2**0.8] * 3, rel=0.15)
+    assert {"get_service_time_p50", "bytes_per_document", "documents_per_s"} <= set(
+        table["measure"]
+    )
+    assert not set(table["a"]) & {"null", "Null"}
+
+
+def test_it_differs_exactly_where_the_interval_leaves_out_one(tables: Tables) -> None:
+    table = differences(tables).table
+    assert table["differs"].any() and not table["differs"].all()
+    tested = table[table["p"].notna()]
+    outside = (tested["low_adj"] > 1) | (tested["high_adj"] < 1)
+    assert (outside == tested["differs"]).all()
+    # What is called different differs without the correction, too.
+    sure = tested[tested["differs"]]
+    assert ((sure["low"] > 1) | (sure["high"] < 1)).all()
+    assert (tested["p_adj"] >= tested["p"] - 1e-12).all()
+
+
+def test_without_an_interval_nothing_differs(tables: Tables) -> None:
+    for basis in ("none", "operations"):
+        bare = {
+            name: getattr(tables, name).assign(
+                resampled=basis, **({"low": math.nan, "high": math.nan} if basis == "none" else {})
+            )
+            for name in ("summary", "latency_summary", "storage_summary")
+        }
+        table = differences(replace(tables, **bare)).table
+        assert len(table) and not table["differs"].any()
+        assert table["p"].isna().all() and (table["pairs"] == 0).all()
+        assert table["ratio"].notna().all()
+
+
+def test_promises_are_part_of_the_choice(tables: Tables) -> None:
+    def doubled(table: pd.DataFrame) -> pd.DataFrame:
+        relaxed = table.assign(consistency="relaxed")
+        return pd.concat([table.assign(consistency="durable"), relaxed], ignore_index=True)
+
+    found = replace(
+        tables,
+        results=replace(
+            tables.results,
+            factors=("engine", "workers", "consistency"),
+            trials=doubled(tables.results.trials),
+        ),
+        summary=doubled(tables.summary),
+        latency_summary=tables.latency_summary.iloc[:0],
+        storage_summary=tables.storage_summary.iloc[:0],
+    )
+    table = differences(found).table
+    read = table[(table["phase"] == "read") & (table["workers"] == 1)]
+    choices = read[read["factor"] == "choice"]
+    assert len(choices) == 15  # six choices
+    assert {"SQLite (durable)", "SQLite (relaxed)"} <= set(choices["a"]) | set(choices["b"])
+    levels = read[read["factor"] == "consistency"]
+    assert set(levels["a"]) == {"durable"} and (levels["ratio"] == 1).all()
+    assert not levels["differs"].any()
+
+
+def test_nodes_are_compared_with_equal_ones_only(tmp_path: Path) -> None:
+    synthetic.make_study(
+        tmp_path,
+        engines=("sqlite", "postgres", "mongodb"),
+        workers=(1,),
+        repeats=1,
+        nodes=(1, 2),
+        read_seconds=2.0,
+    )
+    table = differences(measured_tables(load_results(tmp_path))).table
+    read = table[(table["phase"] == "read") & (table["measure"] == "operations_per_s")]
+    choices = read[read["factor"] == "choice"]
+    shown = {(r.a, r.a_where, r.b, r.b_where) for r in choices.itertuples()}
+    assert shown == {
+        ("MongoDB", "", "PostgreSQL", ""),
+        ("MongoDB", "", "SQLite", ""),
+        ("PostgreSQL", "1 node", "SQLite", ""),
+        ("PostgreSQL", "2 nodes", "SQLite", ""),
+    }
+    both = choices[choices["b"] == "PostgreSQL"]
+    assert both["nodes"].item() == 1
+    nodes = read[read["factor"] == "nodes"]
+    assert (nodes["engine"].item(), nodes["a"].item(), nodes["b"].item()) == ("postgres", "2", "1")
+
+
+def test_nothing_to_compare(tables: Tables) -> None:
+    empty = {
+        name: getattr(tables, name).iloc[:0]
+        for name in ("summary", "latency_summary", "storage_summary", "steps")
+    }
+    table = differences(replace(tables, **empty)).table
+    assert table.empty and list(table.columns) == [*tables.results.factors, *COLUMNS]

@@ -1,0 +1,216 @@
+"""The knee of latency over throughput by hand, and the tables of steps made for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.results import synthetic
+
+from storewise.analysis.knee import (
+    KNEE_COLUMNS,
+    RESPONSE_COLUMNS,
+    ends,
+    find,
+    knees,
+    response,
+)
+from storewise.analysis.load import load_results
+from storewise.analysis.steps import ALL
+from storewise.analysis.tables import Tables, measured_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    study = tmp_path_factory.mktemp("study")
+    synthetic.make_study(study, engines=("sqlite",), workers=(1,), repeats=1)
+    return measured_tables(load_results(study))
+
+
+def test_the_knee_by_hand() -> None:
+    # Power: 100 / 1 = 100, 190 / 1.05 = 181, 300 / 1.3 = 231, 320 / 2.5 = 128, 322 / 5 = 64.
+    throughput, latency = [100.0, 190, 300, 320, 322], [1.0, 1.05, 1.3, 2.5, 5.0]
+    found = find(throughput, latency)
+    assert (found.power, found.saturation) == (2, 4)
+    # Scaled: x 0, 0.405, 0.901, 0.991, 1; t 0, 0.0125, 0.075, 0.375, 1; differences 0, 0.393,
+    # 0.826, 0.616, 0.
+    assert found.kneedle == 2 and found.share == ()
+
+
+def test_power_of_a_single_server_queue_is_greatest_at_half_load() -> None:
+    # M/M/1 with service rate 1: T = 1 / (1 - x), so power x (1 - x) is greatest at 1/2 (Kleinrock).
+    load = np.arange(0.1, 1, 0.1)
+    assert load[find(load.tolist(), (1 / (1 - load)).tolist()).power] == pytest.approx(0.5)
+
+
+def test_throughput_that_falls_again() -> None:
+    # Beyond its greatest throughput a curve turns back; Kneedle looks at what is before.
+    found = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
+    assert (found.power, found.saturation, found.kneedle) == (1, 2, 1)
+    falls = find([100.0, 90, 80], [1.0, 2.0, 3.0])
+    assert (falls.power, falls.saturation, falls.kneedle) == (0, 0, 0)
+
+
+def test_how_sure_a_knee_is() -> None:
+    throughput, latency = [100.0, 190, 300, 320], [1.0, 1.05, 1.3, 2.5]
+    exact = find(throughput, latency, errors=[(0.0, 0.0)] * 4)
+    assert exact.share == (0, 0, 1, 0) and ends(exact.share) == (2, 2)
+    # Power 181 and 231 are 0.24 apart on logarithms; each errs by sqrt(2) * 0.1 (open) or 0.2
+    # (closed), their difference by 0.2 or 0.28: the second has more power in 0.12 and 0.19.
+    open_loop = find(throughput, latency, errors=[(0.1, 0.1)] * 4)
+    closed = find(throughput, latency, errors=[(0.1, 0.1)] * 4, closed=True)
+    assert open_loop.share[1] == pytest.approx(0.115, abs=0.03)
+    assert closed.share[1] == pytest.approx(0.195, abs=0.035)
+    assert ends(open_loop.share) == (1, 2)
+    assert sum(closed.share) == pytest.approx(1)
+    assert find(throughput, latency, errors=[(0.1, math.nan)] * 4).share == ()
+
+
+def test_ends_by_hand() -> None:
+    assert ends([0.02, 0.03, 0.9, 0.05]) == (1, 3)
+    assert ends([0.03, 0.97]) == (0, 1)
+    assert ends([0.0, 1.0, 0.0]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("throughput", "latency", "why"),
+    [
+        ([1.0, 2], [1.0, 2], "3 steps"),
+        ([1.0, 2, 3], [1.0, 2], "both"),
+        ([1.0, 0, 3], [1.0] * 3, "positive"),
+    ],
+)
+def test_what_has_no_knee(throughput: list[float], latency: list[float], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        find(throughput, latency)
+
+
+@given(
+    points=st.lists(st.tuples(st.floats(1, 1e6), st.floats(1e-6, 10)), min_size=3, max_size=9),
+    more=st.floats(0.1, 10),
+    longer=st.floats(0.1, 10),
+)
+def test_units_do_not_move_the_knee(
+    points: list[tuple[float, float]], more: float, longer: float
+) -> None:
+    x, t = np.array(points).T
+    one, other = find(x.tolist(), t.tolist()), find((more * x).tolist(), (longer * t).tolist())
+    power = x / t
+    assert power[one.power] == power.max()
+    assert power[other.power] == pytest.approx(power.max())
+    assert x[other.saturation] == x.max() == x[one.saturation]
+    assert one.kneedle <= one.saturation
+
+
+def _steps(
+    tables: Tables,
+    loads: Sequence[tuple[float | None, float | None]],
+    values: Sequence[tuple[float, float]],
+    *,
+    n: int = 3,
+    phase: str = "read",
+    service: float = 0.8,
+) -> pd.DataFrame:
+    """Rows of `steps`: (clients, rate) and (throughput, mean response time) of each step."""
+    place = dict.fromkeys(tables.results.factors, 1) | {"engine": "sqlite"}
+    rows: list[dict[str, Any]] = []
+    for step, ((clients, rate), (x, t)) in enumerate(zip(loads, values, strict=True)):
+        common = {
+            **place,
+            "phase": phase,
+            "step": step,
+            "operation": ALL,
+            "clients": clients,
+            "rate": rate,
+            "planned": None,
+            "other": "",
+            "n": n,
+            "resampled": "repeats" if n > 1 else "none",
+            "error": 0.02 if n > 1 else math.nan,
+            "freedom": 2.0 if n > 1 else math.nan,
+        }
+        for measure, value, unit in (
+            ("operations_per_s", x, "operations/s"),
+            ("response_mean", t, "s"),
+            ("response_p99", 5 * t, "s"),
+            ("service_mean", service * t, "s"),
+            ("service_p99", t, "s"),
+        ):
+            ends_ = {"low": 0.9 * value, "high": 1.1 * value}
+            rows.append({**common, "measure": measure, "mean": value, "unit": unit, **ends_})
+    return pd.DataFrame(rows).astype({"clients": float, "rate": float, "planned": float})
+
+
+VALUES = [(100.0, 0.010), (190.0, 0.0105), (300.0, 0.013), (320.0, 0.025), (322.0, 0.05)]
+
+
+def test_the_knee_of_a_closed_loop(tables: Tables) -> None:
+    loads = [(float(n), None) for n in (1, 2, 4, 8, 16)]
+    found = knees(replace(tables, steps=_steps(tables, loads, VALUES))).table
+    assert list(found.columns) == [*tables.results.factors, *KNEE_COLUMNS]
+    (row,) = found.to_dict("records")
+    assert (row["loop"], row["load"], row["steps"]) == ("closed", "clients", 5)
+    assert (row["knee"], row["knee_low"], row["knee_high"]) == (4, 4, 4)
+    assert (row["throughput"], row["throughput_low"]) == (300, pytest.approx(270))
+    assert (row["latency"], row["latency_p99"]) == (0.013, pytest.approx(0.065))
+    assert row["power"] == pytest.approx(300 / 0.013)
+    assert (row["saturation"], row["saturation_load"]) == (322, 16)
+    assert (row["kneedle"], row["n"], row["resampled"]) == (4, 3, "repeats")
+    assert row["flags"] == "saturation not reached" and row["reason"] == ""
+
+
+def test_one_repeat_has_a_knee_without_an_interval(tables: Tables) -> None:
+    loads = [(4.0, rate) for rate in (100.0, 200, 300)]
+    found = knees(replace(tables, steps=_steps(tables, loads, VALUES[:3], n=1))).table
+    (row,) = found.to_dict("records")
+    assert (row["loop"], row["load"], row["knee"]) == ("open", "rate", 300)
+    assert math.isnan(row["knee_low"]) and row["resampled"] == "none"
+    assert row["flags"] == "highest step, saturation not reached"
+
+
+def test_too_few_steps_say_so_and_searches_are_no_curves(tables: Tables) -> None:
+    loads = [(1.0, None), (2.0, None)]
+    steps = _steps(tables, loads, VALUES[:2])
+    (row,) = knees(replace(tables, steps=steps)).table.to_dict("records")
+    assert row["reason"].startswith("2 steps") and math.isnan(row["knee"])
+    searched = pd.DataFrame({"phase": ["read"]})
+    assert knees(replace(tables, steps=steps, searches=searched)).table.empty
+    without = steps[steps["measure"] != "response_mean"]
+    three = _steps(tables, [*loads, (4.0, None)], VALUES[:3])
+    three = three[three["measure"] != "response_mean"]
+    (row,) = knees(replace(tables, steps=three)).table.to_dict("records")
+    assert "no response times" in row["reason"]
+    assert len(knees(replace(tables, steps=without)).table) == 1
+
+
+def test_response_over_service_of_open_loops_only(tables: Tables) -> None:
+    steps = pd.concat(
+        [
+            _steps(tables, [(4.0, 100.0), (4.0, 200.0)], VALUES[:2], service=0.5),
+            _steps(tables, [(4.0, None)], VALUES[:1], phase="closed"),
+        ],
+        ignore_index=True,
+    )
+    found = response(replace(tables, steps=steps)).table
+    assert list(found.columns) == [*tables.results.factors, *RESPONSE_COLUMNS]
+    assert set(found["phase"]) == {"read"} and len(found) == 4
+    means = found[found["statistic"] == "mean"]
+    assert means["ratio"].to_list() == pytest.approx([2, 2])
+    tails = found[found["statistic"] == "p99"]
+    assert tails["ratio"].to_list() == pytest.approx([5, 5])
+    assert means["response"].to_list() == [0.010, 0.0105]
+
+
+def test_a_study_without_steps(tables: Tables) -> None:
+    assert tables.steps.empty
+    for judge, names in ((knees, KNEE_COLUMNS), (response, RESPONSE_COLUMNS)):
+        found = judge(tables)
+        assert found.table.empty and not found.warnings
+        assert list(found.table.columns) == [*tables.results.factors, *names]

@@ -1,0 +1,246 @@
+"""A study read in lots, in several processes and from packs: the same tables, in little memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hdrh.log import HistogramLogReader
+from support.results import synthetic
+
+from storewise.analysis.frames import joined, numbered
+from storewise.analysis.load import load_results
+from storewise.analysis.output import LONG, write_csv
+from storewise.analysis.parts import trial_files
+from storewise.analysis.progress import shown, tenths
+from storewise.analysis.reading import read_samples
+from storewise.errors import ResultError
+from storewise.metrics import hdr
+from storewise.metrics.counted import COUNTERS, Counted, add_encoded, values_of
+from storewise.metrics.hdr import (
+    HIGHEST_NS,
+    Interval,
+    Tag,
+    bucket_indexes,
+    counted,
+    histogram_of,
+    merge_all,
+    merge_logs,
+    new_histogram,
+    percentiles,
+    tags,
+    write_log,
+)
+from storewise.metrics.packed import read_pack, write_pack
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("results") / "s"
+    synthetic.make_study(
+        place, engines=["sqlite", "postgres"], nodes=[1, 2], store_hosts=["a", "b"], repeats=1
+    )
+    first = min(place.glob("trials/sqlite-w2-*"))
+    (first / "read.0.parquet").write_bytes(b"PAR1 and no more")
+    return place
+
+
+def of_workers(trial: Path) -> list[Path]:
+    return [p for p in trial.glob("*.*.parquet") if p.name.startswith(("write.", "read."))]
+
+
+def test_a_pack_counts_only_while_it_is_about_these_very_files(study: Path, tmp_path: Path) -> None:
+    whole = min((study / "trials").iterdir())
+    trial = tmp_path / whole.name
+    shutil.copytree(whole, trial)
+    parts, logs = of_workers(trial), list(trial.glob("*.hlog"))
+    names = [[p.name for p in parts], [p.name for p in logs]]
+    assert read_pack(trial, *names) is None, "there is none"
+    path = write_pack(parts)
+    assert path is not None
+    pack = read_pack(trial, *names)
+    assert pack is not None
+    loose = sorted(parts)
+    assert list(pack.conditions) == [p.name for p in loose]
+    assert pack.rows.num_rows == sum(pq.read_metadata(p).num_rows for p in loose)
+    assert read_pack(trial, names[0][1:], names[1]) is None, "a part has gone"
+    assert read_pack(trial, names[0], [*names[1], "more.0.hlog"]) is None
+    os.utime(parts[0], ns=(0, path.stat().st_mtime_ns + 1))
+    assert read_pack(trial, *names) is None, "a part is newer"
+    write_pack(parts)
+    logs[0].write_bytes(logs[0].read_bytes() + b"#\n")
+    os.utime(logs[0], ns=(0, 0))
+    assert read_pack(trial, *names) is None, "a log has another size"
+    logs[0].unlink()
+    assert write_pack(parts) is None, "a log has gone"
+    assert not path.exists()
+    # Of a pack that is none the parts are read.
+    path.write_bytes(b"PAR1")
+    assert len(read_samples([trial_files(trial)]).parts) > len(parts)
+
+
+def test_conditions_that_json_does_not_have_are_not_packed(tmp_path: Path) -> None:
+    trial = tmp_path / synthetic.make_trial(tmp_path / "s", {"engine": "sqlite", "workers": 1}, 1)
+    trial = next((tmp_path / "s" / "trials").iterdir())
+    path = trial / "read.0.parquet"
+    table = pq.read_table(path)
+    meta = table.schema.metadata[b"storewise"].replace(b'"seed": 7', b'"seed": NaN')
+    pq.write_table(table.replace_schema_metadata({b"storewise": meta}), path)
+    assert write_pack(of_workers(trial)) is None
+    (read,) = (p for p in read_samples([trial_files(trial)]).parts if p.phase == "read")
+    assert np.isnan(read.conditions["seed"])
+
+
+def some_histogram(rng: np.random.Generator, size: int = 300) -> object:
+    values = np.concatenate(
+        [rng.integers(0, 5000, size), rng.lognormal(13, 3, size).astype(np.int64), [0, HIGHEST_NS]]
+    )
+    return histogram_of(*np.unique(bucket_indexes(values), return_counts=True))
+
+
+def test_sums_are_those_of_the_package() -> None:
+    rng = np.random.default_rng(1)
+    one, other = some_histogram(rng), some_histogram(rng)
+    total, scratch = Counted(), np.zeros(COUNTERS, dtype=np.int64)
+    dense = np.zeros(COUNTERS, dtype=np.int64)
+    reference = new_histogram()
+    for histogram in (one, other, one):
+        total.add(counted(histogram))
+        add_encoded(histogram.encode(), [dense], scratch)  # type: ignore[attr-defined]
+        reference.add(histogram)
+    assert list(reference.counts) == dense.tolist()
+    assert not scratch.any()
+    assert Counted.of(dense).counts.tolist() == total.counts.tolist()
+    assert total.get_total_count() == reference.get_total_count()
+    assert total.get_mean_value() == pytest.approx(reference.get_mean_value(), rel=1e-12)
+    wanted = [0, 1, 50, 99, 99.9, 100]
+    assert percentiles(total, wanted) == percentiles(reference, wanted)
+    low, width = values_of(np.arange(COUNTERS))
+    for index in [0, 1, 1023, 1024, 2047, 2048, 3071, 3072, COUNTERS - 1]:
+        assert low[index] == reference.get_value_from_index(index)
+        above = reference.get_highest_equivalent_value(int(low[index]))
+        assert above == low[index] + width[index] - 1
+
+
+def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    path, old = tmp_path / "a.hlog", tmp_path / "old.hlog"
+    both = [Tag("get", "service_time"), Tag("get", "response_time", owner="a,b")]
+    written = [
+        Interval(tag, float(second), 1.0, some_histogram(rng))
+        for second in range(9)
+        for tag in both
+    ]
+    write_log(path, 1.7e9, written)
+    text = path.read_text()
+    begin = text.index("#[Total:")
+    assert len(text) - begin < 1 << 15
+    # Logs of older versions have neither the sums nor the mark that tells of them.
+    old.write_text(text[:begin].replace(hdr._SUMMED, ""))
+    names = tags(path)
+    assert names == [str(tag) for tag in both] == tags(old)
+    sums = merge_all([path], lambda tag: True)
+    for name in names:
+        assert sums[name].counts.tolist() == merge_all([old], lambda t: True)[name].counts.tolist()
+        assert list(merge_logs([path], name).counts) == list(merge_logs([old], name).counts)
+        twice = merge_all([path, old], lambda tag, name=name: tag == name)[name]
+        assert twice.get_total_count() == 2 * sums[name].get_total_count()
+    # Another program reads the intervals and nothing else.
+    reader, lines = HistogramLogReader(str(path), new_histogram()), 0
+    while reader.get_next_interval_histogram() is not None:
+        lines += 1
+    assert lines == len(written)
+    for damaged in (text[:-3], text.replace(text[begin:].split(",")[1][:20], "A" * 20)):
+        path.write_text(damaged)
+        with pytest.raises(ResultError, match=r"was (cut short or )?changed"):
+            merge_all([path], lambda tag: True)
+
+
+def test_many_owners_have_sums_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    path = tmp_path / "a.hlog"
+    owners = [Tag("get", "service_time", owner=f"data{n}") for n in range(60)]
+    write_log(path, 1.7e9, [Interval(t, 0.0, 1.0, some_histogram(rng, 2000)) for t in owners])
+    text = path.read_text()
+    assert len(text) - text.index("#[Total:") > 1 << 15, "more than is read at once"
+    path.write_text("\n".join(line for line in text.split("\n") if not line.startswith("Tag=")))
+    with pytest.raises(ResultError, match="its checksum differs"):
+        merge_all([path], lambda tag: True)
+    path.write_text(text)
+    assert len(merge_all([path], lambda tag: True)) == 60
+
+
+@pytest.mark.parametrize("keys", [["a"], ["b", "a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])
+def test_groups_are_those_of_pandas(keys: list[str]) -> None:
+    rng = np.random.default_rng(4)
+    n = 400
+    table = pd.DataFrame(
+        {
+            "a": pd.Categorical.from_codes(rng.integers(-1, 3, n), ["z", "x", "y"]),
+            "b": rng.integers(-2, 3, n),
+            "c": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
+            "d": rng.random(n) < 0.5,
+            "e": np.round(rng.random(n), 1) * 1e9,
+            "value": rng.random(n),
+        }
+    )
+    found = numbered(table, keys)
+    groups = table.groupby(keys, dropna=False, observed=True, sort=True)["value"]
+    assert found.sums(table["value"]) == pytest.approx(groups.sum().to_numpy())
+    assert found.highest(table["value"]) == pytest.approx(groups.max().to_numpy())
+    assert found.means(table["value"]) == pytest.approx(groups.mean().to_numpy())
+    expected = table.groupby(keys, dropna=False, observed=True).head(1)
+    assert sorted(found.first) == sorted(expected.index)
+
+
+def test_groups_of_nothing() -> None:
+    empty = pd.DataFrame({"a": pd.Categorical([]), "b": np.zeros(0)})
+    assert numbered(empty, ["a", "b"]).groups == 0
+    assert joined([empty, empty]).empty
+
+
+def test_long_tables_are_written_as_short_ones(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    n = LONG
+    numbers = rng.random(n) * 10.0 ** rng.integers(-12, 14, n)
+    numbers[:6] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9]
+    table = pd.DataFrame(
+        {
+            "text": rng.choice(["a", "", "x,y", 'q"', "line\nend", " blank ", "null", "é"], n),
+            "level": pd.Categorical(rng.choice(["one", "two"], n)),
+            "maybe": pd.Series(rng.choice(np.array([None, "u"], dtype=object), n)),
+            "flag": rng.random(n) < 0.5,
+            "whole": rng.integers(-5, 5, n),
+            "number": numbers,
+            "second": rng.integers(0, 100, n).astype(float),
+        }
+    )
+    write_csv(table, tmp_path / "long.csv")
+    text = table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
+    assert (tmp_path / "long.csv").read_bytes() == text.encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
+    with pytest.raises(OSError, match="no-such"):
+        write_csv(table, tmp_path / "no-such" / "long.csv")
+
+
+def test_progress_is_told_in_tenths(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    tell = tenths(lines.append, quiet=0)
+    for done in range(1, 41):
+        tell(done, 40)
+    assert len(lines) == 10
+    assert lines[0] == "read 4 of 40 trials (10 %)"
+    tell = tenths(lines.append)
+    tell(1, 1)
+    assert len(lines) == 10, "what is quick needs no word"
+    seen: list[tuple[int, int]] = []
+    load_results(study, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(list((study / "trials").iterdir())),) * 2
+    with shown(quiet=0) as bar:
+        bar(5, 10)
+    assert "read 5 of 10 trials (50 %)" in capsys.readouterr().err

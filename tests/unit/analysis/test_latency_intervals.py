@@ -1,0 +1,104 @@
+"""Intervals of latency percentiles: ranks by hand, coverage, repeats, and what has none."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.results import synthetic
+
+from storewise.analysis.latencyintervals import of_operations, ranks
+from storewise.analysis.load import load_results
+from storewise.analysis.output import summary_table
+from storewise.analysis.tables import measured_tables
+from storewise.metrics.hdr import bucket_indexes, histogram_of
+
+
+def _histogram(values: np.ndarray) -> object:
+    index, count = np.unique(bucket_indexes(values.astype(np.int64)), return_counts=True)
+    return histogram_of(index, count)
+
+
+def test_ranks_by_hand() -> None:
+    # The textbook's: of 100 values the 40th and 61st enclose the median (96.5 %).
+    assert ranks(50, 100) == (40, 61)
+    # Of 5 values not even the extremes do: 1 - 2 / 2^5 = 94 %; of 6 they do: 97 %.
+    assert ranks(50, 5) is None and ranks(50, 6) == (1, 6)
+    # p99 of 299 values: none may lie above with 0.99^299 = 5 %; of 400 with 1.8 %.
+    assert ranks(99, 299) is None
+    assert ranks(99, 400) is not None
+    assert ranks(100, 1000) is None and ranks(50, 0) is None
+
+
+@pytest.mark.parametrize("percentile", [50.0, 90.0, 99.0, 99.9])
+@pytest.mark.parametrize("count", [37, 1000, 54_321, 3_000_000])
+def test_ranks_are_those_of_the_binomial(percentile: float, count: int) -> None:
+    found = ranks(percentile, count)
+    low, high = stats.binom.ppf([0.025, 0.975], count, percentile / 100)
+    if high + 1 > count or low < 1:
+        assert found is None
+    else:
+        assert found == (int(low), int(high) + 1)
+
+
+def test_ranks_cover_what_they_claim() -> None:
+    rng = np.random.default_rng(1)
+    low, high = ranks(90, 300) or (0, 0)
+    values = np.sort(rng.exponential(1, (2000, 300)), axis=1)
+    true = -math.log(0.1)
+    hits = np.mean((values[:, low - 1] <= true) & (true <= values[:, high - 1]))
+    assert 0.94 <= hits <= 0.98
+
+
+def test_a_histogram_by_hand() -> None:
+    histogram = _histogram(np.arange(1, 101) * 1000)
+    found = of_operations(histogram, 50, 1e9)
+    assert found["resampled"] == "operations"
+    # To the three digits of a histogram.
+    assert found["low"] == pytest.approx(40e-6, rel=2e-3)
+    assert found["high"] == pytest.approx(61e-6, rel=2e-3)
+    assert found["error"] == pytest.approx(math.log(61 / 40) / 2 / 1.96, rel=0.02)
+    assert of_operations(histogram, 99.9, 1e9)["resampled"] == "none"
+
+
+def test_one_repeat_has_the_interval_of_its_operations(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path, engines=("sqlite",), workers=(1,), repeats=1)
+    table = measured_tables(load_results(tmp_path)).latency_summary
+    read = table[(table["phase"] == "read") & (table["time"] == "service")]
+    found = read.set_index("percentile")
+    for name in ("p50", "p90", "p99"):
+        row = found.loc[name]
+        assert row["resampled"] == "operations"
+        assert row["low"] < row["value"] < row["high"]
+    assert found.loc["max", "resampled"] == "none" and math.isnan(found.loc["max", "high"])
+
+
+def test_repeats_have_the_interval_of_repeats(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path, engines=("sqlite",), workers=(1, 2), repeats=2)
+    tables = measured_tables(load_results(tmp_path))
+    table = tables.latency_summary
+    keys = (table["phase"] == "read") & (table["time"] == "service") & (table["workers"] == 1)
+    row = table[keys & (table["percentile"] == "p99")].iloc[0]
+    assert (row["resampled"], row["n"]) == ("pooled", 2)
+
+    # By hand: residuals of both settings about their means, two degrees of freedom.
+    each = tables.latency.merge(tables.trials[["trial", "workers"]], on="trial")
+    each = each[(each["phase"] == "read") & (each["time"] == "service")]
+    each = each[each["percentile"] == "p99"]
+    squares = [
+        2 * float(np.mean((np.log(group) - np.log(group).mean()) ** 2))
+        for _, group in each.groupby("workers")["value"]
+    ]
+    error = math.sqrt(float(np.mean(squares)) / 2)
+    half = float(stats.t.ppf(0.975, 2)) * error
+    assert row["error"] == pytest.approx(error)
+    assert math.log(row["high"] / row["value"]) == pytest.approx(half)
+    assert math.log(row["value"] / row["low"]) == pytest.approx(half)
+
+    summary = summary_table(tables)
+    times = summary[summary["measure"].str.contains("_service_time_")]
+    assert len(times) and times["low"].notna().all() and (times["level"] == 0.95).all()
+    assert table.loc[table["percentile"] == "max", "low"].isna().all()

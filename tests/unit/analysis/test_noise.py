@@ -1,0 +1,201 @@
+"""Noise within a trial and between trials: hand-computed cases, and the flags of a study."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.results import synthetic
+
+from storewise.analysis.load import load_results
+from storewise.analysis.noise import (
+    COLUMNS,
+    canary_ratios,
+    flags,
+    noise,
+    of_series,
+)
+from storewise.analysis.resample import autocorrelation, effective
+from storewise.analysis.tables import Tables, measured_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    study = tmp_path_factory.mktemp("study")
+    synthetic.make_study(
+        study, engines=("sqlite", "duckdb"), workers=(1,), repeats=3, read_seconds=20.0
+    )
+    return measured_tables(load_results(study))
+
+
+def test_a_series_by_hand() -> None:
+    # A straight line: 100, 101, ... 109; mean 104.5, standard deviation sqrt(82.5 / 9).
+    found = of_series([100.0 + i for i in range(10)], 400.0)
+    assert found.seconds == 10 and found.mean == 104.5
+    assert found.cv == pytest.approx(math.sqrt(82.5 / 9) / 104.5)
+    assert found.cv_counting == pytest.approx(1 / 20)
+    assert found.slope == pytest.approx(1 / 104.5)
+    assert found.low == pytest.approx(found.slope) and found.high == pytest.approx(found.slope)
+    assert found.p < 0.001
+    # Nothing is left beside the line, so nothing is correlated.
+    assert found.autocorrelation == 0 and found.effective == 10
+
+
+def test_effective_seconds_by_hand() -> None:
+    assert effective(30, 0.5) == 10  # 30 * 0.5 / 1.5
+    assert effective(30, 0.0) == effective(30, -0.4) == 30
+    assert effective(30, 1.0) == 2
+    # 1, -1, 1, -1, ...: the plain estimate is -(n - 1) / n, cut at -1 once corrected.
+    assert autocorrelation(np.array([1.0, -1.0] * 5), 2) == -1
+    # 1, 1, -1, -1, 1, 1, -1, -1: neighbours' products are 1, -1, 1, -1, 1, -1, 1: 1 / 8, then
+    # (8 / 8 + 2) / 4.
+    assert autocorrelation(np.array([1.0, 1, -1, -1, 1, 1, -1, -1]), 2) == pytest.approx(0.75)
+
+
+def test_one_stalled_second_is_no_drift() -> None:
+    rates = [100.0, 101, 99, 100, 102, 100, 99, 101, 100, 100, 101, 0]
+    found = of_series(rates)
+    assert abs(found.slope) < 0.002 and found.p > 0.05
+    assert found.cv > 0.25
+
+
+def test_few_or_equal_seconds() -> None:
+    assert math.isnan(of_series([]).mean) and of_series([]).seconds == 0
+    three = of_series([1.0, 2.0, 3.0])
+    assert three.cv == pytest.approx(0.5) and math.isnan(three.slope)
+    assert math.isnan(of_series([0.0] * 20).cv)
+    equal = of_series([5.0] * 20)
+    assert (equal.cv, equal.slope, equal.p, equal.effective) == (0.0, 0.0, 1.0, 20.0)
+
+
+def test_long_series_keep_their_slope() -> None:
+    rng = np.random.default_rng(2)
+    rates = 1000 * (1 + 1e-4 * np.arange(1000)) + rng.normal(0, 10, 1000)
+    found = of_series(rates.tolist())
+    assert found.slope * found.mean == pytest.approx(0.1, rel=0.05)
+    assert found.low < 0.1 / found.mean < found.high
+
+
+def test_correlated_seconds_rarely_look_like_drift() -> None:
+    rng = np.random.default_rng(4)
+    hits = 0
+    for _ in range(150):
+        values = [0.0]
+        for error in rng.normal(0, 1, 60):
+            values.append(0.6 * values[-1] + float(error))
+        hits += of_series([100 + v for v in values[1:]]).p < 0.05
+    # A test that takes seconds as independent finds drift in about a third of these.
+    assert hits / 150 < 0.15
+
+
+QUIET = {
+    "cv": 0.1,
+    "cv_counting": 0.05,
+    "drift_change": 0.3,
+    "effective_seconds": 20.0,
+    "autocorrelation": 0.1,
+    "seconds": 24,
+    "repeats": 3,
+    "of_repeats": 1.05,
+    "canary": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "drifts", "found"),
+    [
+        ({}, False, []),
+        ({"cv": 0.3}, False, ["spread"]),
+        ({"cv": 0.3, "cv_counting": 0.25}, False, []),  # sqrt(0.09 - 0.0625) = 0.17
+        ({}, True, ["drift"]),
+        ({"drift_change": -0.05}, True, []),
+        # (2 * sqrt(24) + 2) / 20 = 0.59
+        ({"effective_seconds": 6.0, "autocorrelation": 0.6}, False, ["autocorrelation"]),
+        ({"effective_seconds": 6.0, "autocorrelation": 0.58}, False, []),
+        ({"effective_seconds": 2.0, "autocorrelation": 1.0, "seconds": 8}, False, []),
+        ({"of_repeats": 0.85}, False, ["repeats"]),
+        ({"repeats": 1, "of_repeats": math.nan}, False, []),
+        ({"canary": 0.8}, False, ["canary"]),
+        ({"canary": 1.3, "cv": 0.5}, True, ["spread", "drift", "canary"]),
+        (dict.fromkeys(("cv", "drift_change", "canary"), math.nan), False, []),
+    ],
+)
+def test_flags_by_hand(change: dict[str, float], drifts: bool, found: list[str]) -> None:
+    assert flags({**QUIET, **change}, drifts=drifts) == found
+
+
+def test_canaries_by_hand() -> None:
+    rows = [
+        ("a", "canary_cpu", 100.0),
+        ("b", "canary_cpu", 50.0),
+        ("c", "canary_cpu", 110.0),
+        ("a", "canary_disk_read", 30.0),
+        ("b", "canary_disk_read", 10.0),
+        ("c", "canary_disk_read", 10.0),
+    ]
+    table = pd.DataFrame(rows, columns=["trial", "metric", "value"]).assign(
+        taken_by="clients", host="h", unit="1/s"
+    )
+    assert canary_ratios(table) == {
+        "a": (3.0, "canary_disk_read"),
+        "b": (0.5, "canary_cpu"),
+        "c": (pytest.approx(1.1), "canary_cpu"),
+    }
+    # Two trials have no usual value.
+    assert canary_ratios(table[table["trial"] != "c"]) == {}
+
+
+def test_a_quiet_study_has_no_flags(tables: Tables) -> None:
+    found = noise(tables)
+    assert list(found.table.columns) == list(COLUMNS)
+    assert len(found.table) == 2 * 3 * 2
+    read = found.table[found.table["phase"] == "read"]
+    assert (read["seconds"] == 19).all() and (read["repeats"] == 3).all()
+    assert read["cv"].between(0.005, 0.1).all()
+    assert set(found.table["flags"]) == {""} and not found.warnings
+
+
+def test_what_is_noisy_is_said_with_its_remedy(tables: Tables) -> None:
+    trial = str(tables.trials["trial"].iloc[0])
+    series = tables.series.copy()
+    mine = (series["trial"] == trial) & (series["phase"] == "read")
+    series.loc[mine, "operations_per_s"] *= 1 + 0.05 * series.loc[mine, "second"]
+    rates = tables.throughput.copy()
+    slow = (rates["trial"] == trial) & (rates["phase"] == "write")
+    rates.loc[slow, "value"] *= 0.5
+    canary = tables.canary.copy()
+    canary.loc[canary["trial"] == trial, "value"] *= 0.6
+    found = noise(replace(tables, series=series, throughput=rates, canary=canary))
+    (warning,) = [w for w in found.warnings if w.trial == trial]
+    assert warning.code == "noisy_trial"
+    assert "phase read: the rate rose by" in warning.message and "in its steady part" in (
+        warning.message
+    )
+    assert re.search("phase write: the rate is (4|5).% below the median of 3", warning.message)
+    assert re.search(r"canary_\w+ before it was 0\.[56]\d* times", warning.message)
+    for remedy in ("longer warm-up", "more repeats", "other work off"):
+        assert remedy in warning.remedy
+    table = found.table.set_index(["trial", "phase"])
+    assert "drift" in table.loc[(trial, "read"), "flags"]
+    assert table.loc[(trial, "read"), "drift_low"] > 0
+
+
+def test_without_seconds_or_repeats_the_table_says_so(tables: Tables) -> None:
+    one = tables.trials["repeat"] == 1
+    kept = set(tables.trials.loc[one, "trial"])
+    few = replace(
+        tables,
+        trials=tables.trials[one],
+        series=tables.series.assign(steady=False),
+        throughput=tables.throughput[tables.throughput["trial"].isin(kept)],
+        canary=tables.canary.iloc[:0],
+    )
+    table = noise(few).table
+    assert len(table) == 4 and (table["seconds"] == 0).all() and (table["repeats"] == 1).all()
+    assert table[["cv", "drift_p", "cv_repeats", "canary"]].isna().all(axis=None)
+    none = replace(few, throughput=tables.throughput.iloc[:0], series=tables.series.iloc[:0])
+    assert noise(none).table.empty and list(noise(none).table.columns) == list(COLUMNS)

@@ -1,0 +1,353 @@
+"""Throughput, intervals, scaling and latency against figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from support.results import synthetic
+
+from storewise.analysis import resample, throughput
+from storewise.analysis.host import cpu_series
+from storewise.analysis.latency import counted_tag
+from storewise.analysis.measured import of_phases
+from storewise.analysis.parts import trial_files, whole_phases
+from storewise.analysis.reading import read_samples
+from storewise.analysis.resample import Estimate, estimate, pooled, ratio
+from storewise.analysis.scaling import scaling
+from storewise.metrics.hdr import merge_all, percentiles
+from storewise.metrics.schema import Sample, write_part
+
+FACTORS: dict[str, Any] = {"engine": "sqlite", "workers": 1, "processes": 1, "threads": 1}
+
+
+def stored(
+    tmp_path: Path, parts: dict[str, list[Sample]], factors: dict[str, Any] = FACTORS
+) -> pd.DataFrame:
+    """The samples of one trial with these parts (name without suffix -> rows)."""
+    directory = tmp_path / "study" / "trials" / "t"
+    directory.mkdir(parents=True)
+    for name, rows in parts.items():
+        phase, worker = name.split(".")
+        write_part(
+            directory / f"{name}.parquet",
+            rows,
+            trial="t",
+            repeat=1,
+            host="h",
+            factors=factors,
+            conditions=synthetic.conditions("sqlite", factors, phase, int(worker)),
+        )
+    found = read_samples([trial_files(tmp_path / "study" / "trials" / "t")])
+    return found.rows[of_phases(found.rows, whole_phases(found.parts))]
+
+
+def measures(samples: pd.DataFrame, **options: Any) -> dict[str, float]:
+    table = throughput.throughput(samples, throughput.series(samples), **options)
+    return dict(zip(table["measure"], table["value"], strict=True))
+
+
+def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_path: Path) -> None:
+    parts = {
+        f"write.{worker}": [
+            *synthetic.counts(
+                "write", "insert", [(3, 3000), (1, 500)], worker=worker, service=0.5, prepare=0.75
+            ),
+            *synthetic.counts("write", "finish", [(1, 0)], worker=worker, service=0.25),
+            *synthetic.times("write", 1.5 if worker == 0 else 1.75, worker=worker),
+        ]
+        for worker in (0, 1)
+    }
+    found = measures(stored(tmp_path, parts, {**FACTORS, "workers": 2}))
+    assert found["documents_per_s"] == pytest.approx(7000 / 1.75)
+    assert found["operations_per_s"] == pytest.approx(8 / 1.75)
+    # Each worker: 3500 documents in 0.5 s of inserting and 0.25 s of finishing.
+    assert found["insert_documents_per_s"] == pytest.approx(2 * 3500 / 0.75)
+    assert found["parse_share"] == pytest.approx(0.75 / 1.5)
+
+
+def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path: Path) -> None:
+    rows = [
+        *synthetic.counts("write", "insert", [(4, 4000)], service=2.0, prepare=1.0),
+        *synthetic.times("write", 1.0),
+    ]
+    samples = stored(tmp_path, {"write.0": rows})
+    found = measures(samples, threads={("t", "write"): 4})
+    # Four threads were 2 s in calls together, so each for half a second.
+    assert found["insert_documents_per_s"] == pytest.approx(8000)
+
+
+def test_steady_part_leaves_out_warm_up_first_and_partial_last_second(tmp_path: Path) -> None:
+    seconds = [(10, 10), (50, 50), (100, 100), (110, 110), (120, 120), (90, 90), (7, 7)]
+    rows = [*synthetic.counts("read", "get", seconds, warmup=2), *synthetic.times("read", 6.25)]
+    samples = stored(tmp_path, {"read.0": rows})
+    by_second = throughput.series(samples)
+    assert by_second["steady"].to_list() == [False, False, True, True, True, True, False]
+    assert by_second["length"].iloc[-1] == pytest.approx(0.25)
+    assert by_second["operations_per_s"].iloc[-1] == pytest.approx(28)
+    table = throughput.throughput(samples, by_second)
+    rate = table[table["measure"] == "operations_per_s"].iloc[0]
+    assert rate["value"] == pytest.approx((100 + 110 + 120 + 90) / 4)
+    assert rate["part"] == "steady"
+    assert throughput.short_phases(table) == []
+
+
+def test_steady_part_ends_when_the_first_worker_has_ended(tmp_path: Path) -> None:
+    parts = {
+        "read.0": [
+            *synthetic.counts("read", "get", [(100, 100)] * 8, worker=0),
+            *synthetic.times("read", 8.0, worker=0),
+        ],
+        "read.1": [
+            *synthetic.counts("read", "get", [(50, 50)] * 5 + [(20, 20)], worker=1),
+            *synthetic.times("read", 5.5, worker=1),
+        ],
+    }
+    samples = stored(tmp_path, parts, {**FACTORS, "workers": 2})
+    assert measures(samples)["operations_per_s"] == pytest.approx(150)
+
+
+def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of(tmp_path: Path) -> None:
+    rows = [
+        *synthetic.counts("read", "get", [(10, 10), (60, 60), (30, 30)], warmup=1),
+        *synthetic.times("read", 2.5),
+    ]
+    samples = stored(tmp_path, {"read.0": rows})
+    table = throughput.throughput(samples, throughput.series(samples))
+    rate = table[table["measure"] == "operations_per_s"].iloc[0]
+    assert (rate["value"], rate["part"]) == (pytest.approx(90 / 1.5), "whole")
+    (warning,) = throughput.short_phases(table)
+    assert warning.code == "short_phase"
+    assert "2.5 s" in warning.message
+
+
+def test_seconds_without_a_finished_operation_count_as_nothing(tmp_path: Path) -> None:
+    rows = synthetic.counts("read", "get", [(10, 10)] * 8)
+    rows = [row for row in rows if row.second != 3] + synthetic.times("read", 8.0)
+    by_second = throughput.series(stored(tmp_path, {"read.0": rows}))
+    assert by_second["operations"].to_list() == [10, 10, 10, 0, 10, 10, 10, 10]
+
+
+def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice(
+    tmp_path: Path,
+) -> None:
+    rows = synthetic.counts("read", "get", [(10, 10), (20, 20)])
+    own = [r._replace(process=None) for r in rows]  # the worker's sum beside its process
+    only_seconds = [r for r in rows if r.second is not None]
+    both = stored(tmp_path / "a", {"read.0": [*rows, *own, *synthetic.times("read", 2.0)]})
+    seconds = stored(tmp_path / "b", {"read.0": [*only_seconds, *synthetic.times("read", 2.0)]})
+    for samples in (both, seconds):
+        for per_second in (False, True):
+            counted = throughput.counters(samples, "operations", per_second=per_second)
+            assert counted["value"].sum() == 30
+
+
+def test_errors_are_warned_of(tmp_path: Path) -> None:
+    rows = [
+        *synthetic.counts("read", "get", [(10, 10)]),
+        Sample("read", "errors", 3, "1", second=None, operation="put", worker=0, process=0),
+        *synthetic.times("read", 1.0),
+    ]
+    samples = stored(tmp_path, {"read.0": rows})
+    table = throughput.throughput(samples, throughput.series(samples))
+    (warning,) = throughput.errors(table)
+    assert warning.message.startswith("phase read: 3 operations failed")
+
+
+def test_interval_over_repeats_by_hand() -> None:
+    values = [100.0, 200.0]
+    found = estimate(values)
+    assert found.n == 2
+    assert found.mean == pytest.approx(math.sqrt(100 * 200))
+    # On logarithms: the bootstrap error of two values is half their distance over sqrt(2), the
+    # correction sqrt(2) makes it the usual standard error of the mean.
+    error = abs(math.log(2)) / 2
+    half = stats.t.ppf(0.975, 1) * error
+    assert math.log(found.high / found.mean) == pytest.approx(half, rel=0.05)
+    assert found.resampled == "repeats"
+    assert estimate(values) == found  # seeded
+
+
+def test_interval_covers_what_it_claims_even_with_few_repeats() -> None:
+    rng = np.random.default_rng(3)
+    for n in (2, 3, 6):
+        hits = 0
+        for _ in range(200):
+            found = estimate(list(np.exp(rng.normal(5, 0.1, n))))
+            hits += found.low <= math.exp(5) <= found.high
+        assert hits / 200 > 0.90
+
+
+def test_equal_values_have_a_point_and_one_value_has_no_interval() -> None:
+    same = estimate([3.0, 3.0])
+    assert (same.low, same.high) == (pytest.approx(3.0), pytest.approx(3.0))
+    single = estimate([3.0])
+    assert (single.resampled, single.known()) == ("none", False)
+    assert single.overlaps(same) and same.overlaps(single)
+    zero = estimate([0.0, 0.0])
+    assert (zero.mean, zero.log) == (0.0, False)
+    with pytest.raises(ValueError, match="no value"):
+        estimate([])
+
+
+def test_single_repeat_takes_its_interval_from_its_seconds() -> None:
+    rng = np.random.default_rng(1)
+    seconds = list(rng.normal(100, 5, 60))
+    found = estimate([99.0], seconds)
+    assert found.resampled == "seconds"
+    assert found.low < 99.0 < found.high
+    # About mean +- 1.96 * 5 / sqrt(60), the seconds being independent here.
+    assert found.high - found.low == pytest.approx(2 * 1.96 * 5 / math.sqrt(60), rel=0.5)
+    assert estimate([99.0], seconds[: resample.MIN_SECONDS - 1]).resampled == "none"
+
+
+def test_neighbouring_seconds_that_are_alike_count_for_less() -> None:
+    # 110, 110, 90, 90 ...: neighbours' products are 1, -1, ..., 1 (sum 1) over 12, so r is
+    # (12 / 12 + 1) / 8 = 0.25 and 12 seconds are worth 12 * 0.75 / 1.25 = 7.2.
+    seconds = [110.0, 110, 90, 90] * 3
+    found = estimate([100.0], seconds)
+    error = 0.1 * math.sqrt(12 / 11) / math.sqrt(7.2)
+    assert found.error == pytest.approx(error) and found.freedom == pytest.approx(6.2)
+    assert math.log(found.high / 100) == pytest.approx(stats.t.ppf(0.975, 6.2) * error)
+
+
+@pytest.mark.parametrize(("r", "least"), [(0.0, 0.92), (0.7, 0.85)])
+def test_intervals_of_few_seconds_cover_what_they_claim(r: float, least: float) -> None:
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(300):
+        noise = [float(rng.normal())]
+        for _ in range(19):
+            noise.append(r * noise[-1] + math.sqrt(1 - r * r) * float(rng.normal()))
+        found = estimate([100.0], [100 + 5 * one for one in noise])
+        # About the true rate, not about that of these seconds.
+        mean = 100 + 5 * float(np.mean(noise))
+        hits += found.low / 100 <= 100 / mean <= found.high / 100
+    assert hits / 300 > least
+
+
+def test_a_noisy_setting_keeps_its_own_spread() -> None:
+    steady = [[100.0, 101.0, 102.0], [50.0, 50.5, 51.0], [80.0, 80.4, 81.0]]
+    noisy = [100.0, 140.0, 70.0]
+    found = pooled([*steady, noisy])
+    assert found[3] is None and all(one is not None for one in found[:3])
+    # It stays in what the others share, which is on the safe side.
+    assert found[0] is not None and found[0].freedom == 8
+    # Two that are like each other share: each has 2 degrees of freedom.
+    other = [10.0, 14.0, 7.0]
+    found = pooled([*steady, *steady, noisy, other])
+    assert found[6] is not None and found[7] is not None and found[0] is not None
+    assert found[6].freedom == 4 and found[0].freedom == 16
+    squares = [(math.log(v) - float(np.mean(np.log(noisy)))) ** 2 for v in noisy]
+    assert found[6].error == pytest.approx(math.sqrt(sum(squares) / 2 / 3))
+    # Spreads of two kinds are two estimates: degrees of freedom of Welch.
+    both = math.hypot(found[6].error, found[0].error)
+    welch = both**4 / (found[6].error ** 4 / 4 + found[0].error ** 4 / 16)
+    assert ratio(found[6], found[0]).freedom == pytest.approx(welch)
+    assert ratio(found[6], found[7]).freedom == 4
+
+
+def test_ratio_adds_errors_in_squares() -> None:
+    above = Estimate(3, 200.0, 150.0, 250.0, "repeats", 0.03, 2.0)
+    below = Estimate(3, 100.0, 90.0, 110.0, "repeats", 0.04, 2.0)
+    found = ratio(above, below)
+    assert found.mean == pytest.approx(2.0)
+    assert found.error == pytest.approx(0.05)
+    freedom = 0.05**4 / (0.03**4 / 2 + 0.04**4 / 2)
+    assert found.freedom == pytest.approx(freedom)
+    assert math.log(found.high / 2) == pytest.approx(stats.t.ppf(0.975, freedom) * 0.05)
+    assert not ratio(above, Estimate(1, 100.0, math.nan, math.nan, "none")).known()
+
+
+def test_speedup_and_efficiency_by_hand() -> None:
+    rows = [
+        {
+            "engine": "sqlite",
+            "workers": workers,
+            "index": "none",
+            "phase": "read",
+            "step": 0,
+            "measure": "documents_per_s",
+            "n": 2,
+            "mean": mean,
+            "low": mean,
+            "high": mean,
+            "resampled": "repeats",
+            "error": 0.0,
+            "freedom": 1.0,
+        }
+        for workers, mean in ((2, 100.0), (4, 150.0), (8, 300.0))
+    ]
+    table = scaling(pd.DataFrame(rows), ["engine", "workers", "index"])
+    speedup = table[table["quantity"] == "speedup"].set_index("level")["mean"]
+    efficiency = table[table["quantity"] == "efficiency"].set_index("level")["mean"]
+    assert speedup.to_dict() == {2.0: 1.0, 4.0: 1.5, 8.0: 3.0}
+    assert efficiency.to_dict() == {2.0: 1.0, 4.0: 0.75, 8.0: 0.75}
+    assert scaling(pd.DataFrame(rows[:1]), ["engine", "workers", "index"]).empty
+
+
+def test_latencies_are_of_merged_logs_without_warm_up(tmp_path: Path) -> None:
+    synthetic.log(tmp_path / "read.0.hlog", "get", [1000] * 90)
+    synthetic.log(tmp_path / "read.1.hlog", "get", [9000] * 10)
+    synthetic.log(tmp_path / "read.2.hlog", "get", [10**9] * 500, warmup=True)
+    merged = merge_all(sorted(tmp_path.glob("*.hlog")), counted_tag)
+    assert set(merged) == {"get.service_time", "get.response_time"}
+    values = percentiles(merged["get.service_time"], [50, 90, 95])
+    assert values[50] == pytest.approx(1000, rel=1e-3)
+    assert values[90] == pytest.approx(1000, rel=1e-3)
+    assert values[95] == pytest.approx(9000, rel=1e-3)
+
+
+def test_few_repeats_share_the_spread_of_all_settings() -> None:
+    settings = [[100.0, 110.0], [1000.0, 900.0], [5.0], [2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
+    found = resample.pooled(settings)
+    assert found[2] is None, "a single repeat has no spread to give or take"
+    assert found[4] is None, "enough repeats for a spread of its own"
+    # By hand: residuals of two values are half their log ratio; n / (n - 1) is 2.
+    squares = [(math.log(b / a) / 2) ** 2 * 2 for a, b in settings[:2] for _ in (0, 1)] + [0, 0]
+    error = math.sqrt(sum(squares) / 6 / 2)
+    first = found[0]
+    assert first is not None
+    assert first.error == pytest.approx(error)
+    assert (first.freedom, first.resampled, first.n) == (3.0, "pooled", 2)
+    assert first.mean == pytest.approx(math.sqrt(100 * 110))
+    half = stats.t.ppf(0.975, 3) * error
+    assert math.log(first.high / first.mean) == pytest.approx(half)
+    assert resample.pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
+
+
+def test_shared_spread_covers_what_it_claims() -> None:
+    rng = np.random.default_rng(5)
+    hits = [
+        e.low <= 100.0 <= e.high
+        for _ in range(300)
+        for e in resample.pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2))))
+        if e is not None
+    ]
+    assert 0.93 < sum(hits) / len(hits) < 0.97
+
+
+def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays() -> None:
+    def row(trial: str, second: int, metric: str, value: float) -> dict[str, object]:
+        return {
+            **{"trial": trial, "phase": "read", "step": 0, "host": "h"},
+            **{"second": second, "metric": metric, "value": value, "worker": 0, "process": None},
+        }
+
+    rows = [
+        *(row("a", s, "sample_length", length) for s, length in ((0, 1.0), (1, 1.0), (2, 0.05))),
+        *(row("a", s, "cpu_user", v) for s, v in ((0, 40.0), (1, 60.0), (2, 100.0))),
+        row("b", 0, "sample_length", 0.1),
+        row("b", 0, "cpu_user", 30.0),
+    ]
+    found = cpu_series(pd.DataFrame(rows))
+    assert found[["trial", "second", "user"]].values.tolist() == [
+        ["a", 0, 40.0],
+        ["a", 1, 60.0],
+        ["b", 0, 30.0],
+    ]

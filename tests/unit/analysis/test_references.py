@@ -1,0 +1,238 @@
+"""Published studies: their files, and the comparison with measured values by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+from support.results.references import CSV, YAML
+
+from storewise.analysis.curves import Curve, base_of, measured, published, side, slope, trend
+from storewise.analysis.points import Point, geometric, levels_of, within
+from storewise.analysis.references import compare, finding
+from storewise.config import load_study
+from storewise.errors import ConfigError
+from storewise.references import (
+    Reference,
+    cells,
+    find_reference,
+    load_reference,
+    parse_reference,
+    reason,
+    reference_texts,
+)
+
+NAMES = ("altoros2013", "andor2019", "balasubramanian2014", "mahmood2015", "niec2014")
+
+
+def reference(yaml: str = YAML, csv: str = CSV) -> Reference:
+    return parse_reference("nobody2001", yaml, csv)
+
+
+def point(engine: str, nodes: int, value: float, phase: str = "read", **levels: object) -> Point:
+    return Point(
+        engine, phase, 0, "operations_per_s", value, "", {"nodes": nodes, "key": "a", **levels}
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_published_row_is_comparable_or_has_a_reason(name: str) -> None:
+    found = load_reference(find_reference(name, ROOT))
+    lines = {cell.line for cell in cells(found)}
+    others = [r for n, r in enumerate(found.rows, start=2) if n not in lines]
+    assert lines and all(reason(found, row) for row in others)
+    assert found.citation.year > 2000 and found.hardware and found.cited().count(".") >= 2
+
+
+def test_the_folder_explains_each_of_its_files() -> None:
+    text = (ROOT / "config" / "references" / "README.md").read_text()
+    assert {p.stem for p in (ROOT / "config" / "references").glob("*.csv")} == set(NAMES)
+    assert all(f"`{name}`" in text for name in NAMES)
+    keys = set(Reference.model_fields) - {"name", "rows"}
+    assert all(f"`{key}`" in text for key in keys)
+
+
+def test_published_curves_are_in_our_units() -> None:
+    one, two = published(reference())
+    assert (one.system, two.system) == ("sqlite", "theirs")
+    assert dict(one.values) == pytest.approx({1: 200, 2: 100, 4: 50})
+    assert dict(two.values) == pytest.approx({1: 20, 2: 40, 4: 80})
+    assert one.same == (("key", "a"),) and one.best() == 1
+
+
+def test_our_curves_stand_beside_them_by_engine_levels_and_setting() -> None:
+    points = [
+        *(point("sqlite", n, v) for n, v in ((1, 8.0), (2, 2.0), (2, 8.0), (3, 1.0))),
+        point("sqlite", 1, 99.0, phase="write"),
+        *(point("sqlite", 2, 77.0, key="b") for _ in range(2)),
+        *(point("mariadb", n, 10.0 * n, threads=t) for n in (1, 2, 4) for t in (1, 2)),
+        point("postgres", 1, 5.0),
+    ]
+    one, two = published(reference())
+    (own,) = measured(reference(), one, points)
+    # Two repeats at two nodes: their geometric mean.
+    assert dict(own.values) == pytest.approx({1: 8, 2: 4, 3: 1})
+    others = measured(reference(), two, points)
+    # One level of PostgreSQL is no curve; MariaDB counts from two nodes on, one for each setting.
+    assert [(c.engine, c.setting) for c in others] == [
+        ("mariadb", "threads 1"),
+        ("mariadb", "threads 2"),
+    ]
+    assert dict(others[0].values) == pytest.approx({2: 20, 4: 40})
+
+
+def test_shapes_and_ratios_by_hand() -> None:
+    points = [
+        *(point("sqlite", n, v) for n, v in ((1, 1000.0), (2, 500.0), (4, 250.0))),
+        *(point("mariadb", n, v) for n, v in ((2, 100.0), (4, 100.0))),
+    ]
+    found = compare([reference()], points)
+    shapes = found.shapes.set_index("engine")
+    assert shapes.loc["sqlite", "measured_slope"] == pytest.approx(-1)
+    assert shapes.loc["sqlite", "published_slope"] == pytest.approx(-1)
+    assert shapes.loc["sqlite", "agree"] == "yes"
+    assert shapes.loc["mariadb", ["published_trend", "measured_trend", "agree"]].to_list() == [
+        "rises",
+        "flat",
+        "no",
+    ]
+    # Every curve of a panel counts from the lowest level that all have.
+    mine = found.curves[(found.curves["engine"] == "mariadb")]
+    assert mine["base"].to_list() == [2, 2] and mine["relative"].to_list() == pytest.approx([1, 1])
+    theirs = found.curves[(found.curves["source"] == "published")]
+    assert theirs[theirs["system"] == "theirs"]["relative"].to_list() == pytest.approx([0.5, 1, 2])
+    ratios = found.ratios.set_index("at")
+    assert ratios.index.to_list() == ["2", "4", "best of each"]
+    assert ratios["published"].to_list() == pytest.approx([100 / 40, 50 / 80, 200 / 80])
+    assert ratios["measured"].to_list() == pytest.approx([5, 2.5, 10])
+    assert ratios["agree"].to_list() == ["yes", "no", "yes"]
+    assert found.values["compared"].to_list()[-1] == "it was guessed"
+    assert set(found.values["compared"][:-1]) == {"yes"}
+    assert finding(found.shapes, found.ratios) == [
+        "nobody2001: 1 of 2 curves rise, fall or stay as published; "
+        "2 of 3 ratios are on the published side of 1"
+    ]
+
+
+def test_nothing_in_common_is_nothing_compared() -> None:
+    found = compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
+    assert found.curves.empty and found.shapes.empty and found.ratios.empty
+    assert set(found.values["compared"]) == {"not measured in this study", "it was guessed"}
+    assert finding(found.shapes, found.ratios) == []
+
+
+def test_the_best_over_what_was_tried() -> None:
+    text = YAML.replace("same: {key: key}}", "same: {key: key}, over: [rate]}")
+    points = [
+        *(point("sqlite", 1, v, rate=r) for r, v in ((10, 9.0), (100, 60.0), (100, 15.0))),
+        point("sqlite", 2, 8.0, rate=10),
+    ]
+    one, _ = published(reference(text))
+    (own,) = measured(reference(text), one, points)
+    # At 100 operations/s two repeats: 30; so 30 is the best, not 60.
+    assert dict(own.values) == pytest.approx({1: 30, 2: 8})
+
+
+def test_two_series_of_one_system_as_a_pair() -> None:
+    text = YAML + "pairs: [[rates, other]]\n"
+    second = "  - {id: other, title: Other, where: {note: ''}, value: n, unit: '1', phases: load,\n"
+    second += "     measure: operations_per_s, x: {column: n, level: nodes}, same: {key: key}}\n"
+    text = text.replace("not_compared:", second + "not_compared:")
+    points = [
+        *(point("sqlite", n, 30.0 * n) for n in (1, 2)),
+        *(point("sqlite", n, 10.0 * n, phase="load") for n in (1, 2)),
+    ]
+    found = compare([reference(text)], points).ratios
+    assert found["at"].to_list() == ["1", "2", "best of each"]
+    assert found["published"].to_list()[:2] == pytest.approx([200, 50])
+    assert found["measured"].to_list() == pytest.approx([3, 3, 3])
+    assert found["over"].iloc[0] == "Rate over nodes, SQLite"
+    silent = text.replace("id: other,", "id: other, ratios: false,")
+    assert compare([reference(silent)], points).ratios.empty
+
+
+def test_slopes_trends_and_sides() -> None:
+    assert slope({1: 5.0, 10: 50.0}) == pytest.approx(1)
+    assert slope({1: 7.0, 2: 7.0, 4: 7.0}) == pytest.approx(0)
+    assert math.isnan(slope({1: 5.0})) and math.isnan(slope({0: 1.0, 1: 2.0}))
+    assert [trend(s) for s in (0.2, -0.2, 0.05, math.nan)] == ["rises", "falls", "flat", ""]
+    assert [side(r) for r in (2, 1.05, 0.95, 0.5)] == [1, 0, 0, -1]
+    assert geometric([1, 4]) == pytest.approx(2) and geometric([0, 4]) == 2
+    one, two = published(reference())
+    assert base_of(one, [one, two]) == 1
+    other = Curve("r", one.series, "x", "x", (), "", {3.0: 1.0, 5.0: 1.0})
+    assert base_of(other, [one]) == 3
+
+
+def test_levels_of_a_step() -> None:
+    factors = {"engine": "sqlite", "workers": 2, "processes": 3, "threads": 1, "load.rows": 5}
+    levels = levels_of(factors, {"threads": 4, "selectivity_pct": [0.2], "rate": None})
+    assert levels["clients"] == 24 and "load.rows" not in levels and "rate" not in levels
+    assert levels["selectivity_pct"] == 0.2
+    assert levels_of(factors, {"clients": 7})["clients"] == 7
+    slowed = levels_of(factors, {"slow": {"how": "disk", "nodes": 1, "names": [], "rate": None}})
+    assert slowed["slow"] == "(how disk, nodes 1)"
+    assert within(levels, {"workers": {"from": 2, "to": 2}, "engine": ["sqlite", "x"]})
+    assert not within(levels, {"workers": {"from": 3}}) and not within(levels, {"none": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (("value: rate", "value: rat"), ["no column 'rat'", "engine, n, key, rate, note"]),
+        (("note: words}", "}"), ["columns", "'note'", "not explained"]),
+        (("{note: guessed}", "{note: other}"), ["line 8", "not_compared"]),
+        (("hardware:", "hardwear:"), ["hardwear", "did you mean 'hardware'"]),
+        (("id: rates", "id: Rates!"), ["series.0.id"]),
+        (("[{engine: postgres}", "[{store: postgres}"), ["systems.theirs", "engine"]),
+        (("value: rate", "value: key"), ["line 2", "'a' is not a number"]),
+        (("citation: {", "rows: []\ncitation: {"), ["rows", "files themselves"]),
+        (("citation: {", "- citation: {"), ["nobody2001"]),
+    ],
+)
+def test_a_bad_reference_says_what_is_wrong(change: tuple[str, str], parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        reference(YAML.replace(*change))
+    assert all(part in str(error.value) for part in parts), str(error.value)
+
+
+def test_a_bad_csv_says_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"line 9 .*too many or too few"):
+        reference(csv=CSV + "sqlite,1\n")
+    with pytest.raises(ConfigError, match="has no rows"):
+        reference(csv="engine,n\n")
+
+
+def test_a_study_names_references_by_name_or_path(tmp_path: Path) -> None:
+    (tmp_path / "nobody2001.yaml").write_text(YAML)
+    (tmp_path / "nobody2001.csv").write_text(CSV)
+    text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
+    path = tmp_path / "s.yaml"
+
+    def read(names: str) -> list[str]:
+        path.write_text(f"{text}references: {names}\n")
+        return load_study(path, root=ROOT).references
+
+    assert read("[niec2014, nobody2001.yaml]") == ["niec2014", "nobody2001.yaml"]
+    assert read("niec2014") == ["niec2014"]
+    for names, parts in (
+        ("[niec2013]", ["line 4", "did you mean 'niec2014'", "altoros2013"]),
+        ("[none.yaml]", ["line 4", "none.yaml", "no such file"]),
+        ("[niec2014, niec2014]", ["references.1", "two references"]),
+    ):
+        with pytest.raises(ConfigError) as error:
+            read(names)
+        assert all(part in str(error.value) for part in parts), str(error.value)
+    (tmp_path / "nobody2001.csv").unlink()
+    with pytest.raises(ConfigError, match=r"nobody2001\.csv: the reference cannot be read"):
+        read("[nobody2001.yaml]")
+
+
+def test_texts_of_references_are_what_is_kept() -> None:
+    texts = reference_texts([find_reference("andor2019", ROOT)])
+    found = parse_reference(
+        "andor2019", **{"text": texts["andor2019"]["yaml"], "table": texts["andor2019"]["csv"]}
+    )
+    assert found == load_reference(find_reference("andor2019", ROOT))

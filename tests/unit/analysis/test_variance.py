@@ -1,0 +1,424 @@
+"""Analysis of variance and Tukey's pairs: cases worked out by hand, other implementations, and what
+must not matter."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.multicomp import pairwise_tukeyhsd
+
+from storewise.analysis.tukey import tukey
+from storewise.analysis.variance import Row, Variance, analysis_of_variance
+from storewise.analysis.variance_checks import equal_variance, normality
+from storewise.analysis.variance_groups import Ask, group_warnings, groups, one_group
+from storewise.errors import AnalysisError
+
+
+def by_term(found: Variance) -> dict[str, Row]:
+    return {row.term: row for row in found.rows}
+
+
+def cells(values: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
+    rows = [{"a": a, "b": b, "y": y} for (a, b), each in values.items() for y in each]
+    return pd.DataFrame(rows)
+
+
+# Means of the cells 5, 7, 9 and 4, 9, 11; each value is 1 off its mean. Grand mean 7.5, means of a
+# 7 and 8, of b 4.5, 8 and 10.
+#   SS_a  = 6 (0.5^2 + 0.5^2)            = 3
+#   SS_b  = 4 (3^2 + 0.5^2 + 2.5^2)      = 62
+#   SS_ab = 2 * 2 (1^2 + 0.5^2 + 0.5^2)  = 6
+#   SS_r  = 12 * 1^2                     = 12, df 6, mean square 2
+#   SS_t  = 83
+BALANCED = cells(
+    {
+        ("a1", "b1"): [4, 6],
+        ("a1", "b2"): [6, 8],
+        ("a1", "b3"): [8, 10],
+        ("a2", "b1"): [3, 5],
+        ("a2", "b2"): [8, 10],
+        ("a2", "b3"): [10, 12],
+    }
+)
+
+# Means of the cells 2, 5, 4 and 8 of 2, 1, 1 and 1 values; sum 21 of 5, sum of squares 115.
+#   SS_t = 115 - 21^2/5 = 26.8; SS_r = 1 + 1 = 2, df 1
+#   a alone: 9^2/3 + 12^2/2 - 88.2 = 10.8; b alone: 8^2/3 + 13^2/2 - 88.2 = 17.6333
+#   interaction: contrast 2 - 5 - 4 + 8 = 1, its 1/n sum to 3.5: SS = 1/3.5 = 2/7
+#   a and b together: 26.8 - 2 - 2/7 = 24.5143
+#   type 3, of unweighted means: a (3.5 - 6)^2/(3.5/4) = 50/7; b (3 - 6.5)^2/(3.5/4) = 14
+UNBALANCED = cells({("a1", "b1"): [1, 3], ("a1", "b2"): [5], ("a2", "b1"): [4], ("a2", "b2"): [8]})
+
+
+def test_a_two_way_table_by_hand() -> None:
+    found = analysis_of_variance(BALANCED, "y", ["a", "b"])
+    rows = by_term(found)
+    assert list(rows) == ["a", "b", "a:b", "Residual"]
+    expected = {
+        "a": (1, 3, 1.5, 3 / 15, (3 - 2) / 85),
+        "b": (2, 62, 15.5, 62 / 74, (62 - 4) / 85),
+        "a:b": (2, 6, 1.5, 6 / 18, (6 - 4) / 85),
+    }
+    for term, (df, sum_sq, f, eta, omega) in expected.items():
+        row = rows[term]
+        assert row.df == df
+        assert (row.sum_sq, row.f) == pytest.approx((sum_sq, f))
+        assert (row.eta_sq_partial, row.omega_sq) == pytest.approx((eta, omega))
+        assert row.p == pytest.approx(stats.f.sf(f, df, 6))
+    assert rows["Residual"] == Row("Residual", 6, pytest.approx(12.0))
+    assert (found.n, found.parameters, found.inflation) == (12, 6, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("typ", "factors", "sums"),
+    [
+        (1, ["a", "b"], {"a": 10.8, "b": 24.8 - 2 / 7 - 10.8, "a:b": 2 / 7}),
+        (1, ["b", "a"], {"b": 17.63333333, "a": 24.8 - 2 / 7 - 17.63333333, "b:a": 2 / 7}),
+        (2, ["a", "b"], {"a": 24.8 - 2 / 7 - 17.63333333, "b": 24.8 - 2 / 7 - 10.8, "a:b": 2 / 7}),
+        (3, ["a", "b"], {"a": 50 / 7, "b": 14.0, "a:b": 2 / 7}),
+    ],
+)
+def test_types_differ_where_cells_have_different_numbers_of_rows(
+    typ: int, factors: list[str], sums: dict[str, float]
+) -> None:
+    rows = by_term(analysis_of_variance(UNBALANCED, "y", factors, typ=typ))
+    assert list(rows) == [*sums, "Residual"]
+    assert {t: rows[t].sum_sq for t in sums} == pytest.approx(sums)
+    assert (rows["Residual"].df, rows["Residual"].sum_sq) == (1, pytest.approx(2.0))
+
+
+def test_omega_squared_is_below_zero_where_f_is_below_one() -> None:
+    noise = BALANCED.assign(c=[1, 2, 2, 1, 1, 2, 2, 1, 1, 2, 2, 1])
+    row = by_term(analysis_of_variance(noise, "y", ["c"]))["c"]
+    assert row.f is not None and row.f < 1
+    assert row.omega_sq is not None and row.omega_sq < 0
+
+
+# One factor of three levels with a number: statsmodels itself, told the same by a formula.
+@pytest.mark.parametrize("typ", [2, 3])
+@pytest.mark.parametrize("robust", [False, True])
+def test_numbers_and_robust_tests_are_statsmodels(typ: int, robust: bool) -> None:
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({"g": list("abc") * 9, "x": rng.uniform(3, 9, 27)})
+    table["y"] = rng.normal(size=27) * table["x"] + table["x"]
+    ours = by_term(
+        analysis_of_variance(table, "y", ["g", "x"], numeric=["x"], typ=typ, robust=robust)
+    )
+    model = smf.ols("y ~ C(g, Sum) * x", table).fit()
+    sums = anova_lm(model, typ=typ)
+    tests = anova_lm(model, typ=typ, robust="hc3" if robust else None)
+    for term, theirs in {"g": "C(g, Sum)", "x": "x", "g:x": "C(g, Sum):x"}.items():
+        assert ours[term].f == pytest.approx(tests["F"].loc[theirs])
+        assert ours[term].p == pytest.approx(tests["PR(>F)"].loc[theirs])
+        assert ours[term].sum_sq == pytest.approx(sums["sum_sq"].loc[theirs])
+
+
+def test_type_1_goes_in_the_order_of_the_factors_numbers_too() -> None:
+    """Formulas put numbers behind levels, which would make another test of it."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"g": rng.choice(list("ab"), 20), "x": rng.normal(size=20)})
+    table["y"] = table["x"] + rng.normal(size=20)
+    rows = by_term(analysis_of_variance(table, "y", ["x", "g"], numeric=["x"], typ=1))
+    alone = smf.ols("y ~ x", table).fit()
+    assert list(rows) == ["x", "g", "x:g", "Residual"]
+    assert rows["x"].sum_sq == pytest.approx(alone.ess)
+
+
+def test_names_may_be_anything() -> None:
+    names = {"a": "class", "b": 'a "b".c (C) ~ 1:2', "y": "Q('y') + 1"}
+    plain = analysis_of_variance(BALANCED, "y", ["a", "b"]).rows
+    odd = analysis_of_variance(BALANCED.rename(columns=names), names["y"], [names["a"], names["b"]])
+    assert [r.term for r in odd.rows] == [
+        "class",
+        names["b"],
+        f"class:{names['b']}",
+        "Residual",
+    ]
+    assert [(r.df, r.f) for r in odd.rows] == [(r.df, r.f) for r in plain]
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=6, max_size=6),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 2, 3]),
+)
+@settings(max_examples=15, deadline=None)
+def test_order_of_rows_and_names_of_levels_do_not_matter(
+    counts: list[int], seed: int, typ: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    counts[0] += 2
+    table = cells(
+        {
+            (a, b): list(rng.normal(size=n))
+            for (a, b), n in zip(itertools.product("pq", "xyz"), counts, strict=True)
+        }
+    )
+    other = table.sample(frac=1, random_state=seed % 2**31)
+    other = other.assign(
+        a=other["a"].map({"p": 2, "q": 1}), b=other["b"].map({"x": 9, "y": 8, "z": 7})
+    )
+    one = analysis_of_variance(table, "y", ["a", "b"], typ=typ)
+    two = analysis_of_variance(other, "y", ["a", "b"], typ=typ)
+    for mine, theirs in zip(one.rows, two.rows, strict=True):
+        assert mine.sum_sq == pytest.approx(theirs.sum_sq, rel=1e-6, abs=1e-9)
+        assert mine.df == theirs.df
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 3), st.floats(-1e6, 1e6))
+@settings(max_examples=15, deadline=None)
+def test_types_agree_where_all_is_balanced_and_sums_add_up(
+    seed: int, levels: int, repeats: int, origin: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    each = itertools.product(range(levels), "xy", range(repeats))
+    table = pd.DataFrame(each, columns=["a", "b", "repeat"])
+    table["y"] = origin + rng.normal(size=len(table))
+    found = [analysis_of_variance(table, "y", ["a", "b"], typ=typ) for typ in (1, 2, 3)]
+    first = [row.sum_sq for row in found[0].rows]
+    for other in found[1:]:
+        assert [row.sum_sq for row in other.rows] == pytest.approx(first, rel=1e-5, abs=1e-9)
+    assert sum(first) == pytest.approx(float(((table["y"] - table["y"].mean()) ** 2).sum()))
+
+
+@pytest.mark.parametrize("typ", [1, 2])
+def test_the_origin_and_unit_of_a_number_do_not_matter(typ: int) -> None:
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame({"g": list("ab") * 10, "x": rng.uniform(0, 1, 20)})
+    table["y"] = rng.normal(size=20) + table["x"]
+    far = table.assign(x=5e12 + table["x"] * 1e9)
+    one, two = (
+        analysis_of_variance(t, "y", ["g", "x"], numeric=["x"], typ=typ) for t in (table, far)
+    )
+    for mine, theirs in zip(one.rows, two.rows, strict=True):
+        assert mine.sum_sq == pytest.approx(theirs.sum_sq, rel=1e-3)
+
+
+def test_repeats_count_each_row_and_say_by_how_much_f_grows() -> None:
+    once = analysis_of_variance(BALANCED, "y", ["a", "b"])
+    thrice = analysis_of_variance(BALANCED, "y", ["a", "b"], repeats=3)
+    assert thrice.rows[-1].df == 3 * 12 - 6
+    assert thrice.inflation == 5.0
+    for mine, theirs in zip(thrice.rows[:-1], once.rows[:-1], strict=True):
+        assert theirs.f is not None
+        assert mine.f == pytest.approx(5.0 * theirs.f)
+    # What is copied is no evidence about residuals.
+    assert thrice.normality == once.normality
+    assert thrice.equal_variance == once.equal_variance
+    ask = Ask("y", ("a", "b"), repeats=3)
+    text = group_warnings([one_group(BALANCED, {}, ask)])
+    assert any("within repeats is unknown" in t and "5 times" in t for t in text)
+
+
+def test_the_published_runtimes() -> None:
+    """The values of workload A, 1,000 operations, with threads as a number."""
+    table = pd.read_csv("config/references/andor2019.csv")
+    ask = Ask("runtime_ms", ("engine", "client_threads"), ("client_threads",), repeats=3)
+    found = groups(table, ["workload", "operations"], ask).groups
+    assert len(found) == 8
+    assert dict(found[0].by) == {"workload": "A", "operations": 1000}
+    rows = by_term(found[0].found)
+    assert [rows[t].f for t in ("engine", "client_threads", "engine:client_threads")] == (
+        pytest.approx([272.2, 3.88, 1.14], abs=0.05)
+    )
+    assert rows["Residual"].df == 56
+
+
+def test_without_repeats_the_interaction_is_left_out_and_named() -> None:
+    single = BALANCED.iloc[::2].assign(y=[1.0, 4.0, 6.0, 2.0, 7.0, 7.5])
+    found = analysis_of_variance(single, "y", ["a", "b"], repeats=3)
+    assert [r.term for r in found.rows] == ["a", "b", "Residual"]
+    ((term, reason),) = found.left_out
+    assert term == "a:b"
+    assert "6 rows leave no residual degrees of freedom" in reason
+    with pytest.raises(AnalysisError, match="interaction a:b: 6 rows leave no residual"):
+        analysis_of_variance(single, "y", ["a", "b"], interactions="all")
+    assert analysis_of_variance(single, "y", ["a", "b"], interactions="none").left_out == ()
+
+
+def test_an_empty_cell_leaves_its_interaction_out_and_is_named() -> None:
+    table = BALANCED[~((BALANCED["a"] == "a2") & (BALANCED["b"] == "b3"))].assign(
+        c=[1, 2, 2, 1, 2, 1, 1, 2, 1, 2]
+    )
+    found = analysis_of_variance(table, "y", ["a", "b", "c"])
+    assert dict(found.left_out) == {
+        "a:b": "no rows with a=a2, b=b3",
+        "a:b:c": "a part of it is left out",
+    }
+    # It is the model without them, to the digit.
+    model = smf.ols("y ~ (C(a, Sum) + C(b, Sum)) * C(c, Sum)", table).fit()
+    assert by_term(found)["Residual"].sum_sq == pytest.approx(model.ssr)
+    assert by_term(found)["Residual"].df == model.df_resid
+
+
+def test_levels_of_several_types_can_be_sorted() -> None:
+    table = BALANCED.assign(b=BALANCED["b"].map({"b1": 1, "b2": "all", "b3": 2.5}))
+    found = analysis_of_variance(table[table["b"].ne("all") | table["a"].ne("a1")], "y", ["a", "b"])
+    assert found.left_out == (("a:b", "no rows with a=a1, b=all"),)
+    assert [row.df for row in found.rows] == [1, 2, 6]
+
+
+def test_interactions_up_to_pairs() -> None:
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(itertools.product("ab", "cd", "ef", range(2)), columns=list("xyzr"))
+    table["v"] = rng.normal(size=len(table))
+    found = analysis_of_variance(table, "v", ["x", "y", "z"], interactions=2)
+    assert [r.term for r in found.rows] == ["x", "y", "z", "x:y", "x:z", "y:z", "Residual"]
+    assert found.left_out == ()
+
+
+ROWS = {"a": ["p", "p", "q", "q"], "b": ["p", "p", "q", "q"], "y": [1.0, 2.0, 3.0, 5.0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"y": [1.0, 1.0, 1.0, 1.0]}, {}, "nothing varies"),
+        ({"y": [1.0, 1.0, 2.0, 2.0]}, {}, "fits every y exactly"),
+        ({"y": [1.0, np.nan, 2.0, 2.0]}, {}, "no finite numbers"),
+        ({"y": [1.0, 0.0, 2.0, 2.0]}, {"log": True}, "no logarithm"),
+        ({"a": ["p"] * 4}, {}, r"factor a has only one level \(p\)"),
+        ({"a": ["p", None, "q", "q"]}, {}, "1 rows have no level"),
+        ({"a": ["p", "q", "r", "s"]}, {}, "no residual degrees of freedom: 4 rows"),
+        ({}, {"factors": ["a", "b"]}, "factor b: its levels go together"),
+        ({}, {"typ": 4}, "1, 2 or 3"),
+        ({}, {"typ": 1, "robust": True}, "no robust test"),
+        ({}, {"repeats": 0}, "at least 1"),
+        (
+            {"a": ["p", "p", "p", "q"], "y": [1.0, 2.0, 4.0, 5.0]},
+            {"robust": True},
+            "a cell to itself",
+        ),
+    ],
+)
+def test_what_cannot_be_analysed(
+    change: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    table = pd.DataFrame({**ROWS, **change})
+    with pytest.raises(AnalysisError, match=message):
+        analysis_of_variance(table, "y", **{"factors": ["a"], **options})
+
+
+def test_a_factor_of_very_many_levels_was_meant_as_a_number() -> None:
+    table = pd.DataFrame({"x": np.arange(5000.0), "y": np.arange(5000.0) ** 0.5})
+    with pytest.raises(AnalysisError, match=r"5,000 levels; is it a number \(--numeric\)"):
+        analysis_of_variance(table, "y", ["x"])
+
+
+def test_residuals_are_tested() -> None:
+    rng = np.random.default_rng(2)
+    normal, skewed = rng.normal(size=200), rng.lognormal(sigma=1.0, size=200)
+    assert normality(normal, 190).p == pytest.approx(stats.shapiro(normal).pvalue)
+    assert (normality(skewed, 190).p or 0) < 1e-6
+    many = rng.normal(size=6000)
+    assert normality(many, 5990).test == "D'Agostino-Pearson"
+    assert normality(normal[:3], 2).p is None
+    groups_of = np.repeat([0, 1], 100)
+    spread = np.where(groups_of == 0, normal, 9 * normal)
+    found = equal_variance(spread, groups_of, groups_of * 1.0)
+    assert found.test == "Brown-Forsythe"
+    assert found.p == pytest.approx(
+        stats.levene(spread[:100], spread[100:], center="median").pvalue
+    )
+    # Two rows in a cell, or a number among the factors.
+    pairs = np.repeat(np.arange(100), 2)
+    for of_cell in (pairs, None):
+        found = equal_variance(spread, of_cell, groups_of * 1.0)
+        assert found.test == "Breusch-Pagan"
+        assert (found.p or 0) < 1e-6
+    assert equal_variance(normal[:4], None, normal[:4]).p is None
+
+
+def test_residuals_that_are_too_few_are_said_to_be_untested() -> None:
+    table = pd.DataFrame({"g": list("aab"), "y": [1.0, 2.0, 4.0]})
+    assert group_warnings([one_group(table, {}, Ask("y", ("g",)))]) == [
+        "normality of the residuals is not tested: 1 residual degrees of freedom",
+        "equal variance of the residuals is not tested: 3 rows",
+    ]
+
+
+def test_type_3_beside_a_number_is_warned_of() -> None:
+    rng = np.random.default_rng(8)
+    table = pd.DataFrame({"g": list("ab") * 10, "x": rng.uniform(1, 2, 20)})
+    table["y"] = rng.normal(size=20)
+    for typ, warned in ((2, False), (3, True)):
+        text = group_warnings([one_group(table, {}, Ask("y", ("g", "x"), ("x",), typ=typ))])
+        assert any("where that number is 0" in t for t in text) is warned
+
+
+def test_tukey_of_one_factor_is_scipys() -> None:
+    rng = np.random.default_rng(1)
+    samples = {"x": rng.normal(0, 1, 5), "y": rng.normal(1, 1, 7), "z": rng.normal(2.5, 1, 4)}
+    table = pd.DataFrame([{"g": g, "v": v} for g, values in samples.items() for v in values])
+    pairs = tukey(analysis_of_variance(table, "v", ["g"]).model, "g")
+    theirs = stats.tukey_hsd(*samples.values())
+    interval = theirs.confidence_interval(0.95)
+    assert [(p.a, p.b) for p in pairs] == [("x", "y"), ("x", "z"), ("y", "z")]
+    for pair in pairs:
+        i, j = "xyz".index(pair.a), "xyz".index(pair.b)
+        assert pair.difference == pytest.approx(theirs.statistic[i, j])
+        assert pair.p_adj == pytest.approx(theirs.pvalue[i, j], rel=1e-6, abs=1e-9)
+        assert (pair.low, pair.high) == pytest.approx((interval.low[i, j], interval.high[i, j]))
+        assert pair.reject == (pair.p_adj < 0.05)
+    ours = pairwise_tukeyhsd(table["v"], table["g"])
+    assert [p.reject for p in pairs] == list(ours.reject)
+
+
+def test_tukey_of_two_factors_by_hand() -> None:
+    """Means of b 4.5, 8 and 10 of 4 values each, mean square 2 with df 6: the honestly significant
+    difference is q(0.95; 3, 6) sqrt(2 / 4) = 4.339 * 0.7071 = 3.068."""
+    model = analysis_of_variance(BALANCED, "y", ["a", "b"]).model
+    pairs = {(p.a, p.b): p for p in tukey(model, "b")}
+    assert {k: p.difference for k, p in pairs.items()} == pytest.approx(
+        {("b1", "b2"): -3.5, ("b1", "b3"): -5.5, ("b2", "b3"): -2.0}
+    )
+    for pair in pairs.values():
+        assert pair.high - pair.difference == pytest.approx(3.068, abs=0.001)
+    assert [p.reject for p in pairs.values()] == [True, True, False]
+    q = 2.0 / np.sqrt(2 / 4)
+    assert pairs["b2", "b3"].p_adj == pytest.approx(stats.studentized_range.sf(q, 3, 6))
+
+
+def test_tukey_of_unequal_numbers_takes_unweighted_means() -> None:
+    """Means of a over the levels of b: (2 + 5)/2 and (4 + 8)/2, whatever the number of rows."""
+    model = analysis_of_variance(UNBALANCED, "y", ["a", "b"]).model
+    (pair,) = tukey(model, "a")
+    assert pair.difference == pytest.approx(-2.5)
+    # Two levels: it is the t test of the contrast, F = 50/7 / 2 with 1 and 1 degrees of freedom.
+    assert pair.p_adj == pytest.approx(stats.f.sf(25 / 7, 1, 1), rel=1e-6)
+
+
+def test_tukey_beside_a_number_compares_at_its_mean() -> None:
+    rng = np.random.default_rng(7)
+    table = pd.DataFrame({"g": list("ab") * 12, "x": rng.uniform(4, 6, 24)})
+    table["y"] = np.where(table["g"] == "a", 2, 1) * table["x"] + rng.normal(size=24) * 0.01
+    for typ in (2, 3):
+        model = analysis_of_variance(table, "y", ["g", "x"], numeric=["x"], typ=typ).model
+        (pair,) = tukey(model, "g")
+        assert pair.difference == pytest.approx(table["x"].mean(), abs=0.02)
+    with pytest.raises(AnalysisError, match="x is a number"):
+        tukey(model, "x")
+    with pytest.raises(AnalysisError, match="z is no factor"):
+        tukey(model, "z")
+
+
+def test_robust_tests_and_rows_counted_several_times_exclude_each_other() -> None:
+    table = pd.DataFrame({"a": ["x", "y"] * 4, "y": [1.0, 2.0, 1.5, 2.5, 0.5, 4.0, 1.2, 0.1]})
+    with pytest.raises(AnalysisError, match="give --robust or --repeats, not both"):
+        analysis_of_variance(table, "y", ["a"], robust=True, repeats=3)
+
+
+def test_values_whose_squares_are_no_numbers_are_told() -> None:
+    table = pd.DataFrame({"a": ["x", "y"] * 2, "y": [1e200, 2e200, 3e200, 1e200]})
+    with pytest.raises(AnalysisError, match=r"3e\+200 are too large to be squared"):
+        analysis_of_variance(table, "y", ["a"])
+    assert analysis_of_variance(table, "y", ["a"], log=True).rows[0].df == 1

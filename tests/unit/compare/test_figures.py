@@ -1,0 +1,80 @@
+"""`storewise compare`: what differs between two studies, and what a limit makes of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from storewise.analysis.resample import estimate
+from storewise.compare import adjusted, independent, p_value
+from storewise.compare_gate import parse_limit
+from storewise.compare_text import _interval
+from storewise.errors import ResultError
+
+# The statistics.
+
+
+def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms() -> None:
+    a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 9.5, 7.9, 8.8, 9.9]
+    found = independent(estimate(b), estimate(a))
+    expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+    interval = expected.confidence_interval()
+    assert found.mean == pytest.approx(stats.gmean(b) / stats.gmean(a))
+    assert (found.low, found.high) == pytest.approx(tuple(np.exp(interval)), rel=1e-6)
+    assert p_value(found) == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+def test_one_sided_p_is_that_of_a_shifted_test() -> None:
+    a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 8.5, 7.9, 8.2, 8.1]
+    shifted = [0.9 * value for value in a]
+    expected = stats.ttest_ind(np.log(b), np.log(shifted), equal_var=False, alternative="less")
+    found = p_value(independent(estimate(b), estimate(a)), 0.9, "less")
+    assert found == pytest.approx(expected.pvalue, rel=1e-6)
+
+
+def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> None:
+    from storewise.analysis.resample import pooled
+
+    a, other, _ = pooled([[10.0, 11.0], [20.0, 21.0], [5.0, 5.5]])
+    b = pooled([[8.0, 8.2], [16.0, 16.5], [4.0, 4.2]])[0]
+    assert a is not None
+    assert b is not None
+    assert other is not None
+    found = independent(b, a)
+    error = math.hypot(a.error, b.error)
+    # Welch and Satterthwaite, with the three degrees of freedom of each pool.
+    freedom = error**4 / (a.error**4 / 3 + b.error**4 / 3)
+    assert (found.error, found.freedom) == pytest.approx((error, freedom))
+    assert 3 < found.freedom < 6
+    assert independent(other, a, shared=True).freedom == 3
+
+
+def test_holm_by_hand() -> None:
+    # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never less than the one before.
+    found = adjusted([0.03, math.nan, 0.01, 0.5, 0.02])
+    assert found[:1] + found[2:] == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert math.isnan(found[1])
+    assert all(math.isnan(p) for p in adjusted([math.nan, math.nan]))
+
+
+def test_ends_that_say_nothing_are_short() -> None:
+    row = {"ratio": 0.26, "ratio_low": 3.5e-8, "ratio_high": 2e6}
+    assert _interval(row) == "<0.001 to >1000"
+    assert _interval({**row, "ratio_low": 0.05}) == "0.0500 to >1000"
+    assert _interval({**row, "ratio_high": 4.0}) == "<0.001-4.00"
+    # A ratio that is itself so large is known.
+    assert _interval({"ratio": 5e3, "ratio_low": 4e3, "ratio_high": 6e3}) == "4,000-6,000"
+
+
+@pytest.mark.parametrize(("text", "share"), [("10%", 0.1), (" 2.5 % ", 0.025), ("0%", 0.0)])
+def test_limits(text: str, share: float) -> None:
+    assert parse_limit(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["10", "-5%", "100%", "a%", "", "1e1%", "nan%"])
+def test_what_is_no_limit(text: str) -> None:
+    with pytest.raises(ResultError, match="expected a percentage"):
+        parse_limit(text)

@@ -1,0 +1,200 @@
+"""MongoDB: nodes and options (pure), then standalone servers, a replica set and, slowly, shards."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storewise.config import load_study
+from storewise.documents import KINDS, Field, Kind
+from storewise.engines.base import Endpoint
+from storewise.engines.mongo import MongoEngine
+from storewise.engines.mongo_routing import RoutingTable
+from storewise.engines.mongo_sharding import key_field
+from storewise.engines.mongo_status import counters_of
+from storewise.engines.server import Credentials, Installation, Node, Topology
+from storewise.engines.splits import split_points
+from storewise.errors import ConfigError, EngineError
+
+ENGINE = MongoEngine()
+MONGOD = Path("/opt/bin/mongod")
+BOTH = Installation({"mongod": MONGOD, "mongos": Path("/opt/bin/mongos")}, "MongoDB 7.0.11")
+CONFIG = (Endpoint("config", 0, "h", "10.0.0.1", 3001), Endpoint("config", 1, "h", "::1", 3002))
+
+
+def names(topology: Topology, **settings: Any) -> list[str]:
+    return [spec.name for spec in ENGINE.roles(topology, settings)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "expected"),
+    [
+        ({}, {}, "data0"),
+        ({"replicas": 3}, {}, "data0 data1 data2"),
+        ({}, {"sharded": "always"}, "config0 data0 router0"),
+        ({"nodes": 2}, {}, "config0 data0 data1 router0"),
+        ({"nodes": 2, "replicas": 2}, {}, "config0 data0 data1 data2 data3 router0"),
+        ({"routers": 2}, {}, "config0 data0 router0 router1"),
+        (
+            {"nodes": 4, "routers": 1},
+            {"config_servers": 3},
+            "config0 config1 config2 data0 data1 data2 data3 router0",
+        ),
+    ],
+)
+def test_nodes_of_a_topology(
+    shape: dict[str, int], settings: dict[str, Any], expected: str
+) -> None:
+    assert names(Topology(**shape), **settings) == expected.split()
+
+
+def test_routers_are_jobs_or_stand_on_worker_hosts() -> None:
+    beside = ENGINE.roles(Topology(nodes=2), {})[-1]
+    assert (beside.placement, beside.after) == ("worker", ("config",))
+    own = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[-3:]
+    assert {(s.placement, s.after, s.threads) for s in own} == {("node", ("config",), 4)}
+
+
+@pytest.mark.parametrize("shape", [{"nodes": 0}, {"replicas": 0}, {"replicas": 8}, {"routers": -1}])
+def test_impossible_topologies_are_refused(shape: dict[str, int]) -> None:
+    with pytest.raises(EngineError, match="mongodb"):
+        names(Topology(**shape))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"shard_key": "ranged", "initial_chunks": 8}, "hashed"),
+        ({"config": {"security.authorization": "disabled"}}, "security.authorization is set by"),
+        ({"config": {"net": {"bindIp": "0.0.0.0"}}}, "net.bindIp is set by"),
+        ({"cache_share": 0.95}, "cache_share"),
+        ({"shards": 3}, "shards"),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        names(Topology(), **settings)
+
+
+def test_a_shard_key_is_a_field_of_the_workload() -> None:
+    other = Kind("usertable", (Field("_id", "key", "a key"), Field("field0", "str", "text")))
+    settings = {"shard_key_field": "field0"}
+    ENGINE.check_kinds(settings, (other,))
+    with pytest.raises(EngineError, match=r"no document has a field 'field0'; fields: _id, b"):
+        ENGINE.check_kinds(settings, KINDS)
+    assert key_field(other, ENGINE.Settings.model_validate(settings)) == "field0"
+    assert key_field(Kind.RNA, ENGINE.Settings.model_validate(settings)) == "_id"
+
+
+def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    study = tmp_path / "s.yaml"
+    text = "workload: ycsb\nengines: {{mongodb: {{shard_key_field: {}}}}}\nphases: [load: {{}}]\n"
+    study.write_text(text.format("field3"))
+    load_study(str(study))
+    study.write_text(text.format("ti"))
+    with pytest.raises(ConfigError, match=r"engines\.mongodb.*no document has a field 'ti'"):
+        load_study(str(study))
+
+
+def launched(
+    name: str, topology: Topology, installation: Installation = BOTH, **settings: Any
+) -> tuple[Node, Any, dict[str, Any]]:
+    spec = next(s for s in ENGINE.roles(topology, settings) if s.name == name)
+    node = Node(
+        spec=spec,
+        topology=topology,
+        settings=settings,
+        consistency="durable",
+        session="s-1",
+        directory=Path("/scratch/x") / name,
+        address="10.0.0.7",
+        port=31000,
+        installation=installation,
+        credentials=Credentials.make(),
+        peers=CONFIG if spec.after else (),
+    )
+    launch = ENGINE.launch(node)
+    conf = next(text for file, text in launch.files.items() if file.endswith(".conf"))
+    return node, launch, json.loads(conf)
+
+
+@pytest.mark.parametrize("name", ["config0", "data0", "router0"])
+def test_a_launch_hides_its_key_and_listens_on_one_address(name: str) -> None:
+    node, launch, conf = launched(name, Topology(nodes=2))
+    assert conf["net"] == {
+        "bindIp": "10.0.0.7", "port": 31000, "unixDomainSocket": {"enabled": False}
+    }  # fmt: skip
+    assert conf["security"]["keyFile"] == "/scratch/x/" + name + "/key"
+    assert launch.files["key"] == node.credentials.key
+    assert 6 <= len(launch.files["key"]) <= 1024
+    shown = " ".join([*launch.command, *launch.environment.values(), json.dumps(conf)])
+    assert node.credentials.key not in shown and node.credentials.password not in shown
+    assert ("authorization" in conf["security"]) == (name != "router0")
+
+
+def test_options_by_role() -> None:
+    def of(name: str, topology: Topology, **settings: Any) -> dict[str, Any]:
+        return launched(name, topology, **settings)[2]
+
+    alone = of("data0", Topology(memory_mb=4096), compressor="zstd")
+    assert "replication" not in alone and "sharding" not in alone
+    tiger = alone["storage"]["wiredTiger"]
+    assert tiger["engineConfig"]["cacheSizeGB"] == 2
+    assert tiger["collectionConfig"]["blockCompressor"] == "zstd"
+    small = of("data0", Topology(memory_mb=256))["storage"]["wiredTiger"]
+    assert small["engineConfig"]["cacheSizeGB"] == 0.25
+    assert of("data2", Topology(replicas=3))["replication"] == {"replSetName": "set0"}
+    shard = of("data5", Topology(nodes=3, replicas=2))
+    assert shard["replication"] == {"replSetName": "shard2"}
+    assert shard["sharding"] == {"clusterRole": "shardsvr"}
+    config = of("config0", Topology(nodes=2), config={"replication.oplogSizeMB": 990})
+    assert config["sharding"] == {"clusterRole": "configsvr"}
+    assert config["replication"] == {"replSetName": "config"}
+    router = of("router0", Topology(nodes=2))
+    assert router["sharding"] == {"configDB": "config/10.0.0.1:3001,[::1]:3002"}
+    assert "storage" not in router
+    more = of("data0", Topology(replicas=3), config={"replication": {"oplogSizeMB": 990}})
+    assert more["replication"] == {"replSetName": "set0", "oplogSizeMB": 990}
+
+
+def test_a_router_needs_its_program() -> None:
+    alone = Installation({"mongod": MONGOD}, "MongoDB 6.0.5")
+    launched("data0", Topology(), alone)
+    with pytest.raises(EngineError, match=r"needs mongos.*install"):
+        launched("router0", Topology(nodes=2), alone)
+
+
+@given(parts=st.integers(1, 64), identifier=st.binary(min_size=12, max_size=12))
+def test_equal_ranges_hold_equal_parts_of_the_ids(parts: int, identifier: bytes) -> None:
+    points = split_points(Kind.RNA, parts)
+    assert points == sorted(set(points)) and len(points) == parts - 1
+    bounds: list[Any] = [MinKey(), *map(ObjectId, points), MaxKey()]
+    chunks = [
+        {"min": {"_id": low}, "max": {"_id": high}, "shard": f"shard{number}"}
+        for number, (low, high) in enumerate(pairwise(bounds))
+    ]
+    table = RoutingTable.of_chunks(chunks, hashed=False)
+    share = int.from_bytes(identifier[:4], "big") * parts >> 32
+    assert table.shard_of(identifier) == f"shard{share}"
+    with pytest.raises(ValueError, match="highest" if parts > 1 else "lowest"):
+        RoutingTable.of_chunks(chunks[:-1], hashed=False)
+
+
+def test_counters_are_numbers_by_name() -> None:
+    status = {
+        "opcounters": {"insert": 3, "deprecated": {"x": 1}},
+        "metrics": {"document": {"returned": 7}, "other": {"x": 1}},
+        "wiredTiger": {"cache": {"bytes currently in the cache": 9, "colour": 1}},
+    }
+    assert dict(counters_of(status)) == {
+        "opcounters.insert": 3.0, "document.returned": 7.0, "cache.bytes": 9.0
+    }  # fmt: skip

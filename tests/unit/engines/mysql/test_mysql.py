@@ -1,0 +1,183 @@
+"""MariaDB and MySQL: what is started and sent (pure), and what real servers make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.servers.mariadb import ENGINE, MARIADB, node
+
+from storewise.documents import Field
+from storewise.engines.mysql import MysqlEngine, option_file, pool_mb, server_version
+from storewise.engines.mysqlrows import load_text, value_lists
+from storewise.engines.server import Installation, Topology
+from storewise.errors import EngineError
+
+MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")
+
+
+def options(text: str) -> dict[str, str]:
+    head, *lines = text.splitlines()
+    assert head == "[mysqld]"
+    return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+            ("MariaDB", (10, 11, 19)),
+        ),
+        ("/opt/mysql 5.7/bin/mysqld  Ver 8.4.6 for Linux on x86_64 (MySQL Community Server - GPL)",
+         ("MySQL", (8, 4, 6))),
+        ("MariaDB 10.11.6", ("MariaDB", (10, 11, 6))),
+        ("MySQL 9.7.4", ("MySQL", (9, 7, 4))),
+    ],
+)  # fmt: skip
+def test_a_server_says_which_it_is(text: str, expected: tuple[str, tuple[int, ...]]) -> None:
+    assert server_version(text) == expected
+
+
+def test_other_programs_are_no_server() -> None:
+    with pytest.raises(EngineError, match="hello"):
+        server_version("hello 1.2")
+
+
+@pytest.mark.parametrize("installation", [MARIADB, MYSQL], ids=["mariadb", "mysql"])
+def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation: Installation) -> None:
+    asked = node(installation)
+    launch = ENGINE.launch(asked)
+    words = [*launch.command, *(word for step in launch.steps for word in step)]
+    words += [*launch.environment.values(), launch.files["my.cnf"]]
+    assert not any(asked.credentials.password in word for word in words)
+    secret = [name for name, text in launch.files.items() if asked.credentials.password in text]
+    assert secret == list(launch.remove_when_ready) == ["init.sql"]
+    # The server can be started again when the secrets have been removed.
+    assert not any("init.sql" in word for word in launch.command)
+    assert launch.refuses_root
+    found = options(launch.files["my.cnf"])
+    assert (found["bind-address"], found["port"]) == ("10.0.0.7", "33999")
+    assert len(found["socket"]) < 107
+    assert found["innodb-buffer-pool-size"] == "1024M"
+    if installation is MYSQL:
+        assert found["loose-mysqlx"] == "OFF"
+        assert "--initialize-insecure" in launch.steps[0]
+    else:
+        assert launch.steps[0][0] == "/x/mariadb-install-db"
+
+
+@pytest.mark.parametrize(
+    ("level", "commit", "doublewrite"),
+    [("durable", "1", "ON"), ("relaxed", "2", "ON"), ("unsafe", "0", "OFF")],
+)
+def test_levels(level: str, commit: str, doublewrite: str) -> None:
+    found = options(option_file(node(consistency=level)))
+    assert found["innodb-flush-log-at-trx-commit"] == commit
+    assert found["innodb-doublewrite"] == doublewrite
+
+
+def test_options_that_shape_files_are_known_from_the_beginning() -> None:
+    config = {"innodb_page_size": "32k", "innodb_io_capacity": 5000}
+    launch = ENGINE.launch(node(config=config))
+    assert {"innodb-page-size", "innodb-io-capacity"} <= options(launch.files["my.cnf"]).keys()
+    first = options(launch.files["init.cnf"])
+    assert "innodb-page-size" in first and "innodb-io-capacity" not in first
+
+
+def test_options_of_a_study() -> None:
+    found = options(
+        option_file(node(config={"innodb_io_capacity": 5000, "innodb_adaptive_hash_index": False}))
+    )
+    assert found["innodb-io-capacity"] == "5000"
+    assert found["innodb-adaptive-hash-index"] == "OFF"
+    # The study's word counts, written once.
+    text = option_file(node(config={"max_connections": 50}))
+    assert text.count("max-connections") == 1
+    assert options(text)["max-connections"] == "50"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"bind_address": "0.0.0.0"},
+        {"skip-grant-tables": True},
+        {"loose_port": 3306},
+        {"init_file": "/tmp/x"},
+        {"general_log": True},
+        {"a b": 1},
+        {"sort_buffer_size": "1M\nskip-grant-tables"},
+    ],
+)
+def test_options_that_a_study_cannot_have(config: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="config"):
+        MysqlEngine.Settings.model_validate({"config": config})
+
+
+@given(st.integers(256, 1 << 20))
+def test_the_pool_is_about_half_of_the_memory(memory: int) -> None:
+    assert 0.44 * memory <= pool_mb(memory) <= 0.6 * memory
+
+
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        (Topology(nodes=0), "nodes"),
+        (Topology(replicas=2), "replicas"),
+        (Topology(routers=1), "routers"),
+        (Topology(memory_mb=64), "node_memory_mb = 64"),
+    ],
+)
+def test_shapes_that_it_cannot_have(topology: Topology, words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        ENGINE.roles(topology, {})
+
+
+def test_the_nodes_of_a_cluster() -> None:
+    specs = ENGINE.roles(Topology(nodes=3, threads=2, memory_mb=512), {})
+    assert [(s.name, s.threads, s.memory_mb) for s in specs] == [
+        ("data0", 2, 512), ("data1", 2, 512), ("data2", 2, 512)
+    ]  # fmt: skip
+
+
+COLUMNS = (
+    Field("_id", "id", ""), Field("n", "int", ""), Field("x", "float", ""), Field("s", "str", "")
+)  # fmt: skip
+GOOD = (b"\0" * 12, 1, 0.5, "a")
+
+
+def test_the_text_of_load_data() -> None:
+    rows = [GOOD, (b"\xff" * 12, None, None, None), (b"\t" * 12, -3, 1e-300, "\t\n\\N\r\0'\"é😀")]
+    assert load_text("rna", COLUMNS, rows).decode().split("\n") == [
+        "0" * 24 + "\t1\t0.5\ta",
+        "f" * 24 + "\t\\N\t\\N\t\\N",
+        "09" * 12 + "\t-3\t1e-300\t\\t\\n\\\\N\\r\\0'\"é😀",
+        "",
+    ]
+
+
+def test_the_values_of_a_statement() -> None:
+    rows = [GOOD, (b"\xff" * 12, None, None, "it's \\ \n\"é")]
+    assert value_lists("rna", COLUMNS, rows).decode() == (
+        "(x'" + "0" * 24 + "',1,0.5,'a'),"
+        "(x'" + "f" * 24 + "',NULL,NULL,'it\\'s \\\\ \\n\"é')"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("write", [load_text, value_lists])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (0, None), (0, b"short"), (0, b"x" * 13), (0, "x" * 12),
+        (1, 1.5), (1, "1"), (1, True),
+        (2, float("nan")), (2, float("-inf")), (2, 10**400), (2, "1"),
+        (3, 1), (3, b"a"), (3, "\ud800"), (3, "\udc80"),
+    ],
+)  # fmt: skip
+def test_values_that_a_column_cannot_hold(write: Any, column: int, value: object) -> None:
+    bad = (*GOOD[:column], value, *GOOD[column + 1 :])
+    with pytest.raises(EngineError, match="rna"):
+        write("rna", COLUMNS, [GOOD, bad])

@@ -1,0 +1,78 @@
+"""PostgreSQL: what is started (pure), and what a real server then is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storewise.engines.base import Cluster
+from storewise.engines.postgres import PostgresEngine
+from storewise.engines.server import Credentials, Installation, Node, Topology
+from storewise.errors import EngineError
+
+ENGINE = PostgresEngine()
+
+
+def node(consistency: str = "durable", memory_mb: int = 2048, **settings: Any) -> Node:
+    topology = Topology(threads=4, memory_mb=memory_mb)
+    return Node(
+        spec=ENGINE.roles(topology, settings)[0],
+        topology=topology,
+        settings=settings,
+        consistency=consistency,
+        session="s-1",
+        directory=Path("/it's/" + "d" * 120 + "/data0"),
+        address="10.0.0.7",
+        port=33999,
+        installation=Installation(
+            {"postgres": Path("/x/postgres"), "initdb": Path("/x/initdb")}, "postgres 15"
+        ),
+        credentials=Credentials.make(),
+    )
+
+
+def settings_of(text: str) -> dict[str, str]:
+    return dict(line.split(" = ", 1) for line in text.splitlines())
+
+
+def test_a_launch_hides_its_password_and_listens_on_one_address() -> None:
+    asked = node()
+    launch = ENGINE.launch(asked)
+    words = [*launch.command, *(word for step in launch.steps for word in step)]
+    assert not any(asked.credentials.password in word for word in words)
+    secret = [name for name, text in launch.files.items() if asked.credentials.password in text]
+    assert secret == list(launch.remove_when_ready) == ["password"]
+    assert launch.refuses_root
+    values = settings_of(launch.files["postgresql.conf"])
+    assert values["listen_addresses"] == "'10.0.0.7'" and values["port"] == "33999"
+    assert values["unix_socket_directories"] == "''"
+    assert values["data_directory"].startswith("'/it''s/")
+    access = [x for x in launch.files["pg_hba.conf"].splitlines() if not x.startswith("#")]
+    assert access == ["host all all all scram-sha-256"]
+
+
+def test_sizes_follow_the_node() -> None:
+    values = settings_of(ENGINE.launch(node(memory_mb=8192)).files["postgresql.conf"])
+    assert values["shared_buffers"] == "'2048MB'"
+    assert values["max_parallel_workers"] == "3"
+    own = settings_of(ENGINE.launch(node(config={"Work_Mem": "64MB"})).files["postgresql.conf"])
+    assert own["work_mem"] == "'64MB'"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        ({"config": {"port": 1}}, "port"),
+        ({"config": {"Listen_Addresses": "*"}}, "Listen_Addresses"),
+        ({"config": {"fsync": False}}, "consistency"),
+        ({"config": {"work_mem = '1GB'\nfsync": 1}}, "no name"),
+        ({"config": {"work_mem": "1\n2"}}, "one line"),
+        ({"bulk": "load"}, "bulk"),
+        ({"layout": "xml"}, "layout"),
+    ],
+)
+def test_settings_that_cannot_be(wrong: dict[str, Any], word: str, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=word):
+        ENGINE.connect(Cluster(engine="postgres", settings=wrong), "read")

@@ -1,0 +1,87 @@
+"""Strong and weak: one vocabulary for all engines, and what the documentation says of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from storewise.analysis.engines import consistency
+from storewise.config import load_study
+from storewise.engines.registry import ENGINES, engine
+from storewise.errors import ConfigError
+
+PAGE = ROOT / "docs" / "consistency.md"
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading of the page."""
+    text = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def words(cell: str) -> str:
+    """A cell without its Markdown."""
+    return re.sub(r"[`*]", "", cell)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_the_page_has_every_level_of_an_engine(name: str) -> None:
+    levels = [words(row[1]) for row in rows("Levels") if words(row[0]) == name]
+    assert sorted(levels) == sorted(engine(name).consistencies)
+
+
+def test_the_page_says_what_strong_and_weak_mean() -> None:
+    found = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
+    expected = {
+        name: (engine(name).vocabulary["strong"], engine(name).vocabulary["weak"])
+        for name in ENGINES
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_the_page_says_which_levels_may_lose_documents(name: str) -> None:
+    """Only where an acknowledged document may be lost is a loss a measurement."""
+    described = engine(name)
+    losing = {words(row[1]) for row in rows("Levels") if words(row[0]) == name and row[4] == "yes"}
+    if described.flags.durable:
+        assert losing == set(described.consistencies) & set(described.losing)
+    else:
+        assert losing == set(described.consistencies)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_both_words_mean_levels_of_the_engine(name: str) -> None:
+    described = engine(name)
+    assert set(described.vocabulary) == {"strong", "weak"}
+    assert set(described.vocabulary.values()) <= set(described.consistencies)
+    strong, weak = described.vocabulary["strong"], described.vocabulary["weak"]
+    assert strong != weak and strong not in described.losing
+    assert described.level("strong") == strong and described.level(strong) == strong
+
+
+def test_a_trial_has_the_level_and_its_factor_the_word(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    text = (
+        "workload: measures\nengines: [sqlite, postgres, mariadb]\n"
+        "factors: {consistency: [strong, weak]}\nphases: [load: {rows: 1000}]\n"
+    )
+    path.write_text(text)
+    found = {(t.engine, t.factors["consistency"]): t.consistency for t in load_study(path).trials()}
+    assert found == {
+        ("sqlite", "strong"): "durable",
+        ("sqlite", "weak"): "relaxed",
+        ("postgres", "strong"): "serializable",
+        ("postgres", "weak"): "unlogged",
+        ("mariadb", "strong"): "serializable",
+        ("mariadb", "weak"): "uncommitted",
+    }
+    assert consistency("postgres", "weak").startswith("unlogged: as relaxed")
+    assert consistency("postgres", "durable").startswith("synchronous_commit=on")
+    path.write_text(text.replace("strong, weak", "stronk"))
+    with pytest.raises(ConfigError, match=r"stronk.*strong and weak"):
+        load_study(path)

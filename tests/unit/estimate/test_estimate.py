@@ -1,0 +1,361 @@
+"""What a study will cost, before it runs: counted by hand, and with earlier results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.paths import ROOT
+from support.results import synthetic
+from typer.testing import CliRunner
+
+from storewise.analysis.output import analyse
+from storewise.cli import app
+from storewise.config import Study, load_study
+from storewise.errors import ConfigError
+from storewise.estimate import (
+    TooExpensive,
+    estimate,
+    hosts_of,
+    money_text,
+    refuse_above,
+    still_to_measure,
+)
+from storewise.estimate_work import Amount, Rates, documents_of, work_of
+from storewise.nodeclasses import parse_classes
+from storewise.profiles import node_classes
+
+if TYPE_CHECKING:
+    pass
+
+CLASSES = parse_classes("data=data/big, large=large/huge, work=work/small/spot")
+PRICES = """
+prices:
+  {node_hour: 1, client_hour: 0.5, gb_month: 0, note: mine, date: 2026-03-31,
+   instances: {big: {on_demand: 2}, huge: {on_demand: 8}, small: {spot: 0.25, on_demand: 1}}}
+"""
+YCSB = "workload: ycsb\nengines: {postgres: {}}\nphases: [load: {recordcount: 400000}"
+
+
+def load(root: Path, text: str, **options: Any) -> Study:
+    (root / "s.yaml").write_text(text)
+    return load_study(root / "s.yaml", root=root, **options)
+
+
+def seconds(study: Study, results: Path) -> tuple[float, float, float]:
+    (trial,) = study.trials()
+    work = work_of(trial, None, Rates(results, trial.factors))
+    return work.mean, work.low, work.high
+
+
+def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
+    # 400,000 records at 4,000/s are 100 s, 20 s follow, and 180 s beside them: 300 s.
+    text = f"{YCSB}, c: {{seconds: 20}}]\nfactors: {{nodes: [3], workers: [2]}}\n{PRICES}"
+    study = load(tmp_path, text)
+    found = estimate(study, study.trials(), {}, tmp_path)
+    assert (found.trials, found.measured, found.spot) == (1, 0, 0)
+    servers, workers = found.lines
+    assert (servers.name, servers.use.most, workers.name, workers.use.most) == (
+        "data",
+        3,
+        "work",
+        2,
+    )
+    assert servers.hours.mean == pytest.approx(3 * 300 / 3600)
+    assert found.money is not None
+    assert found.money.mean == pytest.approx((3 * 1 + 2 * 0.5) * 300 / 3600)
+    assert found.seconds.mean == pytest.approx(300)
+    # The default rate may be four times more or less, the time beside the phases twice.
+    assert found.seconds.low == pytest.approx(100 / 4 + 20 + 90)
+    assert found.seconds.high == pytest.approx(100 * 4 + 20 + 360)
+    assert found.money.high == pytest.approx(4 * (400 + 20 + 360) / 3600)
+
+
+def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path: Path) -> None:
+    factors = "factors: {nodes: [1], workers: [1], node_class: [data, large]}\n"
+    study = load(tmp_path, f"{YCSB}]\n{factors}{PRICES}")
+    exact = Amount.exact(180.0)
+    found = estimate(study, study.trials(), CLASSES, tmp_path, start_up=exact, idle=0.0)
+    names = [line.name for line in found.lines]
+    assert names == ["data", "large", "work"]
+    prices = [line.price.hour for line in found.lines if line.price is not None]
+    assert prices == [2, 8, 0.25]
+    # Each trial: 180 s to start and 280 s; the worker's host waits for the second one's servers.
+    hours = [line.hours.mean * 3600 for line in found.lines]
+    assert hours == pytest.approx([460, 460, 920])
+    assert found.spot == pytest.approx(0.5)
+    told = dict(found.assumptions)
+    assert told["start-up of hosts"] == "180 s, paid"
+    assert told["an hour of work"] == "0.25 USD (small spot)"
+    assert told["prices"] == "mine; prices of 2026-03-31"
+    with pytest.raises(ConfigError, match="node class 'large' is not one of the profile's"):
+        estimate(study, study.trials(), parse_classes("data=d/big, work=w"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        ("c: {operations: 100000}", (50, 12.5, 200)),
+        ("c: {operations: 100000, seconds: 30}", (30, 12.5, 30)),
+        ("c: {operations: 1000, rate: 100}", (10, 10, 10)),
+        ("c: {seconds: 7, steps: [{threads: 1}, {threads: 2, seconds: 9}]}", (16, 16, 16)),
+        ("c: {search: {limit_ms: 5, low: 1, high: 9, steps: 4, seconds: 5}}", (20, 10, 20)),
+    ],
+)
+def test_phases_last_as_they_say(
+    tmp_path: Path, phase: str, expected: tuple[float, float, float]
+) -> None:
+    study = load(tmp_path, f"{YCSB}, {phase}]\n{PRICES}")
+    assert seconds(study, tmp_path) == pytest.approx(
+        tuple(own + at for own, at in zip(expected, (100, 25, 400), strict=True))
+    )
+
+
+def test_what_measures_stores_and_asks_counts_too(tmp_path: Path) -> None:
+    text = "workload: measures\nengines: [sqlite]\nphases: [load: {rows: 8000}, add: {rows: 4000},"
+    study = load(tmp_path, f"{text} q2: {{selectivity_pct: [1, 2], operations: 10}}]\n")
+    assert seconds(study, tmp_path)[0] == pytest.approx(2 + 1 + 20 / 2000)
+
+
+def test_one_host_and_the_workers_class(tmp_path: Path) -> None:
+    text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nembedded: one_host\n"
+    (trial,) = load(tmp_path, text + "factors: {workers: [4]}\n").trials()
+    assert hosts_of(trial, one_host=True) == {"work": 1}
+    assert hosts_of(trial, one_host=False) == {"work": 4}
+    (trial,) = load(tmp_path, f"{YCSB}]\nfactors: {{nodes: [2], node_class: [work]}}\n").trials()
+    assert hosts_of(trial, one_host=True) == {"work": 3}
+
+
+INPUTS = "engines: [null]\nphases: [write]\n"
+
+
+def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(4):
+        (data / f"{i}.m10").write_bytes(b"x" * 1630)
+    paths = f"inputs: {{paths: {data}"
+    assert documents_of(load(tmp_path, f"{paths}}}\n{INPUTS}"), tmp_path).mean == 40
+    for sample, expected in [("files: 3", 30), ("share: 0.5", 20), ("bytes: 1630", 10)]:
+        found = documents_of(load(tmp_path, f"{paths}, sample: {{{sample}}}}}\n{INPUTS}"), tmp_path)
+        assert found.mean == pytest.approx(expected)
+    (data / "0.m10").rename(data / "0.m10.gz")
+    more = documents_of(load(tmp_path, f"{paths}}}\n{INPUTS}"), tmp_path).mean
+    assert more == pytest.approx(30 + 66), "compressed text"
+    study = load(
+        tmp_path,
+        f"inputs: {{paths: /not/here, sample: {{files: 2}}}}\n{INPUTS}"
+        "corpus: {files: 10, bytes: 16300}\n",
+    )
+    found = documents_of(study, tmp_path)
+    assert found.mean == pytest.approx(20)
+    assert "inputs cannot be looked at: /not/here: no input file" in found.source
+
+
+def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
+    results = tmp_path / "s"
+    synthetic.make_study(results, engines=["sqlite", "postgres"], workers=[1], nodes=[1, 2])
+    analyse(results, results / "analysis")
+    study = Study.model_validate(json.loads((results / "study.json").read_text()))
+    documents = documents_of(study, results)
+    counted = synthetic.DOCUMENTS * 10 // synthetic.FILES * synthetic.FILES
+    assert (documents.mean, documents.low, documents.high) == (counted, counted, counted)
+    assert "manifest" in documents.source
+    trial = next(t for t in study.trials() if t.engine == "sqlite")
+    rate = Rates(results, trial.factors).of(trial, "write", 0, "documents_per_s")
+    assert rate.source == "measured"
+    assert rate.low < rate.mean < rate.high
+    assert rate.mean == pytest.approx(synthetic.SPEEDS["sqlite"][0], rel=0.5)
+    wider = trial.model_copy(update={"factors": {**trial.factors, "workers": 8}})
+    guessed = Rates(results, wider.factors).of(wider, "write", 0, "documents_per_s")
+    assert guessed.source == "measured with other levels, 2 times more or less"
+    other = trial.model_copy(update={"engine": "duckdb"})
+    assert Rates(results, other.factors).of(other, "write", 0, "documents_per_s").source == (
+        "default"
+    )
+    # All of its trials have results; one is to be measured again.
+    assert still_to_measure(study, results) == []
+    (results / "trials" / trial.id / "verify.parquet").unlink()
+    assert still_to_measure(study, results) == [trial]
+    found = estimate(study, [trial], {}, results)
+    assert found.measured == len(study.trials()) - 1
+    assert "measured" in dict(found.assumptions)["rate of write"]
+
+
+HEADS = "engine,workers,phase,step,measure,mean,low,high"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("sqlite,4,load,0,documents_per_s,100,90,120", (100, 90, 120, "measured")),
+        # One repeat has no interval, and other levels have another.
+        (
+            "sqlite,4,load,0,documents_per_s,100,,",
+            (100, 50, 200, "measured, 2 times more or less"),
+        ),
+        (
+            "sqlite,1,load,0,documents_per_s,100,90,120",
+            (100, 45, 240, "measured with other levels, 2 times more or less"),
+        ),
+        ("sqlite,4,load,0,documents_per_s,0,0,0", (4000, 1000, 16000, "default")),
+        ("duckdb,4,load,0,documents_per_s,100,90,120", (4000, 1000, 16000, "default")),
+        ("sqlite,4,load,0,operations_per_s,100,90,120", (4000, 1000, 16000, "default")),
+    ],
+)
+def test_how_far_a_rate_may_be_off(
+    tmp_path: Path, row: str, expected: tuple[float, float, float, str]
+) -> None:
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "summary.csv").write_text(f"{HEADS}\n{row}\n")
+    text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nfactors: {workers: [4]}\n"
+    (trial,) = load(tmp_path, text).trials()
+    found = Rates(tmp_path, trial.factors).of(trial, "load", 0, "documents_per_s")
+    assert (found.mean, found.low, found.high) == pytest.approx(expected[:3])
+    assert found.source == expected[3]
+
+
+def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path: Path) -> None:
+    study = load(tmp_path, f"{YCSB}]\n{PRICES}max_cost: 0.05\n")
+    found = estimate(study, study.trials(), {}, tmp_path)
+    assert found.money is not None
+    with pytest.raises(TooExpensive) as error:
+        refuse_above(found, study.max_cost)
+    for words in ("study s", "1 trial)", "0.12 (", "max_cost of 0.05 USD", "node_hour", "work:"):
+        assert words in str(error.value)
+    refuse_above(found, found.money.mean)
+    refuse_above(found, None)
+    refuse_above(estimate(study, [], {}, tmp_path), 0.001)
+    assert money_text(0.00234) == "0.0023"
+
+
+@pytest.mark.parametrize(
+    ("place", "gone"),
+    [
+        ("other/spot", ["other spot"]),
+        ("other", ["other on demand"]),
+        ("onlyspot/spot", []),
+        ("onlyspot", ["onlyspot on demand"]),
+        ("free/spot", []),
+        ("big/spot", []),  # at most what one on demand costs
+    ],
+)
+def test_a_limit_is_not_held_against_hosts_without_a_price(
+    tmp_path: Path, place: str, gone: list[str]
+) -> None:
+    prices = PRICES.replace("instances: {", "instances: {onlyspot: {spot: 1}, free: {spot: 0}, ")
+    study = load(tmp_path, f"{YCSB}]\n{prices}max_cost: 1000\n")
+    classes = parse_classes(f"data=data/{place}, work=work/small/spot")
+    found = estimate(study, study.trials(), classes, tmp_path)
+    assert found.unpriced == gone
+    refuse_above(found, None)
+    if gone:
+        with pytest.raises(TooExpensive, match=rf"study s has .* no price .*: {gone[0]}\. Nothing"):
+            refuse_above(found, study.max_cost)
+    else:
+        refuse_above(found, study.max_cost)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("max_cost: 0\n", ["max_cost", "greater than 0"]),
+        ("max_cost: much\n", ["max_cost", "'much'"]),
+        ("max_cost: 5\n", ["max_cost", "needs prices", "prices.yaml"]),
+    ],
+)
+def test_a_limit_needs_prices(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, f"{YCSB}]\n{text}")
+    for word in ["s.yaml, line 4", *words]:
+        assert word in str(error.value)
+
+
+def test_classes_of_a_profile_that_is_a_template(tmp_path: Path) -> None:
+    assert set(node_classes("pbs", ROOT)) == {"data", "work"}
+    text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
+    path = tmp_path / "p.yaml"
+    path.write_text(text.replace("classes: {}", "classes: {large: {queue: bigmem}}"))
+    assert node_classes(str(path), ROOT)["large"].partition == "bigmem"
+    path.write_text(text.replace("classes: {}", "classes: ?nothing()"))
+    with pytest.raises(ConfigError, match=r"p.yaml: .*__variables__.*nothing"):
+        node_classes(str(path), ROOT)
+
+
+def test_classes_of_a_profile_are_read_as_snakemake_reads_them(tmp_path: Path) -> None:
+    profile = tmp_path / "profiles" / "mine"
+    profile.mkdir(parents=True)
+    path = profile / "config.yaml"
+    value = """node_classes: "'data=d/big'\""""
+    path.write_text(f"executor: slurm\nset-resources:\n  node:\n    {value}\n")
+    assert node_classes("mine", tmp_path)["data"].instance == "big"
+    assert node_classes(str(profile), ROOT)["data"].partition == "d"
+    path.write_text("set-resources:\n  - node:node_classes='data=d/huge'\n")
+    assert node_classes(str(path), ROOT)["data"].instance == "huge"
+    path.write_text("executor: slurm\n")
+    assert node_classes("mine", tmp_path) == {}
+
+
+def test_the_published_nodes_at_paper_scale_are_estimated() -> None:
+    study = load_study("niec2014-nodes", scale="paper", root=ROOT)
+    found = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)
+    assert found.trials == 42
+    assert [(line.engine, line.trials) for line in found.engines] == [("mongodb", 28), ("riak", 14)]
+    assert found.lines[-1].use.most == 4
+    assert found.lines[0].use.most >= 14
+    # 4 workers and 7.5 nodes on average, and a configuration server of MongoDB's.
+    hours = found.lines[-1].use.busy / 4
+    assert found.lines[0].use.busy == pytest.approx((7.5 + 28 / 42) * hours, rel=0.01)
+    assert found.money is not None
+    assert found.money.low < found.money.mean < found.money.high
+
+
+def test_a_profile_may_know_only_the_servers_classes(tmp_path: Path) -> None:
+    study = load(tmp_path, f"{YCSB}]\n{PRICES}")
+    found = estimate(study, study.trials(), parse_classes("data=queue/big"), tmp_path)
+    assert [line.price.basis for line in found.lines if line.price is not None] == [
+        "big on demand",
+        "client_hour",
+    ]
+
+
+def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path: Path) -> None:
+    text = "workload: ycsb\nphases: [load]\nengines: {sql: {%s}}\n"
+    study = load(tmp_path, text % "url: 'postgresql://u@h/d'")
+    found = estimate(study, study.trials(), {}, tmp_path)
+    assert dict(found.assumptions)["databases"] == ("the own hosts of sql are not counted")
+    assert [line.name for line in found.lines] == ["work"]
+    assert found.money is None
+    refuse_above(found, 1.0)
+
+
+def test_the_command_says_what_it_will_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "40")
+    (tmp_path / "p.yaml").write_text(
+        "set-resources: {node: {node_classes: \"'data=d/big, work=w/small/spot'\"}}\n"
+    )
+    (tmp_path / "s.yaml").write_text(f"{YCSB}]\nmax_cost: 0.01\n{PRICES}")
+    done = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "p.yaml", "--idle", "0"])
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert "…" not in text, "nothing is cut to fit the terminal"
+    for words in (
+        "Study s: 1 trial to measure.",
+        "data big",
+        "work small spot",
+        "50% of the hours of hosts are spot",
+        "above the study's max_cost of 0.01 USD",
+        "idle hosts: end after 0 s",
+        "not counted: head node",
+    ):
+        assert words in text
+    told = json.loads(CliRunner().invoke(app, ["cost", "s.yaml", "--all", "--json"]).stdout)
+    assert told["money"]["low"] < told["money"]["mean"] < told["money"]["high"]
+    assert told["engines"][0]["engine"] == "postgres"
+    missing = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "slrm"])
+    assert "did you mean 'slurm'" in str(missing.exception)

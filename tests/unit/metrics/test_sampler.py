@@ -1,0 +1,75 @@
+"""The host sampler and the canary against work whose size is known."""
+
+import json
+import os
+
+import pytest
+from support.fake_time import FakeTime
+from support.sampling import Seconds
+
+from storewise.errors import StorewiseError
+from storewise.metrics import host
+from storewise.metrics.canary import run_canary
+from storewise.metrics.sampler import Watched, elect
+from storewise.metrics.schema import METRICS
+
+
+def test_a_host_that_sleeps_over_boundaries_takes_one_sample_for_all():
+    step = Seconds(Watched({}), phase="read", worker=0, step=0)
+    step.start()
+    step.spend(3.25)
+    step.spend(0.75)
+    samples = step.stop()
+    assert step.waits == [1.0, 0.75, 1.0], "up to its own boundary again"
+    lengths = [(s.second, s.value) for s in samples if s.metric == "sample_length"]
+    assert lengths == [(0, 3.25), (3, 0.75)], "a step that ends on a boundary has no last one"
+
+
+def test_one_of_a_host_is_elected(tmp_path):
+    assert elect(tmp_path, "canary")
+    assert not elect(tmp_path, "canary")
+    assert elect(tmp_path, "sampler-read")
+
+
+def test_canary(tmp_path):
+    """Each digest, and each block that is written or read, takes the ms of a look at the clock."""
+    time = FakeTime(tick=1_000_000)
+    samples = run_canary(tmp_path, seconds=0.3, phase="write", clock=time.clock)
+    found = {s.metric: s.value for s in samples}
+    assert set(found) == {"canary_cpu", "canary_disk_write", "canary_disk_read"}
+    # The loop ends with a look that finds the time over.
+    assert found["canary_cpu"] == pytest.approx(99 / 0.1)
+    # So does that of writing, and one more follows the fsync.
+    assert found["canary_disk_write"] == pytest.approx((49 << 20) / 0.051)
+    assert found["canary_disk_read"] == pytest.approx((49 << 20) / 0.050)
+    assert all(METRICS[s.metric] == s.unit for s in samples)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_canary_where_nothing_can_be_written(tmp_path):
+    with pytest.raises(StorewiseError, match="cannot be used for a store"):
+        run_canary(tmp_path / "none", seconds=0.01)
+
+
+def test_file_systems():
+    assert host.file_system(host.Path("/proc")) == "proc"
+    assert host.is_network("nfs4")
+    assert host.is_network("fuse.sshfs")
+    assert host.is_network("lustre")
+    assert not host.is_network("ext4")
+    assert not host.is_network("fuse.snapfuse")
+
+
+def test_sizes_are_allocated_bytes(tmp_path):
+    (tmp_path / "sub").mkdir()
+    with (tmp_path / "sub" / "sparse").open("wb") as file:
+        file.truncate(100 << 20)
+    (tmp_path / "full").write_bytes(os.urandom(1 << 20))
+    assert host.tree_bytes((tmp_path, tmp_path / "none")) < 2 << 20
+    assert host.tree_bytes((tmp_path,)) >= 1 << 20
+
+
+def test_facts_can_be_kept_as_json():
+    found = json.loads(json.dumps(host.facts()))
+    assert found["cpus"] >= 1
+    assert found["memory_bytes"] > 0

@@ -1,0 +1,105 @@
+"""Results to S3, over a real socket, with what can go wrong on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+from support.results.published import (
+    MIB,
+    write_results,
+)
+
+from storewise.config import load_study
+from storewise.errors import StorewiseError
+from storewise.objects import digests
+from storewise.objects.uri import parse
+from storewise.publication import Publish, folder_of, tags_of
+from storewise.publishing import select, study_files, write_config
+from storewise.references import find_reference, reference_texts
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_results(tmp_path)
+
+
+def test_links_are_followed_but_not_in_circles(results: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "scratch" / "t"
+    elsewhere.parent.mkdir()
+    (results / "trials" / "t").rename(elsewhere)
+    (results / "trials" / "t").symlink_to(elsewhere)
+    assert "trials/t/write.0.parquet" in {file.name for file in select(results)}
+    (results / "logs" / "circle").symlink_to(results / "logs")
+    with pytest.raises(StorewiseError, match="circle: a link to a directory that it is in"):
+        select(results)
+    (results / "logs" / "circle").unlink()
+    (results / "logs" / "nothing").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StorewiseError, match="nothing: a link to nothing"):
+        select(results)
+
+
+def test_results_without_anything_to_publish(tmp_path: Path) -> None:
+    with pytest.raises(StorewiseError, match="there is no analysis to publish"):
+        write_config(tmp_path)
+    (tmp_path / "study.json").write_text('{"name": "s"}')
+    with pytest.raises(StorewiseError, match="no trial was measured here"):
+        write_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ({"to": "bucket/p"}, "names nothing on S3"),
+        ({"to": "s3://bucket", "name": "a/b"}, "letters, digits, dots"),
+        ({"to": "s3://bucket", "tags": {"study": "x"}}, "not yours to set"),
+        ({"to": "s3://bucket", "tags": {"a": "b;c"}}, "';' is not taken by S3"),
+        ({"to": "s3://bucket", "tags": {str(i): "" for i in range(7)}}, "7 of them; S3 takes 10"),
+    ],
+)
+def test_settings_that_s3_would_refuse(given: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        Publish.model_validate(given)
+
+
+def test_names_and_tags() -> None:
+    settings = Publish(to="s3://bucket/a/b/")
+    assert folder_of(settings, "s", 0.9) == parse("s3://bucket/a/b/19700101T000000Z-s/")
+    tags = tags_of(settings, "a,b", 0)
+    assert tags["study"] == "a_b" and "name" not in tags
+
+
+def test_parts_fit_any_size() -> None:
+    assert digests.part_bytes(1) == 16 * MIB
+    terabytes = 5 << 40
+    part = digests.part_bytes(terabytes)
+    assert part % MIB == 0 and -(-terabytes // part) <= 10_000
+
+
+@pytest.mark.parametrize(
+    "name, scale", [("demo", None), ("niec2014-nodes", "paper"), ("ycsb", None), ("biology", None)]
+)
+def test_a_study_is_the_same_from_its_one_file(
+    name: str, scale: str | None, tmp_path: Path
+) -> None:
+    """Without the checkout that it was read in: its prices, references and what it extends."""
+    study = load_study(name, scale=scale, root=ROOT)
+    references = reference_texts(find_reference(one, ROOT) for one in study.references)
+    results = tmp_path / "results" / name
+    (results / "trials" / "t").mkdir(parents=True)
+    (results / "trials" / "t" / "verify.parquet").write_text("")
+    (results / "study.json").write_text(json.dumps(study.model_dump(mode="json")))
+    (results / "references.json").write_text(json.dumps(references))
+    own = ROOT / "config" / "studies" / f"{name}.yaml"
+    write_config(results, study_files(own, ROOT))
+    again = load_study(results / "config" / f"{name}.yaml", root=tmp_path)
+    assert again.model_copy(update={"references": study.references}) == study
+    assert [Path(one).stem for one in again.references] == study.references
+    assert {trial.id for trial in again.trials()} == {trial.id for trial in study.trials()}
+    assert (results / "config" / "written" / f"{name}.yaml").read_text() == own.read_text()
+    # Analysed with that very file, which is the user's by now, it is not written anew.
+    (results / "config" / f"{name}.yaml").write_text(own.read_text())
+    write_config(results, [results / "config" / f"{name}.yaml"])
+    assert (results / "config" / f"{name}.yaml").read_text() == own.read_text()

@@ -1,0 +1,337 @@
+"""What the page's script is given: figures as Plotly takes them, sources, timelines, and JSON that
+no text can break out of."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.results import synthetic
+
+from storewise.analysis.load import load_results
+from storewise.analysis.tables import Tables, build_tables
+from storewise.figures.laws import relative_law
+from storewise.report.cells import Table, number_cell, rate_table, text_cell
+from storewise.report.embed import columns_of, packed, plain, script_json
+from storewise.report.evidence import Evidence
+from storewise.report.facets import Facets
+from storewise.report.graphs.all import GRAPHS
+from storewise.report.graphs.base import Drawing, Graph, level_axis, value_axis
+from storewise.report.headlines import headline_id, headlines, with_ids
+from storewise.report.judged import judged_table, tables_of_judged
+from storewise.report.marks import Finder, Mark
+from storewise.report.timelines import (
+    METRICS,
+    MOST_HOSTS,
+    MOST_VALUES,
+    _curve,
+    _hosts,
+    span,
+    timelines,
+)
+from storewise.report.views import source_id, source_label, view
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    directory = tmp_path_factory.mktemp("results") / "s"
+    synthetic.make_study(
+        directory, engines=["null", "sqlite", "postgres"], workers=[1, 2, 4, 8], nodes=[1, 2]
+    )
+    return build_tables(load_results(directory))
+
+
+@pytest.fixture(scope="module")
+def drawing(tables: Tables) -> Drawing:
+    evidence = Evidence(tables)
+    return Drawing(tables, evidence, Facets(tables, evidence))
+
+
+def graph(drawing: Drawing, name: str) -> Graph:
+    found = GRAPHS[name](drawing)
+    assert found is not None
+    return found
+
+
+DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "costs", "capacity")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figures_are_what_plotly_takes(drawing: Drawing, name: str) -> None:
+    graph_objects = pytest.importorskip("plotly.graph_objects")
+    found = graph(drawing, name)
+    assert found.panels
+    for panel in plain(found.payload())["panels"]:
+        # It refuses what Plotly does not know.
+        figure = graph_objects.Figure(data=panel["data"], layout=panel["layout"])
+        assert len(figure.data) == len(panel["data"]) > 0
+        assert {"xaxis", "yaxis"} <= set(panel["layout"])
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_point_names_a_row_with_its_very_value(drawing: Drawing, name: str) -> None:
+    columns = {"latency": "value", "capacity": "hours"}
+    scale = 1e3 if name == "latency" else 1.0
+    frames = drawing.evidence.frames
+    points = 0
+    for panel in graph(drawing, name).panels:
+        for trace in panel.data:
+            values = trace["x" if panel.rows else "y"]
+            for value, source in zip(values, trace.get("customdata", ()), strict=False):
+                if source:
+                    csv, row = source.split(":")
+                    told = frames[csv].iloc[int(row)][columns.get(name, "mean")] * scale
+                    assert value == pytest.approx(told)
+                    points += 1
+    assert points or name == "over_time"
+
+
+def test_hover_tells_value_interval_n_and_trials(drawing: Drawing) -> None:
+    traces = graph(drawing, "throughput").panels[0].data
+    trace = next(t for t in traces if t["name"] == "SQLite, 1 worker")
+    (text,) = trace["text"]
+    assert text.startswith("<b>SQLite, 1 worker</b><br>")
+    for word in ("documents/s", "95 % interval", "n = 2", "trials sqlite-w1-r1-"):
+        assert word in text
+
+
+def test_lines_know_what_they_are_chosen_by(drawing: Drawing) -> None:
+    facets = drawing.facets
+    assert facets.names == ["engine", "phase", "nodes", "workers"]
+    levels = {one["name"]: one["levels"] for one in facets.payload()}
+    assert levels["workers"] == ["1", "2", "4", "8"]
+    assert levels["phase"] == ["write", "read"]
+    trace = next(
+        t for t in graph(drawing, "throughput").panels[1].data if "PostgreSQL, 2 nodes" in t["name"]
+    )
+    named = dict(zip(facets.names, trace["meta"]["f"], strict=True))
+    assert levels["engine"][named["engine"]] == "PostgreSQL"
+    assert (levels["phase"][named["phase"]], levels["nodes"][named["nodes"]]) == ("read", "2")
+    embedded = next(t for t in graph(drawing, "storage").panels[0].data if "SQLite" in t["name"])
+    assert embedded["meta"]["f"][facets.place("nodes")] == -1
+
+
+def test_the_law_is_drawn_beside_speed_ups(drawing: Drawing) -> None:
+    found = graph(drawing, "scaling")
+    laws = [t for p in found.panels for t in p.data if t["name"].startswith("law: SQLite")]
+    assert laws
+    assert laws[0]["y"][0] == pytest.approx(1.0)
+    # lambda 100, sigma 0.1, kappa 0: X(1) = 100, X(4) = 400 / 1.3.
+    xs, ys = relative_law({"lambda": 100.0, "sigma": 0.1, "kappa": 0.0}, 1.0, [1.0, 4.0])
+    assert (xs[0], xs[-1]) == (1.0, 4.0)
+    assert ys[-1] == pytest.approx(4 / 1.3)
+
+
+def test_summary_in_words_has_the_ends(drawing: Drawing) -> None:
+    text = graph(drawing, "storage").summary()
+    assert "bytes on disk per document" in text
+    assert "310 (SQLite" in text
+
+
+def test_axes() -> None:
+    assert value_axis("x", [1, 10, 19])["type"] == "linear"
+    assert value_axis("x", [1, 10, 21, math.nan])["type"] == "log"
+    assert value_axis("x", [0, 10, 100])["type"] == "linear"
+    assert level_axis("n", [4, 1, 1, 2])["tickvals"] == [1, 2, 4]
+    assert level_axis("n", [1, 16])["type"] == "log"
+
+
+def test_json_in_a_script_cannot_be_left() -> None:
+    evil = "</script><script>alert(1)</script><!-- \u2028 &"
+    text = str(script_json({"name": evil, "bad": math.nan, "more": math.inf}))
+    assert "<" not in text
+    assert ">" not in text
+    assert "&" not in text
+    assert "\u2028" not in text
+    assert json.loads(text) == {"name": evil, "bad": None, "more": None}
+    raw = gzip.decompress(base64.b64decode(str(packed([evil]))))
+    assert json.loads(raw) == [evil]
+
+
+def test_plain_values() -> None:
+    assert plain([np.int64(3), np.float64(2.0), 1 / 3, True, np.bool_(False), None, pd.NA]) == [
+        3,
+        2,
+        0.333333,
+        True,
+        False,
+        None,
+        None,
+    ]
+
+
+def test_columns_keep_texts_once() -> None:
+    frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": [1.0] * 10, "c": range(10)})
+    found = columns_of(frame)
+    assert found["values"] == [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
+
+
+def test_evidence_has_trials_values_and_files(tables: Tables, drawing: Drawing) -> None:
+    evidence = drawing.evidence
+    payload = evidence.payload(["summary", "nothing of this name"])
+    summary = payload["tables"]["summary"]
+    assert set(payload["tables"]) == {"summary"}
+    for place in range(len(tables.summary)):
+        row = tables.summary.iloc[place]
+        trials = summary["trials"][place]
+        assert len(trials) == row["n"]
+        values = summary["each"][place]
+        # The mean over repeats is geometric where it can be.
+        mean = statistics.geometric_mean if min(values) > 0 else statistics.fmean
+        assert mean(values) == pytest.approx(row["mean"])
+    trial = payload["trials"][0]
+    assert {"write.0.parquet", "write.0.hlog"} <= set(trial["files"])
+
+
+def test_trials_behind_a_speed_up_are_those_of_both_levels(
+    tables: Tables, drawing: Drawing
+) -> None:
+    rows = tables.scaling[(tables.scaling["level"] > tables.scaling["base"])]
+    row = rows.iloc[0].to_dict()
+    names = drawing.evidence.names_of("scaling", row)
+    assert len(names) == 4
+
+
+def test_headline_ids_are_stable_and_lead_to_their_rows(tables: Tables) -> None:
+    from storewise.analysis.output import summary_table
+
+    summary = with_ids(summary_table(tables), tables.results.factors)
+    assert summary["id"].is_unique
+    found = headlines(tables)
+    for (csv, row), (line, name) in found.items():
+        own = getattr(tables, csv).iloc[row]
+        assert summary.iloc[line]["id"] == name
+        value = own["value"] if csv == "latency_summary" else own["mean"]
+        assert summary.iloc[line]["mean"] == pytest.approx(value, nan_ok=True)
+    assert len(found) == len(summary)
+    # Another order, other rows before it, a number that is whole: the same name.
+    one = {"engine": "sqlite", "workers": 2.0, "nodes": math.nan, "phase": "read", "measure": "m"}
+    names = ["engine", "workers", "nodes", "phase", "measure"]
+    again = headline_id({**one, "workers": 2}, names)
+    assert headline_id(one, names) == again
+    assert headline_id({**one, "workers": 3}, names) != again
+
+
+def test_sources_of_rows() -> None:
+    mark = Mark("latency_summary", (9, 3, 4, 5))
+    assert source_id(mark) == "latency_summary:3-5,9"
+    assert source_label("latency_summary:3-5,9") == "latency_summary 4–6, 10"
+    assert source_label("t:0,2,4") == "t 1, 3, …"
+    finder = Finder(pd.DataFrame({"a": [1, 2, 2], "b": ["x", None, None]}), ["a", "b", "missing"])
+    assert finder.find({"a": 2, "b": math.nan}) == (1, 2)
+    assert finder.find({"a": 3, "b": None}) == ()
+
+
+def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, drawing: Drawing) -> None:
+    table = rate_table(tables)
+    found = view(table, drawing.facets)
+    assert found.count == len(table.rows) == len(found.data["rows"])
+    assert len(found.first) == 25
+    assert found.more == found.count - 25
+    for place, source in enumerate(found.data["source"]):
+        row = tables.summary.iloc[int(source.split(":")[1])]
+        mean = table.rows[place][list(table.columns).index("mean")]
+        assert mean.order == row["mean"]
+    bare = view(Table("t", "T", ["a"], [[text_cell("x")], [number_cell(None)]]), drawing.facets)
+    assert "source" not in bare.data
+    assert bare.data["rows"][1] == [["–", -1e300]]
+
+
+def test_tables_that_nobody_named_are_shown_too(tables: Tables) -> None:
+    table = pd.DataFrame(
+        {
+            "engine": ["sqlite", "postgres"],
+            "mean": [1234.5, math.nan],
+            "low": [1000.0, math.nan],
+            "high": [1500.0, math.nan],
+            "p": [0.0001, 0.25],
+            "unit": ["documents/s", "documents/s"],
+            "never": [None, None],
+            "differs": [True, False],
+        }
+    )
+    found = judged_table("brand_new", table, tables)
+    assert found.caption == "Brand new (table brand_new)"
+    assert list(found.columns) == ["engine", "mean", "95 % interval", "p", "differs"]
+    first = [cell.text for cell in found.rows[0]]
+    assert first == ["SQLite", "1,230 documents/s", "1,000 to 1,500", "< 0.001", "yes"]
+    assert [cell.text for cell in found.rows[1]] == ["PostgreSQL", "–", "–", "0.250", "no"]
+    headings = [heading for heading, _ in tables_of_judged(tables)]
+    assert "Analysis of variance" in headings
+
+
+def test_timelines_have_what_was_sampled(tables: Tables) -> None:
+    told, data = timelines(tables)
+    assert len(told) == len(data) == len(tables.trials)
+    assert span(tables) == 1
+    place = next(i for i, one in enumerate(told) if one["id"].startswith("sqlite-w1-r1"))
+    assert told[place]["name"] == "SQLite, 1 worker, repeat 1"
+    read = data[place]["parts"][1]
+    assert (read["phase"], read["warm"], read["dx"]) == ("read", 1, 1)
+    own = tables.series[
+        (tables.series["trial"] == told[place]["id"]) & (tables.series["phase"] == "read")
+    ]
+    kept = own[own["length"] >= 0.2]
+    assert read["operations"] == pytest.approx(kept["operations_per_s"].to_list(), rel=1e-3)
+    curves: dict[str, Any] = read["hosts"]["node-7"]
+    assert set(curves) == {"cpu", "iowait", "disk_write"}
+    assert max(curves["disk_write"]) <= 8e7
+
+
+def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps() -> None:
+    found = _curve(np.array([0, 0, 2, 2]), np.array([1.0, 3.0, 5.0, math.nan]))
+    assert found[0] == 2
+    assert math.isnan(found[1])
+    assert found[2] == 5
+    rows = [
+        {"host": f"h{i:02d}", "second": second, "cpu": value, "iowait": math.nan}
+        for i in range(MOST_HOSTS + 1)
+        for second, value in ((0, i - 0.5), (1, i + 0.5), (2, 1.0), (6, 3.0))
+    ]
+    group = pd.DataFrame(rows).reindex(columns=["host", "second", *METRICS])
+    both = _hosts(group, 2)
+    assert set(both) == {"mean of 13 hosts", "highest of 13 hosts"}
+    assert set(both["mean of 13 hosts"]) == {"cpu"}
+    mean, highest = (both[f"{which} of 13 hosts"]["cpu"] for which in ("mean", "highest"))
+    assert (mean[0], mean[1], mean[3]) == (6, 1, 3)
+    assert (highest[0], highest[1], highest[3]) == (12, 1, 3)
+    assert math.isnan(mean[2])
+    few = _hosts(group[group["host"] < "h02"], 2)
+    assert {name: curves["cpu"][:2] for name, curves in few.items()} == {
+        "h00": [0, 1],
+        "h01": [1, 1],
+    }
+
+
+def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables: Tables) -> None:
+    def hosts(number: int) -> pd.DataFrame:
+        seconds = np.arange(1000.0)
+        place = {"trial": "t", "phase": "read", "step": 0, "user": 1.0}
+        return pd.concat(
+            [pd.DataFrame({**place, "second": seconds, "host": f"h{i}"}) for i in range(number)]
+        )
+
+    few = MOST_VALUES // (1000 * len(METRICS))
+    assert span(replace(tables, cpu=hosts(few))) == 1
+    one_each = [hosts(1).assign(trial=f"t{i}") for i in range(few + 1)]
+    assert span(replace(tables, cpu=pd.concat(one_each))) == 2
+
+
+def test_a_study_of_one_trial_has_figures_or_none_but_no_error(tmp_path: Path) -> None:
+    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
+    one = build_tables(load_results(tmp_path / "s"))
+    evidence = Evidence(one)
+    own = Drawing(one, evidence, Facets(one, evidence))
+    found = {name: make(own) for name, make in GRAPHS.items()}
+    assert {name for name, made in found.items() if made is not None} >= {"throughput", "storage"}
+    for name in ("scaling", "nodes", "clients", "runtime", "plans", "published"):
+        assert found[name] is None

@@ -1,0 +1,3 @@
+from support.session import run
+
+__all__ = ["run"]

@@ -1,0 +1,88 @@
+"""The file barrier, with threads as its parties (a party is a name, whatever stands behind it)."""
+
+import threading
+
+import pytest
+from support.fake_time import FakeTime
+from support.waiting import wait_until
+
+from storewise.driver.barrier import Barrier
+from storewise.errors import Aborted, StorewiseError
+
+
+def nothing():
+    """A check that lets the wait go on."""
+
+
+def test_all_leave_after_the_last_has_come(tmp_path):
+    parties = ["0", "1", "2", "3"]
+    events = []
+
+    def run(me):
+        events.append(("comes", me))
+        Barrier(tmp_path, parties, "write-0").wait(me, nothing)
+        events.append(("leaves", me))
+
+    threads = {me: threading.Thread(target=run, args=(me,)) for me in parties}
+    for me in parties[:3]:
+        threads[me].start()
+    barrier = Barrier(tmp_path, parties, "write-0")
+    wait_until(lambda: barrier.missing() == ["3"], 30, "three of four have come")
+    threads["3"].start()
+    for thread in threads.values():
+        thread.join(60)
+    assert {event for event, _ in events[:4]} == {"comes"}
+    assert sorted(me for event, me in events[4:] if event == "leaves") == parties
+    # Other names are other barriers; this one stays open.
+    assert Barrier(tmp_path, parties, "write-1").missing() == parties
+    assert barrier.missing() == []
+
+
+def test_a_timeout_names_the_missing(tmp_path):
+    time = FakeTime()
+    barrier = Barrier(tmp_path, ["0", "1", "2"], "read-0", clock=time.clock, sleep=time.sleep)
+    with pytest.raises(
+        StorewiseError, match=r"barrier read-0: after 20 s 2 of 3 .*: 0, 2; their jobs"
+    ):
+        barrier.wait("1", nothing, timeout=20)
+    assert time.sleeps[:4] == pytest.approx([0.01, 0.015, 0.0225, 0.03375])
+    assert set(time.sleeps[4:]) == {0.05}, "looked for often, and not without a pause"
+    assert time.now == 1020.03125
+
+
+def test_it_is_left_at_the_first_look_after_the_last_has_come(tmp_path):
+    time = FakeTime()
+    parties = ["0", "1"]
+    barrier = Barrier(tmp_path, parties, "read-0", clock=time.clock, sleep=time.sleep)
+    time.after(300, lambda: (tmp_path / "barriers" / "read-0" / "1").touch())
+    barrier.wait("0", nothing)
+    assert 1000 + 300 <= time.now < 1000 + 300.05
+
+
+def test_a_check_ends_the_wait(tmp_path):
+    calls = []
+
+    def check():
+        calls.append(1)
+        if len(calls) == 3:
+            raise Aborted("worker 1 failed")
+
+    time = FakeTime()
+    barrier = Barrier(tmp_path, ["0", "1"], "read-0", clock=time.clock, sleep=time.sleep)
+    with pytest.raises(Aborted, match="worker 1 failed"):
+        barrier.wait("0", check)
+    assert len(time.sleeps) == 2, "asked at each look"
+
+
+def test_a_party_that_is_being_written_has_not_come(tmp_path):
+    barrier = Barrier(tmp_path, ["0", "1"], "read-0")
+    (tmp_path / "barriers" / "read-0").mkdir(parents=True)
+    (tmp_path / "barriers" / "read-0" / ".1.host.5").touch()
+    assert barrier.missing() == ["0", "1"]
+
+
+def test_names_are_checked(tmp_path):
+    with pytest.raises(ValueError, match="file names"):
+        Barrier(tmp_path, ["../0"], "read")
+    with pytest.raises(ValueError, match="not a party"):
+        Barrier(tmp_path, ["0"], "read").wait("1", nothing)

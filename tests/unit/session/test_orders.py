@@ -1,0 +1,36 @@
+"""Orders to nodes: servers restarted, killed and slowed by the jobs that look after them."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from storewise.workloads.conditions import Crash, Slow
+
+
+def test_the_nodes_of_a_slowing_are_data_nodes() -> None:
+    known = ("data0", "data1", "config0")
+    assert Slow(how="cpu").chosen(known) == ("data0",)
+    assert Slow(how="cpu", nodes=0).chosen(known) == ()
+    assert Slow(how="cpu", names=("config0",)).chosen(known) == ("config0",)
+    hbase = ("thrift0", "zookeeper0", "master0", "regionserver0", "regionserver1")
+    assert Slow(how="cpu").chosen(hbase) == ("regionserver0",)
+    assert Slow(how="cpu").chosen(("thrift0", "master0")) == ("master0",)
+    with pytest.raises(ValueError, match="has 2: data0, data1"):
+        Slow(how="cpu", nodes=3).chosen(known)
+    with pytest.raises(ValueError, match="no node data9"):
+        Slow(how="cpu", names=("data9",)).chosen(known)
+
+
+def test_a_crash_is_drawn_from_the_seed() -> None:
+    known = ("data0", "data1", "data2", "config0")
+    crash = Crash(node="random", after=(1.0, 3.0))
+    drawn = {crash.drawn(known, seed, 0) for seed in range(50)}
+    assert {node for node, _ in drawn} == {"data0", "data1", "data2"}
+    assert all(1.0 <= moment <= 3.0 for _, moment in drawn)
+    assert crash.drawn(known, 7, 1) == crash.drawn(known, 7, 1)
+    assert Crash(after=0.5).drawn(known, 1, 0) == ("data0", 0.5)
+    with pytest.raises(ValueError, match="no node 'data7'"):
+        Crash(node="data7", after=1).drawn(known, 1, 0)
+    with pytest.raises(ValidationError, match="that rises"):
+        Crash(after=(3.0, 1.0))

@@ -1,0 +1,274 @@
+"""Leases, aborts and sweeping, with real processes and no Snakemake."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_time import FakeTime
+from support.session import opened
+
+from storewise.driver.barrier import Barrier
+from storewise.errors import Aborted, EngineError
+from storewise.session.job import trial_job
+from storewise.session.live import (
+    Abort,
+    Process,
+    Watch,
+    abort,
+    lose_host,
+    members,
+    membership,
+    read_abort,
+)
+from storewise.session.run import Lease, Run, failures, sweep, sweep_dead
+
+
+def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -> None:
+    watch = Watch(tmp_path, opened(tmp_path, run.id))
+    watch.check()
+    run.end()
+    with pytest.raises(Aborted):
+        watch.check()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
+    session = opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    assert abort(directory, Abort("first", own=True))
+    assert not abort(directory, Abort("second", own=True))
+    with pytest.raises(Aborted, match="first"):
+        Watch(tmp_path, session).check()
+    assert sorted(p.name for p in directory.iterdir()) == ["abort", "owner.json", "session.json"]
+    run.end()
+
+
+def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path: Path) -> None:
+    session = opened(tmp_path, "r", lease=20.0)
+    lease = tmp_path / "leases" / "r"
+    lease.parent.mkdir()
+    lease.write_text("x")
+    os.utime(lease, (0, 0))  # a host whose clock is decades behind
+    own = FakeTime()
+    watch = Watch(tmp_path, session, clock=own.clock)
+    watch.check()
+    own.spend(20)
+    watch.check()
+    os.utime(lease, (5, 5))
+    own.spend(19)
+    watch.check()
+    own.spend(20)
+    watch.check()
+    own.spend(0.001)
+    with pytest.raises(Aborted, match="has not renewed its lease for 20 s"):
+        watch.check()
+
+
+def test_another_session_takes_a_trial_over(tmp_path: Path, run: Run) -> None:
+    session = opened(tmp_path, run.id)
+    watch = Watch(tmp_path, session)
+    replace(session, run="another").write(tmp_path / "live" / "t")
+    assert "another run" in str(watch.reason())
+    run.end()
+
+
+def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(
+    tmp_path: Path, run: Run
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(f"line {i}" for i in range(100)))
+    opened(tmp_path, run.id)
+    abort(tmp_path / "live" / "t", Abort("disk full", own=True, log=str(log)))
+    first = run.job_failed("t", Abort("load failed", own=True))
+    assert first is not None
+    assert first.reason == "disk full"
+    assert first.log_tail.splitlines()[-1] == "line 99"
+    assert run.job_failed("t", Abort("phase failed", own=True)) is None
+    opened(tmp_path, run.id, trial="u")
+    run.abort_live(Abort("the run was stopped", own=False))
+    assert run.job_failed("u", Abort("load failed", own=True)) is None
+    assert [f.reason for f in failures(tmp_path, "t")] == ["disk full"]
+    assert failures(tmp_path, "u") == []
+    run.end()
+
+
+def test_a_lease_of_another_host_is_believed_until_it_is_old(tmp_path: Path) -> None:
+    leases = tmp_path / "leases"
+    leases.mkdir()
+    Lease("far", Process("elsewhere", 1, 1.0), 25.0).write(leases)
+    said: list[str] = []
+    sweep_dead(tmp_path, said.append)
+    assert (leases / "far").exists()
+    os.utime(leases / "far", (time.time() - 60, time.time() - 60))
+    sweep_dead(tmp_path, said.append)
+    assert not leases.exists()
+
+
+def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
+    me = Process.current()
+    assert me.alive() is True
+    assert replace(me, started=me.started - 100).alive() is False
+
+
+@pytest.mark.parametrize(
+    ("raised", "own", "words"),
+    [
+        (EngineError("sqlite: disk I/O error"), True, "disk I/O error"),
+        (OSError(28, "No space left on device"), True, "No space left"),
+        (ZeroDivisionError("boom"), True, "ZeroDivisionError: boom"),
+    ],
+)
+def test_a_failing_job_gives_its_trial_the_reason(
+    tmp_path: Path, run: Run, raised: Exception, own: bool, words: str
+) -> None:
+    session = opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    log = tmp_path / "w.log"
+    own_time = FakeTime()
+    clock, sleep = own_time.clock, own_time.sleep
+    with (
+        pytest.raises((SystemExit, ZeroDivisionError)),
+        trial_job(
+            tmp_path, directory / "session.json", "write.0", log, clock=clock, sleep=sleep
+        ) as job,
+    ):
+        assert job.session == session
+        assert "write.0" in members(directory)
+        raise raised
+    found = json.loads((directory / "abort").read_text())
+    assert words in found["reason"]
+    assert found["own"] is own
+    assert words in log.read_text()
+    assert members(directory) == {}
+    assert own_time.now == 1001, "held for a second: it might have been a sign of a removal"
+    run.end()
+
+
+def test_a_client_leaves_the_first_word_to_the_node(tmp_path: Path, run: Run) -> None:
+    """What a client sees of a server's end says less than the server's own job does."""
+    opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    own_time = FakeTime()
+    options: dict[str, Any] = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
+    file, log = directory / "session.json", tmp_path / "w.log"
+    told = Abort("data0: no space left", own=True)
+    with (
+        pytest.raises(SystemExit),
+        trial_job(tmp_path, file, "read.0", log, **options),
+    ):
+        own_time.after(5.0, lambda: abort(directory, told))
+        raise EngineError("connection refused")
+    assert read_abort(directory / "abort") == told
+    assert own_time.now == 1005.0
+    (directory / "abort").unlink()
+    with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
+        raise EngineError("connection refused")
+    assert "connection refused" in read_abort(directory / "abort").reason
+    assert own_time.now == 1005.0 + 1.0 + 8.0
+    run.end()
+
+
+def test_membership_ends_with_the_block(tmp_path: Path) -> None:
+    with membership(tmp_path, "x"):
+        assert members(tmp_path)["x"].alive()
+    assert members(tmp_path) == {}
+    with pytest.raises(Aborted, match="removed"), membership(tmp_path / "gone", "x"):
+        pass
+    assert not (tmp_path / "gone").exists(), "nobody would remove it"
+
+
+def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path: Path) -> None:
+    directory = tmp_path / "members"
+    directory.mkdir()
+    for name, host in [("a", "n1.cluster.internal"), ("b", "n1"), ("c", "n11")]:
+        (directory / f"{name}.json").write_text(json.dumps(asdict(Process(host, 1, 0.0))))
+    (directory / "d.json").touch()  # as a host leaves it that is lost while it writes
+    lose_host(tmp_path, "")
+    assert list(members(tmp_path)) == ["a", "b", "c"]
+    lose_host(tmp_path, "n1")
+    assert list(members(tmp_path)) == ["c"]
+
+
+def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> None:
+    opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    member = directory / "members" / "data0.json"
+    member.parent.mkdir()
+    member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
+    own_time = FakeTime()
+    own_time.after(1.0, member.unlink)
+    assert sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep) == []
+    assert own_time.now == 1001, "not longer than they need"
+    assert not directory.exists()
+    opened(tmp_path, run.id)
+    member.parent.mkdir()
+    member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
+    left = sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep)
+    assert left == ["data0 (process 1 on elsewhere)"]
+    assert own_time.now == 1011, "ten seconds where no node has a server to end"
+    run.end()
+
+
+def test_a_trial_that_a_live_run_has_yet_to_open_is_left_alone(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "live" / "waits").mkdir(parents=True)  # as Snakemake makes it
+    said: list[str] = []
+    sweep_dead(tmp_path, said.append)
+    assert said == []
+    assert (tmp_path / "live" / "waits").is_dir()
+    run.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(
+    tmp_path: Path, run: Run
+) -> None:
+    session = opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    log = tmp_path / "w.log"
+    with (
+        pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
+        trial_job(tmp_path, directory / "session.json", "write.0", log),
+    ):
+        shutil.rmtree(directory)
+        (directory / "file").touch()
+    watch = Watch(tmp_path, session)
+    with pytest.raises(Aborted, match="its session was removed"):
+        Barrier(directory, ["0", "1"], "write-0").wait("0", watch.check)
+    with (
+        pytest.raises(SystemExit, match=r"write\.0: its session was removed before it started"),
+        trial_job(tmp_path, directory / "session.json", "write.0", log),
+    ):
+        pass
+    assert not directory.exists()
+    run.end()
+
+
+@pytest.mark.parametrize("when", ["before the error", "after the error"])
+def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(
+    tmp_path: Path, run: Run, when: str
+) -> None:
+    """`rm -r` reaches a store's files before the session's directory, and a read fails at once."""
+    opened(tmp_path, run.id)
+    directory, store = tmp_path / "live" / "t", tmp_path / "trials" / "t" / "store.0"
+    store.mkdir(parents=True)
+    log = tmp_path / "w.log"
+    own_time = FakeTime()
+    clock, sleep = own_time.clock, own_time.sleep
+    file = directory / "session.json"
+    with (
+        pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
+        trial_job(tmp_path, file, "write.0", log, needs=[store], clock=clock, sleep=sleep),
+    ):
+        own_time.after(0.0 if when == "before the error" else 1.0, store.rmdir)
+        own_time.spend(0.0)
+        raise KeyError("a table that is gone")
+    assert "Traceback" not in log.read_text()
+    assert not (directory / "abort").exists(), "nobody's failure"
+    run.end()

@@ -1,0 +1,44 @@
+"""A server and its guard: what is started ends, whoever is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from storewise.engines.server import Credentials
+from storewise.errors import ConfigError
+from storewise.session.address import address_of, addresses
+
+
+@pytest.fixture(autouse=True)
+def before() -> None:
+    """Servers of other tests may live beside ours."""
+    EARLIER.clear()
+    EARLIER.update(psutil.Process().children(recursive=True))
+
+
+EARLIER: set[psutil.Process] = set()
+
+
+def test_the_address_of_an_interface() -> None:
+    assert address_of("lo") == "127.0.0.1"
+    for name, address in addresses().items():
+        assert address_of(name) in {address, "127.0.0.1"}
+    assert address_of("127.0.0.0/8") == "127.0.0.1"
+    with pytest.raises(ConfigError, match=r"no 'ib7'; it has: .*lo \(127.0.0.1\)"):
+        address_of("ib7")
+    with pytest.raises(ConfigError, match="not a network"):
+        address_of("10.0.0.0/99")
+
+
+def test_credentials_are_private_and_never_shown(tmp_path: Path) -> None:
+    made = Credentials.make()
+    made.write(tmp_path / "secret.json")
+    assert (tmp_path / "secret.json").stat().st_mode & 0o777 == 0o600
+    assert Credentials.read(tmp_path / "secret.json") == made
+    assert made.password not in repr(made) and made.key not in repr(made)
+    assert Credentials.make() != made
+    with pytest.raises(FileExistsError):
+        made.write(tmp_path / "secret.json")

@@ -1,0 +1,105 @@
+"""Documents as files."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import bson
+import pyarrow.parquet as pq
+import pytest
+from support.inputs.ssearch import DATA, plain, read
+
+from storewise.documents import PARAMS_COLUMN, Kind
+from storewise.errors import InputError, StorewiseError
+from storewise.ssearch.convert import convert_file
+from storewise.ssearch.stream import content_digest
+
+SOURCE = DATA / "ssearch36_nohits.m10"
+
+
+def expected() -> dict[Kind, list[dict[str, object]]]:
+    digest = content_digest(SOURCE)
+    _, found = read(SOURCE)
+    for documents in found.values():
+        for document in documents:
+            for key, value in document.items():
+                if isinstance(value, bytes):
+                    document[key] = digest[:7] + value[7:]
+    return found
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    paths = convert_file(SOURCE, "jsonl", tmp_path).paths
+    for (kind, documents), path in zip(expected().items(), paths, strict=True):
+        assert path.name.endswith(f".{kind.table}.jsonl")
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        texts = [
+            {k: v.hex() if isinstance(v, bytes) else v for k, v in document.items()}
+            for document in documents
+        ]
+        assert lines == texts
+        assert all(len(line["_id"]) == 24 for line in lines)
+
+
+def test_bson(tmp_path: Path) -> None:
+    paths = convert_file(SOURCE, "bson", tmp_path).paths
+    for documents, path in zip(expected().values(), paths, strict=True):
+        with path.open("rb") as file:
+            found = [plain(bson.encode(d)) for d in bson.decode_file_iter(file)]
+        assert found == documents
+
+
+def test_parquet(tmp_path: Path) -> None:
+    paths = convert_file(SOURCE, "parquet", tmp_path).paths
+    for (kind, documents), path in zip(expected().items(), paths, strict=True):
+        table = pq.read_table(path)
+        names = [field.name for field in kind.fields]
+        assert table.column_names == names + [PARAMS_COLUMN] * (kind is Kind.TASKS)
+        types = {"id": "fixed_size_binary[12]", "int": "int64", "float": "double", "str": "string"}
+        assert [str(f.type) for f in table.schema][: len(names)] == [
+            types[field.type] for field in kind.fields
+        ]
+        for row, document in zip(table.to_pylist(), documents, strict=True):
+            params = json.loads(row.pop(PARAMS_COLUMN, "{}"))
+            assert {**row, **params} == document
+
+
+def test_names_do_not_meet(tmp_path: Path) -> None:
+    names = set()
+    for directory in ("a", "b"):
+        path = tmp_path / directory / "same.m10"
+        path.parent.mkdir()
+        path.write_bytes(SOURCE.read_bytes())
+        names |= set(convert_file(path, "jsonl", tmp_path / "out").paths)
+        names |= set(convert_file(path, "jsonl", tmp_path / "out").paths)
+    assert len(names) == 8 and names == set((tmp_path / "out").iterdir())
+
+
+def test_a_stream_gives_the_same(tmp_path: Path) -> None:
+    ours = convert_file(io.BytesIO(SOURCE.read_bytes()), "bson", tmp_path / "stream").paths
+    theirs = convert_file(SOURCE, "bson", tmp_path / "path").paths
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    assert sorted((tmp_path / "stream").iterdir()) == sorted(ours)
+
+
+@pytest.mark.parametrize("to", ["jsonl", "bson", "parquet"])
+def test_nothing_stays_after_an_error(to: str, tmp_path: Path) -> None:
+    content = (DATA / "ssearch36.m10").read_bytes()[:40_000]
+    bad = tmp_path / "bad.m10"
+    bad.write_bytes(content)
+    for source in (bad, io.BytesIO(content)):
+        with pytest.raises(InputError):
+            convert_file(source, to, tmp_path / "out")
+        assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(StorewiseError, match="cannot be written"):
+        convert_file(SOURCE, "jsonl", blocked / "below")
+    with pytest.raises(StorewiseError, match="unknown format"):
+        convert_file(SOURCE, "xml", tmp_path)

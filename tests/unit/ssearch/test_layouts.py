@@ -1,0 +1,128 @@
+"""Valid outputs that look incomplete, ids that look like marks: reader and scanner agree."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.inputs.agreement import agreed, scan
+from support.inputs.generated import CHUNKS, FILES
+from support.inputs.ssearch import DATA, REAL, read
+
+from storewise.documents import Kind
+from storewise.errors import InputError
+from storewise.ssearch.inspect import inspect_file
+
+#: Outputs of layouts of their own.
+LAYOUTS = (
+    "ssearch36_to_file.m10",
+    "ssearch36_identities.m10",
+    "ssearch36_scores.m10",
+    "ssearch36_identities_scores.m10",
+    "ssearch36_list.m10",
+    "ggsearch36_no_length.m10",
+    "ssearch36_marks.m10",
+    "ssearch36_identities_marks.m10",
+)
+
+
+def content_of(name: str) -> bytes:
+    return (DATA / name).read_bytes()
+
+
+@pytest.mark.parametrize("piece", [1, 777, 1 << 20])
+@pytest.mark.parametrize("name", REAL)
+def test_the_scanner_agrees_whatever_the_pieces(name: str, piece: int) -> None:
+    assert not isinstance(agreed(content_of(name), piece), str)
+
+
+@pytest.mark.parametrize("name", LAYOUTS[:6])
+def test_truncated_anywhere_is_refused_by_all(name: str) -> None:
+    content = content_of(name)
+    whole = content.rindex(b">>>///") + 6
+    for cut in [*range(1, whole, 41), *range(whole - 8, whole)]:
+        assert isinstance(agreed(content[:cut]), str), cut
+        with pytest.raises(InputError):
+            scan(content[:cut])
+    assert agreed(content[:whole]) == agreed(content)
+
+
+@pytest.mark.parametrize("name", [name for name in REAL if name != "fasta34_nohits.m10"])
+def test_both_readers_word_a_truncation_alike(name: str) -> None:
+    """Also in a hit line, right behind a whole alignment."""
+    content = content_of(name)
+    hits = [i + 1 for i in range(len(content)) if content.startswith(b"\n>>", i)]
+    for cut in [*range(1, len(content), 997), *(hit + 2 for hit in hits), *(h + 9 for h in hits)]:
+        agreed(content[:cut])
+
+
+def test_scores_without_alignments_are_counted_with_zero_hits_and_a_warning() -> None:
+    for name in ("ssearch36_scores.m10", "ssearch36_identities_scores.m10"):
+        assert agreed(content_of(name)) == (3, 0, 0)
+        assert (
+            "2 of 3 queries have best scores and no alignments"
+            in scan(content_of(name)).warnings[0]
+        )
+        found = inspect_file(DATA / name)
+        assert found["complete"] and found["warnings"] == list(scan(content_of(name)).warnings)
+
+
+def test_a_lost_block_of_alignments_is_not_taken_for_scores_only() -> None:
+    for name in ("ssearch36_to_file.m10", "ssearch36_identities.m10"):
+        content = content_of(name)
+        start = content.index(b"\n>>>part1") + 1
+        end = content.index(b"  2>>>")
+        for lost in (content[:start] + content[end:], content[: start - 1] + content[end:]):
+            assert "best scores, but no alignments" in str(agreed(lost))
+            with pytest.raises(InputError, match="best scores, but no alignments"):
+                scan(lost)
+
+
+def test_a_query_lost_is_noticed_in_every_layout() -> None:
+    for name in LAYOUTS[:5]:
+        content = content_of(name)
+        third, second = content.index(b"  3>>>"), content.index(b"  2>>>")
+        end = content.index(b">>>///")
+        for lost in (content[:second] + content[third:], content[:third] + content[end:]):
+            assert "queries are missing" in str(agreed(lost)), name
+            with pytest.raises(InputError, match="queries are missing"):
+                scan(lost)
+
+
+def test_end_marks_behind_some_queries_only_are_refused() -> None:
+    content = content_of("ssearch36_to_file.m10")
+    for mark in (b"  2>>>", b"  3>>>"):
+        at = content.index(mark)
+        mixed = content[:at] + b">>><<<\n" + content[at:]
+        assert ">>><<<" in str(agreed(mixed))
+        with pytest.raises(InputError, match=">>><<<"):
+            scan(mixed)
+
+
+def test_a_list_of_libraries_whose_last_line_is_none() -> None:
+    content = content_of("ssearch36_list.m10")
+    assert b"232 residues in 1 query" in content
+    assert agreed(content) == (3, 2, 2)
+    assert "all 3 queries are there" in scan(content).warnings[0]
+    wrong = content.replace(b"232 residues in 1 query", b"532 residues in 1 query")
+    assert "queries are missing" in str(agreed(wrong))
+
+
+def test_ids_that_look_like_marks() -> None:
+    _, found = read(DATA / "ssearch36_marks.m10")
+    assert [task["q"] for task in found[Kind.TASKS]] == [">lead2", "1>>>q", "><<<"]
+    assert {">lead2", ">>lead3", "1>>>q", "2>>>q", "><<<", ">///", ">--", ";", ">q,"} <= {
+        gs["seqid"] for gs in found[Kind.GS]
+    }
+
+
+def test_sets_of_peptides_are_refused_by_name() -> None:
+    content = content_of("fasta36_protein.m10").replace(b"FASTA searches", b"FASTS compares")
+    assert "an output of fasts, whose queries are sets of peptides" in str(agreed(content))
+    with pytest.raises(InputError, match="sets of peptides"):
+        scan(content)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(content=FILES, piece=CHUNKS)
+def test_generated_files_count_alike(content: bytes, piece: int) -> None:
+    assert not isinstance(agreed(content, piece), str)

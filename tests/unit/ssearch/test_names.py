@@ -1,0 +1,149 @@
+"""Names of files, links, changes and crafted lines: each gets a clear answer in linear time."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+import zstandard
+from support.inputs.ssearch import DATA, DIGEST, outcome, read
+
+from storewise.documents import Kind
+from storewise.errors import InputError
+from storewise.ssearch import convert
+from storewise.ssearch.grammar import header_library, library_name, query_line, read_hit
+from storewise.ssearch.inputs import list_inputs
+from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.scan import scan_file
+
+CONTENT = (DATA / "ssearch36.m10").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["new\nline", "a\rb", "tab\there", "\x1b[2J", "\x85", "\u2028"])
+def test_names_with_control_characters_are_refused_and_quoted(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(CONTENT)
+    for spec in (tmp_path, tmp_path / "*"):
+        with pytest.raises(InputError, match="control characters") as caught:
+            list_inputs([spec])
+        assert len(str(caught.value).splitlines()) == 1
+        assert "\\x" in str(caught.value) and name not in str(caught.value)
+    with pytest.raises(InputError, match="control characters"):
+        list(DocumentReader(tmp_path / name, DIGEST))
+
+
+def test_globs_follow_links_once_and_tell_what_they_may_not_read(tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "a.m10").write_bytes(CONTENT)
+    (tmp_path / "in" / "deep" / "round").symlink_to(tmp_path / "in")
+    for spec in ("in", "in/**", "in/**/*.m10", "in/*/*.m10", "*/**/a.*"):
+        assert [Path(path).name for path in list_inputs([tmp_path / spec])] == ["a.m10"], spec
+
+
+def test_a_file_that_changes_between_digest_and_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.m10"
+    path.write_bytes(CONTENT)
+    digest_of = convert.content_digest
+
+    def changed_behind(source: object) -> bytes:
+        found = digest_of(source)  # type: ignore[arg-type]
+        path.write_bytes(CONTENT.replace(b"; sw_score: 370", b"; sw_score: 371"))
+        return found
+
+    monkeypatch.setattr(convert, "content_digest", changed_behind)
+    with pytest.raises(InputError, match="changed while it was read"):
+        convert.convert_file(path, "jsonl", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress
+PARTS = [CONTENT[i : i + 20_000] for i in range(0, len(CONTENT), 20_000)]
+GZIPS, FRAMES = [gzip.compress(part) for part in PARTS], [ZSTD(part) for part in PARTS]
+PACKED = {
+    "gzip members": (GZIPS, None),
+    "an empty member": ([GZIPS[0], gzip.compress(b""), *GZIPS[1:]], None),
+    "zstd frames": (FRAMES, None),
+    "an empty frame": ([FRAMES[0], ZSTD(b""), *FRAMES[1:]], None),
+    "a member lost": (GZIPS[:-1], "ends|complete"),
+    "a frame lost": (FRAMES[:-1], "ends|complete"),
+    "a truncated member": ([*GZIPS[:-1], GZIPS[-1][:-9]], "end too early"),
+    "a truncated frame": ([*FRAMES[:-1], FRAMES[-1][:-9]], "end too early"),
+    "garbage behind gzip": ([*GZIPS, b"garbage"], "corrupt compressed data"),
+    "garbage behind zstd": ([*FRAMES, b"garbage"], "corrupt compressed data"),
+    "zstd behind gzip": ([*GZIPS, FRAMES[0]], "corrupt compressed data"),
+}
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_members_and_frames(kind: str, tmp_path: Path) -> None:
+    pieces, says = PACKED[kind]
+    path = tmp_path / "packed"
+    path.write_bytes(b"".join(pieces))
+    if says is None:
+        assert outcome(path) == outcome(CONTENT)  # type: ignore[arg-type]
+        assert scan_file(path).alignments == 36
+        return
+    with pytest.raises(InputError, match=says):
+        read(path)
+    with pytest.raises(InputError, match=says):
+        scan_file(path)
+
+
+def test_a_score_that_no_float_holds_is_none() -> None:
+    for value in (b"1e999", b"-1e999"):
+        odd = CONTENT.replace(b"; sw_z-score: 447.1\n", b"; sw_z-score: " + value + b"\n")
+        assert odd != CONTENT
+        for mode in ("fast", "reference"):
+            for encoding in ("dict", "bson"):
+                _, found = read(odd, mode=mode, encoding=encoding)
+                assert None in [d["z"] for d in found[Kind.ALIGN]]
+                assert not any(abs(d["z"] or 0) == float("inf") for d in found[Kind.ALIGN])
+
+
+_MUCH = 500_000
+
+
+def test_crafted_lines_take_linear_time() -> None:
+    """Half a megabyte each: with a step back for each byte these would take hours."""
+    for unit in (b" ", b" vs ", b", 1 nt vs ", b" - 1 nt ", b" 1 residues in ", b"1"):
+        much = unit * (_MUCH // len(unit))
+        assert library_name(b"Library: " + much) is not None
+        assert library_name(b"Query library " + much) is None
+        assert header_library(b">>>q" + much) is None
+        assert header_library(b">>>q" + much + b" library ") is None
+        query_line(b"  1>>>" + much)
+        query_line(much)
+        at = CONTENT.index(b"Library: ")
+        for crafted in (b"Library: " + much, much, b"Query library" + much, b">>>q" + much):
+            content = CONTENT[:at] + crafted + b"\n" + CONTENT[at:]
+            assert outcome(content)[0] in ("documents", "error")
+    for unit in ("[gene=", "[chromosome=", "chromosome:", "gene:", "chromosome:1:"):
+        read_hit(b"id " + unit.encode() * (_MUCH // len(unit)))
+
+
+def test_numbers_of_any_length_are_refused_not_converted() -> None:
+    for old, new in (
+        (b"  2>>>", b"  " + b"2" * 5000 + b">>>"),
+        (b"3377 residues in 3 query", b"3377 residues in " + b"3" * 5000 + b" query"),
+        (b" version 36", b" version " + b"3" * 5000),
+        (b"1125 nt vs", b"1" * 5000 + b" nt vs"),
+    ):
+        content = CONTENT.replace(old, new, 1)
+        assert content != CONTENT
+        assert outcome(content, mode="fast") == outcome(content, mode="reference")
+
+
+def test_an_alignment_of_very_many_keys_is_not_compiled() -> None:
+    keys = b"".join(b"; sw_k%d: 1\n" % i for i in range(50_000))
+    at = CONTENT.index(b"; sw_score")
+    content = CONTENT[:at] + keys + CONTENT[at:]
+    assert outcome(content, mode="fast") == outcome(content, mode="reference")
+
+
+def test_content_that_expands_much_is_given_out_in_linear_time() -> None:
+    packed = io.BytesIO(gzip.compress(CONTENT[:1] + b" " * 60_000_000, compresslevel=1))
+    with pytest.raises(InputError):
+        list(DocumentReader(packed, DIGEST, chunk_bytes=4096))

@@ -1,0 +1,219 @@
+"""Real outputs of every program and version: documents, ids, counts; both readers, one answer."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from Bio import SearchIO
+from support.inputs.ssearch import DATA, DIGEST, REAL, outcome, read
+
+from storewise.documents import KINDS, Kind, fields, ids_of_file
+from storewise.ssearch.reader import DocumentReader
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_ids_need_only_digest_and_counts(name: str) -> None:
+    reader, found = read(DATA / name)
+    counts = reader.counts
+    ids = [(kind, document["_id"]) for kind, documents in found.items() for document in documents]
+    assert ids == list(ids_of_file(DIGEST, counts.queries, counts.alignments))
+    tasks = {document["_id"] for document in found[Kind.TASKS]}
+    for rna, gs, align in zip(*(found[k] for k in KINDS if k is not Kind.TASKS), strict=True):
+        assert (align["rna"], align["gs"]) == (rna["_id"], gs["_id"])
+        assert rna["ti"] == gs["ti"] == align["ti"] and align["ti"] in tasks
+
+
+@pytest.mark.parametrize("chunk", [700, 4096, 1 << 20])
+@pytest.mark.parametrize("name", REAL)
+def test_readers_and_encodings_agree(name: str, chunk: int) -> None:
+    content = (DATA / name).read_bytes()
+    expected = outcome(content, mode="reference")
+    assert expected[0] == "documents"
+    for mode in ("auto", "fast", "reference"):
+        for encoding in ("dict", "bson"):
+            assert expected == outcome(content, mode=mode, encoding=encoding, chunk_bytes=chunk)
+
+
+@pytest.mark.parametrize("study_fields", [False, True])
+def test_bson_bytes_are_those_of_bson_encode(study_fields: bool) -> None:
+    documents = {}
+    for mode in ("fast", "reference"):
+        reader = DocumentReader(
+            DATA / "ssearch36.m10", DIGEST, encoding="bson", mode=mode, study_fields=study_fields
+        )
+        documents[mode] = [bytes(d) for batch in reader for _, part in batch for d in part]
+    assert documents["fast"] == documents["reference"]
+    _, found = read(DATA / "ssearch36.m10", study_fields=study_fields)
+    for kind in (Kind.RNA, Kind.GS, Kind.ALIGN):
+        assert list(found[kind][0]) == [f.name for f in fields(kind, study_fields=study_fields)]
+    assert ("q" in found[Kind.TASKS][0]) is not study_fields
+
+
+def test_the_fast_reader_is_used() -> None:
+    for name in ("ssearch36.m10", "ssearch36_nostats.m10", "lalign36_dna.m10"):
+        reader, _ = read(DATA / name)
+        # One alignment teaches it the layout.
+        assert reader.fast_alignments == reader.counts.alignments - 1
+
+
+def test_values() -> None:
+    _, found = read(DATA / "ssearch36.m10")
+    task = found[Kind.TASKS][0]
+    assert task["q"] == "pGT875" and task["lib"] == "gst.nlib"
+    assert task["pg_argv"].endswith('"1000000000 -1" three_queries.fa gst.nlib')
+    assert task["pg_name_alg"] == "Smith-Waterman (SSE2, Michael Farrar 2006)"
+    assert task["pg_open-ext"] == "-12 -4"
+    second = {kind: documents[1] for kind, documents in found.items()}
+    assert {k: v for k, v in second[Kind.ALIGN].items() if not isinstance(v, bytes)} == {
+        "t": 604, "b": second[Kind.ALIGN]["b"], "e": second[Kind.ALIGN]["e"], "s_w": 2064,
+        "f": "f", "i": 0.776, "o": 696, "p": 2064, "si": 0.776, "z": second[Kind.ALIGN]["z"],
+        "q": "pGT875", "gene": None, "chr": None,
+    }  # fmt: skip
+    assert (second[Kind.RNA]["b"], second[Kind.RNA]["e"], second[Kind.RNA]["l"]) == (7, 701, 694)
+    assert second[Kind.RNA]["s"].startswith("GCCAGTTTGAGAAGAC-CACAGC")
+    assert second[Kind.GS]["seqid"] == "RABGLTR"
+    reverse = next(d for d in found[Kind.ALIGN] if d["f"] == "r")
+    rna = next(d for d in found[Kind.RNA] if d["_id"] == reverse["rna"])
+    assert rna["b"] > rna["e"] and rna["l"] == rna["b"] - rna["e"]
+
+
+def test_missing_values_are_none() -> None:
+    _, found = read(DATA / "ssearch36_nostats.m10")
+    assert all(d["z"] is d["b"] is d["e"] is None for d in found[Kind.ALIGN])
+    _, found = read(DATA / "lalign36_dna.m10")
+    assert all(d["f"] is None and d["p"] is not None for d in found[Kind.ALIGN])
+
+
+@pytest.mark.parametrize("mode", ["fast", "reference"])
+def test_scores_that_are_not_finite_are_none(mode: str) -> None:
+    """fasta36 prints such scores where its statistics fail."""
+    content = (DATA / "ssearch36.m10").read_bytes()
+    for printed in (b"inf", b"-nan"):
+        odd = content.replace(b"; sw_z-score: 447.1\n", b"; sw_z-score: " + printed + b"\n")
+        assert odd != content
+        for encoding in ("dict", "bson"):
+            _, found = read(odd, mode=mode, encoding=encoding)
+            assert [d["z"] for d in found[Kind.ALIGN]].count(None) == odd.count(printed + b"\n")
+
+
+def test_queries_without_hits_have_tasks() -> None:
+    _, found = read(DATA / "ssearch36_nohits.m10")
+    assert [d["q"] for d in found[Kind.TASKS]] == ["empty1", "pGT875", "empty2"]
+    first = found[Kind.TASKS][0]
+    assert first["lib"] == "gst.nlib"
+    assert first["pg_ver"] == "36.3.8i Nov, 2022" and "nohit_queries.fa" in first["pg_argv"]
+    assert {d["ti"] for d in found[Kind.ALIGN]} == {found[Kind.TASKS][1]["_id"]}
+
+
+def test_old_versions_keep_both_names() -> None:
+    _, found = read(DATA / "ssearch35.m10")
+    hit = found[Kind.TASKS][1]
+    assert hit["pg_name"].endswith("ssearch35") and hit["pg_name_alg"].startswith("Smith-Waterman")
+    assert hit["pg_ver"] == "35.03" and "pg_ver_rel" in hit
+    assert hit["lib"] == "NC_002128.faa"
+
+
+#: SearchIO knows no lalign, takes the query's id without `gi|N|` for another query, an id for a
+#: mark, and a table of scores without alignments for the end of the file.
+BIOPYTHON_CANNOT = {
+    "fastx36.m10",
+    "ggsearch36_no_length.m10",
+    "lalign36_dna.m10",
+    "lalign36_protein.m10",
+    "ssearch36_identities.m10",
+    "ssearch36_identities_marks.m10",
+    "ssearch36_identities_scores.m10",
+    "ssearch36_marks.m10",
+    "ssearch36_scores.m10",
+    "ssearch36_to_file.m10",
+}
+
+
+@pytest.mark.parametrize("name", [n for n in REAL if n not in BIOPYTHON_CANNOT])
+def test_biopython_reads_the_same(name: str) -> None:
+    """SearchIO is an oracle for ordinary files (it merges hits of one id: compare as sets)."""
+    expected = set()
+    for result in SearchIO.parse(DATA / name, "fasta-m10"):
+        for hsp in result.hsps:
+            query = str(hsp.query.seq)
+            expected.add((hsp.hit_id, query, str(hsp.hit.seq), getattr(hsp, "evalue", None)))
+    _, found = read(DATA / name)
+    ours = {
+        (gs["seqid"], rna["s"], gs["s"], align["e"])
+        for rna, gs, align in zip(found[Kind.RNA], found[Kind.GS], found[Kind.ALIGN], strict=True)
+    }
+    if name == "ssearch36_context.m10":
+        # SearchIO gives every `>--` the e-value of the hit's first alignment there.
+        expected, ours = ({item[:3] for item in items} for items in (expected, ours))
+    assert ours == expected
+
+
+def test_several_searches_in_a_file() -> None:
+    names = [
+        "ssearch36.m10",
+        "ssearch35.m10",
+        "tfastx36.m10",
+        "ssearch36_nohits.m10",
+        "fasta34.m10",
+    ]
+    contents = [(DATA / name).read_bytes() for name in names]
+    for mode in ("fast", "reference"):
+        reader, found = read(b"".join(contents), mode=mode)
+        for kind in KINDS:
+            apart = [d for content in contents for d in read(content)[1][kind]]
+            texts = [
+                [{k: v for k, v in d.items() if not isinstance(v, bytes)} for d in documents]
+                for documents in (found[kind], apart)
+            ]
+            assert texts[0] == texts[1]
+        counts = reader.counts
+        ids = [d["_id"] for documents in found.values() for d in documents]
+        assert ids == [i for _, i in ids_of_file(DIGEST, counts.queries, counts.alignments)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 36, 1000])
+def test_batches(size: int) -> None:
+    reader = DocumentReader(DATA / "ssearch36.m10", DIGEST, alignments_per_batch=size)
+    batches = list(reader)
+    sizes = [len(batch.align) for batch in batches]
+    assert sum(sizes) == 36 and all(s == size for s in sizes[:-1]) and sizes[-1] <= size
+    assert all(len(b.rna) == len(b.gs) == len(b.align) for b in batches)
+    read_bytes = [batch.bytes_read for batch in batches]
+    assert read_bytes == sorted(read_bytes)
+    assert read_bytes[-1] <= (DATA / "ssearch36.m10").stat().st_size
+
+
+def test_wrong_arguments_are_refused() -> None:
+    for options in ({"encoding": "xml"}, {"mode": "slow"}, {"alignments_per_batch": 0}):
+        with pytest.raises(ValueError):
+            DocumentReader(io.BytesIO(b""), DIGEST, **options)
+    with pytest.raises(ValueError):
+        DocumentReader(io.BytesIO(b""), b"short")
+
+
+GENES = {
+    b"X gene:ENSG01.2 chromosome:GRCh38:7:1:99:1": ("X", "ENSG01.2", "7"),
+    b"X [gene=psbA] [chromosome=Pltd]": ("X", "psbA", "Pltd"),
+    b"sp|P1|A_B protein GN=GSTM1 PE=1": ("sp|P1|A_B", "GSTM1", None),
+    b"X Homo sapiens chromosome 12, clone": ("X", None, "12"),
+    b"X chromosome:4": ("X", None, "4"),
+    b"X whole chromosome shotgun; >>> sw_score: 9": ("X", None, None),
+    b"caf\xe9 \xff": ("caf\ufffd", None, None),
+}
+
+
+@pytest.mark.parametrize("mode", ["fast", "reference"])
+@pytest.mark.parametrize("line", list(GENES))
+def test_gene_and_chromosome(line: bytes, mode: str) -> None:
+    content = (DATA / "ssearch36.m10").read_bytes()
+    old = b"\n>>BTGST Bovine GST mRNA for gluthathione S-transferase, class-pi.\n"
+    assert old in content
+    content = content.replace(old, b"\n>>" + line + b"\n")
+    for encoding in ("dict", "bson"):
+        _, found = read(content, mode=mode, encoding=encoding)
+        hits = [
+            (g["seqid"], a["gene"], a["chr"])
+            for g, a in zip(found[Kind.GS], found[Kind.ALIGN], strict=True)
+        ]
+        assert hits.count(GENES[line]) == 6

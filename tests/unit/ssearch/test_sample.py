@@ -1,0 +1,62 @@
+"""The bundled sample: real, within its bounds, and made again with the same alignments."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from support.paths import SAMPLE
+
+from storewise.ssearch.manifest import build_manifest, list_inputs
+from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.scan import scan_file
+from storewise.ssearch.stream import open_input
+
+OUTPUTS = sorted(SAMPLE.glob("*.m10.*"))
+
+
+def content(path: Path) -> bytes:
+    with open_input(path) as stream:
+        return b"".join(iter(lambda: stream.read(1 << 20), b""))
+
+
+def test_size_and_number(tmp_path: Path) -> None:
+    stored = sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file())
+    assert stored <= 3_000_000
+    summary = build_manifest(list_inputs([str(SAMPLE / "*.m10.*")]), tmp_path / "m.parquet")
+    assert summary.files == len(OUTPUTS) >= 12
+    assert not summary.duplicates
+    assert summary.documents is not None and summary.documents >= 30_000
+    assert {path.suffix for path in OUTPUTS} == {".gz", ".zst"}
+    readme = (SAMPLE / "README.md").read_text()
+    assert f"| {summary.documents:,} " in readme
+    assert f"| {summary.files}: " in readme
+
+
+@pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: path.name)
+def test_outputs_name_no_place(path: Path) -> None:
+    argv = re.findall(rb"^# (.*)$", content(path), re.MULTILINE)
+    assert argv
+    for command in argv:
+        assert re.fullmatch(
+            rb'ssearch36 -Q -H -m 10 -W 0 -E "1000000000 -1" queries_\d\d\.fa \w+\.fa', command
+        )
+
+
+def test_genes_and_chromosomes_are_found() -> None:
+    genes, chromosomes = set(), set()
+    for path in SAMPLE.glob("queries_01__*.m10.*"):
+        for batch in DocumentReader(path, scan_file(path).digest):
+            genes |= {align["gene"] for align in batch.align}
+            chromosomes |= {align["chr"] for align in batch.align}
+    assert {"rbcL", "psbA", "T25K16.1", "5.8S rRNA", "pla"} <= genes
+    assert {"Pltd", "1", "pPCP1", None} == chromosomes
+
+
+def test_fasta_is_packed_without_time() -> None:
+    for path in (SAMPLE / "fasta").glob("*.gz"):
+        packed = path.read_bytes()
+        assert packed[4:8] == bytes(4), "a time in the gzip header changes the file at each making"
+        assert gzip.decompress(packed).startswith(b">")

@@ -1,0 +1,195 @@
+"""The scan over line starts: equal to the full parse, and complete or an error."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.inputs.scans import content, parsed
+from support.paths import ROOT
+
+from storewise.errors import InputError
+from storewise.ssearch.scan import Scanner, ScanResult, scan_file
+from storewise.ssearch.stream import content_digest
+
+SAMPLE = ROOT / "resources" / "sample"
+SAMPLES = [
+    *sorted(SAMPLE.glob("queries_0[14]__*")),
+    *sorted((ROOT / "tests" / "data").glob("*.m10*")),
+]
+
+
+def scan(data: bytes, size: int = 1 << 20) -> ScanResult:
+    scanner = Scanner("data")
+    for start in range(0, len(data), size):
+        scanner.feed(data[start : start + size])
+    return scanner.finish()
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_scan_agrees_with_the_reader(path: Path) -> None:
+    found = scan_file(path)
+    assert (found.queries, found.hits, found.alignments) == parsed(path)
+    assert found.digest == content_digest(path)
+
+
+OLD = b"""
+# fasta35 -Q -m 10 q.fa lib.fa
+FASTA searches a protein or DNA sequence data bank
+ version 35.04 Jan. 15, 2009
+
+Query: q.fa
+  1>>>one first - 10 aa
+Library: lib.fa 100 residues in 5 sequences
+The best scores are:
+lib1 x   (20) 50 10.0 1
+
+>>>one, 10 aa vs lib.fa library
+; pg_name: fasta35
+>>lib1 x
+; fa_opt: 50
+>one ..
+; sq_len: 10
+ACDEF
+>lib1 ..
+; sq_len: 20
+ACDEF
+  2>>>two second - 10 aa
+Library: lib.fa 100 residues in 5 sequences
+!! No sequences with E() < 0.1
+>>><<<
+
+
+20 residues in 2 query   sequences
+Function used was FASTA [version 35.04 Jan. 15, 2009]
+"""
+
+
+def test_version_35_closes_once() -> None:
+    found = scan(OLD)
+    assert (found.queries, found.hits, found.alignments, found.documents) == (2, 1, 1, 5)
+    assert scan(OLD + OLD).queries == 4
+    with pytest.raises(InputError, match=r"not complete.*'>>><<<'"):
+        scan(OLD[: OLD.index(b">>><<<")])
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=60))
+def test_pieces_of_any_size_give_the_same(sizes: list[int]) -> None:
+    data = content(SAMPLE / "queries_01__yersinia.m10.gz") + OLD
+    scanner = Scanner("data")
+    at = 0
+    for size in sizes:
+        scanner.feed(data[at : at + size])
+        at += size
+    scanner.feed(data[at:])
+    assert scanner.finish() == scan(data)
+
+
+def test_one_byte_pieces() -> None:
+    assert scan(OLD, 1) == scan(OLD)
+
+
+def test_truncation_is_an_error_with_its_place() -> None:
+    data = content(SAMPLE / "queries_04__yersinia.m10.zst")
+    end = data.index(b">>>///")
+    line_starts = [i + 1 for i in range(len(data)) if data[i : i + 1] == b"\n"]
+    cuts = [*line_starts[::7], *range(100, end + 5, 997), end + 5]
+    for cut in [cut for cut in cuts if cut < end + 6]:
+        with pytest.raises(InputError) as caught:
+            scan(data[:cut])
+        error = caught.value
+        last_start = data.rfind(b"\n", 0, cut - 1) + 1
+        if error.reason.startswith("the output is not complete"):
+            assert error.offset == last_start
+            assert error.line == data.count(b"\n", 0, last_start) + 1
+        else:
+            assert error.reason == "not an SSEARCH output" and cut < 200
+    assert scan(data[: end + 7]).queries == 4
+
+
+def test_a_search_cut_short_before_another_one() -> None:
+    data = content(SAMPLE / "queries_01__yersinia.m10.gz")
+    for mark in (b">>>///", b">>><<<", b"; sw_score", b"Library: "):
+        cut = data[: data.index(mark)]
+        with pytest.raises(InputError, match="not complete") as caught:
+            scan(cut + b"\n" + data)
+        assert caught.value.line is not None
+        assert caught.value.line >= cut.count(b"\n")
+
+
+def test_names_that_look_like_marks() -> None:
+    text = OLD.decode().replace("lib1 x", "7>>>x >>>/// ; sw_score: 9 >>><<<")
+    found = scan(text.encode())
+    assert (found.queries, found.alignments) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (b"", "the file is empty"),
+        (b"hello\n", "line 1 .*not an SSEARCH output.*'hello'"),
+        (bytes(3000), "not an SSEARCH output"),
+        (b"a" * (9 << 20), "not an SSEARCH output"),
+        (b"line\n" * 400_000, "not an SSEARCH output"),
+        (OLD.replace(b"\n", b"\r\n"), "line 1 .*CR LF"),
+        (OLD.replace(b"ACDEF\n", b"ACDEF\r\n", 1), "line 18 .*CR LF"),
+        (OLD.replace(b"ACDEF", b"AC\0DEF", 1), "line 18 .*a NUL byte"),
+        (OLD.replace(b"; ", b""), "not in -m 10 format"),
+    ],
+    ids=["empty", "text", "zeros", "one line", "many lines", "crlf", "one crlf", "nul", "m 0"],
+)
+def test_what_is_not_usable_is_said(data: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scan(data)
+
+
+def test_compressed_files_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "cut.m10.gz"
+    packed = gzip.compress(OLD * 50)
+    path.write_bytes(packed[:-20])
+    with pytest.raises(InputError, match="compressed data"):
+        scan_file(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        scan_file(tmp_path / "none.m10")
+
+
+def test_memory_is_bounded_by_a_piece(tmp_path: Path) -> None:
+    path = tmp_path / "large.m10"
+    one = content(SAMPLE / "queries_01__arabidopsis.m10.gz")
+    with path.open("wb") as out:
+        for _ in range(60):
+            out.write(one)
+    assert path.stat().st_size > 30e6
+    tracemalloc.start()
+    scan_file(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16e6
+
+
+def test_sampled_digest_depends_on_content_and_size_only(tmp_path: Path) -> None:
+    data = content(SAMPLE / "queries_01__arabidopsis.m10.gz")
+    path, other = tmp_path / "a.m10", tmp_path / "b.m10"
+    path.write_bytes(data)
+    other.write_bytes(data)
+    os.utime(other, (1, 1))
+    first = scan_file(path, digest="sampled")
+    assert first.queries is first.alignments is first.documents is None
+    assert len(first.digest) == 16
+    assert first == scan_file(other, digest="sampled")
+    assert first != scan_file(path, digest="sampled", seed=2)
+    assert first.digest != scan_file(path).digest
+    other.write_bytes(data + b"\n")
+    assert first != scan_file(other, digest="sampled")
+    # What the sample would hold whole is scanned whole.
+    other.write_bytes(OLD)
+    assert scan_file(other, digest="sampled") == scan_file(other)
+    other.write_bytes(b"x" * 100_000)
+    with pytest.raises(InputError, match="not an SSEARCH output"):
+        scan_file(other, digest="sampled")

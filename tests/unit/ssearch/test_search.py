@@ -1,0 +1,78 @@
+"""From FASTA to complete outputs, and every way in which that fails."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storewise.errors import InputError
+from storewise.ssearch.fasta import count_parts, read_fasta, split_fasta
+from storewise.ssearch.search import STUDY_OPTIONS
+from storewise.studyinputs import STUDY_SEARCH_OPTIONS
+
+
+def test_the_studys_options_are_those_of_the_config() -> None:
+    assert tuple(STUDY_SEARCH_OPTIONS) == STUDY_OPTIONS
+
+
+# --- FASTA -------------------------------------------------------------------------------------
+
+RECORDS = st.lists(
+    st.tuples(
+        st.text("abc>; =é\t", max_size=12),
+        st.text("ACGTNacgt-*", min_size=1, max_size=200),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=RECORDS, per_part=st.integers(1, 9))
+def test_parts_hold_every_record_once(
+    tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, str]], per_part: int
+) -> None:
+    place = tmp_path_factory.mktemp("split")
+    named = [(f"id{i} {text.strip()}".rstrip(), seq) for i, (text, seq) in enumerate(records)]
+    source = place / "all.fa.gz"
+    text = "".join(f">{title}\n{sequence}\n" for title, sequence in named)
+    source.write_bytes(gzip.compress(text.encode()))
+    parts = split_fasta(source, place / "parts", per_part)
+    assert len(parts) == count_parts(source, per_part) == -(-len(named) // per_part)
+    found = [list(read_fasta(part)) for part in parts]
+    assert [record for part in found for record in part] == named
+    assert all(len(part) == per_part for part in found[:-1])
+    assert not list((place / "parts").glob("*.tmp*"))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "no sequence in the file"),
+        ("\n\n", "no sequence in the file"),
+        ("hello\nworld\n", "line 1: not a FASTA file.*'>'.*'hello'"),
+        ("\n\nLOCUS x\n", "line 3: not a FASTA file"),
+        (">a\nAC\n>b\nGT\n>a\nGG\n", "records 1 and 3 have the same id a"),
+        (">a\n>b\nAC\n", r"record 1 \(a\) has no sequence"),
+        (">a\nAC\n>b\n", r"record 2 \(b\) has no sequence"),
+        ("> a\nAC\n", "record 1 has no id"),
+        (">a\nACGT\nAC1T\n", "line 3: not a sequence line.*'1'"),
+    ],
+)
+def test_bad_fasta_is_named(tmp_path: Path, text: str, message: str) -> None:
+    source = tmp_path / "bad.fa"
+    source.write_text(text)
+    with pytest.raises(InputError, match=message):
+        split_fasta(source, tmp_path / "parts")
+    assert list((tmp_path / "parts").iterdir()) == []
+
+
+def test_descriptions_that_are_not_utf8_pass(tmp_path: Path) -> None:
+    source = tmp_path / "latin.fa"
+    source.write_bytes(b">a caf\xe9\nACGT\n")
+    (part,) = split_fasta(source, tmp_path / "parts")
+    assert part.read_bytes() == b">a caf\xe9\nACGT\n"

@@ -1,0 +1,105 @@
+"""The factor `node_class`: vertical scaling as classes of hosts that only the profile knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storewise.analysis.parts import Part, mixed
+from storewise.analysis.text import setting
+from storewise.config import Study, load_study
+from storewise.errors import ConfigError
+from storewise.nodeclasses import parse_classes, text_of
+from storewise.pbs.options import submit_options
+from storewise.pbs.request import RequestError, job_of, qsub_words
+from storewise.trial import trial_id
+
+STUDY = """\
+inputs: {{paths: data}}
+engines: {engines}
+factors: {{node_class: {levels}}}
+phases: [write, read: {{operations: 10}}]
+"""
+
+
+def study(path: Path, engines: str = "[postgres]", levels: str = "[data, large]") -> Study:
+    (path / "s.yaml").write_text(STUDY.format(engines=engines, levels=levels))
+    return load_study(path / "s.yaml")
+
+
+def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_path: Path) -> None:
+    trials = study(tmp_path, "[sqlite, postgres]").trials()
+    found = {(t.engine, t.factors.get("node_class"), t.node_class) for t in trials}
+    assert found == {
+        ("sqlite", None, "data"),
+        ("postgres", "data", "data"),
+        ("postgres", "large", "large"),
+    }
+    # Neither an id nor what a rule's stored parameters say changes where a study does not ask.
+    text = (tmp_path / "s.yaml").read_text()
+    (tmp_path / "s.yaml").write_text(text.replace("node_class: [data, large]", "nodes: [1]"))
+    (plain,) = [t for t in load_study(tmp_path / "s.yaml").trials() if t.engine == "postgres"]
+    before = {"workers": 1, "processes": 1, "threads": 1, "consistency": "durable", "index": "none"}
+    servers = {"nodes": 1, "replicas": 1, "routers": 0, "node_threads": 1, "node_memory_mb": 1024}
+    assert plain.id == trial_id({"engine": "postgres", **before, **servers}, 1)
+    assert plain.node_class == "data"
+    assert "node_class" not in str(plain.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("engines", "levels", "words"),
+    [
+        ("[postgres]", "[1]", "levels are names of classes of hosts"),
+        ("[postgres]", "['a b']", "levels are names of classes of hosts, such as data"),
+        ("[postgres]", "[large, large]", "has a level twice"),
+        ("[sqlite]", "[large]", "is a factor of servers"),
+    ],
+)
+def test_bad_levels(tmp_path: Path, engines: str, levels: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"s.yaml.*node_class.*{words}"):
+        study(tmp_path, engines, levels)
+
+
+def test_only_hosts_of_one_class_should_be_alike() -> None:
+    def node(processor: str, **factors: str) -> Part:
+        told = {"host": {"name": "n", "processor": processor}, "factors": factors}
+        return Part(Path(), "node.data0.parquet", "t", "session", None, told, "data0")
+
+    def hosts(*parts: Part) -> list[str]:
+        return [w.message for w in mixed(parts) if w.code == "mixed_hosts"]
+
+    small, big = node("small", node_class="data"), node("big", node_class="large")
+    assert hosts(small, big) == []
+    (said,) = hosts(small, big, node("other", node_class="large"))
+    assert said.startswith("nodes of class large ran on different kinds of hosts: big")
+    assert hosts(node("small"), node("big")), "without the factor all nodes are compared"
+
+
+def test_a_level_in_words() -> None:
+    assert setting({"node_class": "large"}, ["node_class"]) == "hosts of class large"
+
+
+# ------------------------------------------------------------------ what a profile says
+
+
+def test_the_text_as_snakemake_hands_it_over() -> None:
+    assert text_of("'data=a, large=b'") == "data=a, large=b"
+    assert text_of("data=a") == "data=a"
+    assert parse_classes(text_of("''")) == {}
+
+
+def test_pbs_has_a_queue_and_a_chunk_for_each_class() -> None:
+    options, _ = submit_options(
+        [
+            *("--queue", "data:db", "--queue", "work:batch", "--classes", "large"),
+            *("--queue", "large:bigmem", "--select", "large:host_type=x:y=1", "script"),
+        ]
+    )
+    node = {"rule": "node", "resources": {"node_class": "large", "mem_mb": 10}}
+    job = job_of(node, options.classes)
+    words = qsub_words(job, options, "n", Path("/log"), Path("/script"))
+    assert words[words.index("-q") + 1] == "bigmem"
+    assert "select=1:ncpus=1:mem=10mb:host_type=x:y=1" in words
+    with pytest.raises(RequestError, match=r"'lrge' is not known \(did you mean 'large'"):
+        job_of({**node, "resources": {"node_class": "lrge"}}, options.classes)

@@ -1,0 +1,186 @@
+"""Prices and the corpus in a study and in config/prices.yaml: defaults and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from storewise.config import Study, load_study
+from storewise.errors import ConfigError
+from storewise.prices import PRICES, Prices
+
+STUDY = "inputs: {paths: data}\nengines: [null]\nphases: [write]\n"
+WHOLE = "node_hour: 0.5\nclient_hour: 0.25\ngb_month: 0.1\n"
+
+
+def load(root: Path, study: str = STUDY, prices: str | None = None) -> Study:
+    path = root / "s.yaml"
+    path.write_text(study)
+    if prices is not None:
+        (root / PRICES).parent.mkdir(exist_ok=True)
+        (root / PRICES).write_text(prices)
+    return load_study(path, root=root)
+
+
+def test_without_any_prices_there_are_none(tmp_path: Path) -> None:
+    found = load(tmp_path)
+    assert found.prices is None
+    assert (found.corpus.files, found.corpus.bytes) == (1_119_820, 13 * 10**12)
+
+
+def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
+    found = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
+    assert found == Prices(currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1)
+    assert load(tmp_path, STUDY + "prices: {}\n", WHOLE).prices == Prices(
+        node_hour=0.5, client_hour=0.25, gb_month=0.1
+    )
+
+
+def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
+    file = WHOLE + "currency: USD\nnote: theirs\ndate: 2026-01-01\ninstances: {a.b: {spot: 1}}\n"
+    whole = "{currency: EUR, node_hour: 1, client_hour: 2, gb_month: 3}"
+    found = load(tmp_path, f"{STUDY}prices: {whole}\n", file).prices
+    assert found == Prices(currency="EUR", node_hour=1, client_hour=2, gb_month=3)
+    with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.client_hour: is missing"):
+        load(tmp_path, STUDY + "prices: {currency: EUR, node_hour: 1, gb_month: 0}\n", file)
+    found = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
+    assert found is not None
+    assert (found.node_hour, found.note, list(found.instances)) == (1, "theirs", ["a.b"])
+
+
+def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"s.yaml, line 4: prices.date: should be a day.*'2026-02-30'"
+    ):
+        load(tmp_path, STUDY + "prices: {date: 2026-02-30}\n", WHOLE)
+
+
+def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -> None:
+    study = STUDY + "prices: {gb_month: 0.3}\n"
+    found = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
+    assert found == Prices(node_hour=1, client_hour=1, gb_month=0.3)
+    with pytest.raises(ConfigError, match=r"prices.yaml: gb_month: missing; give all of node_hour"):
+        load(tmp_path, STUDY, "node_hour: 1\nclient_hour: 1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("currency: EUR\nnode_hours: 1\n", 2, ["node_hours", "did you mean 'node_hour'"]),
+        (WHOLE.replace("0.1", "-0.1"), 3, ["gb_month", "greater than or equal to 0", "-0.1"]),
+        (WHOLE.replace("0.25", "cheap"), 2, ["client_hour", "valid number", "'cheap'"]),
+        (WHOLE.replace("0.5", ".nan"), 1, ["node_hour", "nan"]),
+        (WHOLE + "currency: ''\n", 4, ["currency", "at least 1 character"]),
+        (WHOLE + "node_hour: 3\n", 4, ["node_hour", "given twice"]),
+        ("- node_hour\n", 1, ["list of prices", "mapping"]),
+        (WHOLE + "date: soon\n", 4, ["date", "a day, such as 2026-03-31", "'soon'"]),
+        (WHOLE + "instances: {a.b: {spott: 1}}\n", 4, ["instances.a.b", "did you mean 'spot'"]),
+        (WHOLE + "instances: {a.b: {}}\n", 4, ["instances.a.b", "give on_demand, spot or both"]),
+        (WHOLE + "instances:\n  a.b: {spot: -1}\n", 5, ["instances.a.b.spot", "-1"]),
+    ],
+)
+@pytest.mark.parametrize("own", ["", "prices: {node_hour: 1, client_hour: 1, gb_month: 1}\n"])
+def test_a_bad_file_is_named_with_its_line(
+    tmp_path: Path, text: str, line: int, words: list[str], own: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, STUDY + own, text)
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / PRICES}, line {line}: "), message
+    assert all(word in message for word in words), message
+
+
+def test_an_empty_file_is_not_called_a_study(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"prices\.yaml: the list of prices is empty$"):
+        load(tmp_path, STUDY, "# nothing yet\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("prices: {node_hour: -1}\n", 4, ["prices.node_hour", "-1"]),
+        ("prices:\n  currency: EUR\n  gb_months: 1\n", 6, ["gb_months", "'gb_month'"]),
+        ("prices: 0.2\n", 4, ["prices", "mapping"]),
+        ("corpus: {bytes: many}\n", 4, ["corpus.bytes", "'many'"]),
+    ],
+)
+def test_a_bad_price_of_a_study_is_named_with_the_studys_line(
+    tmp_path: Path, text: str, line: int, words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, STUDY + text, WHOLE)
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / 's.yaml'}, line {line}: "), message
+    assert all(word in message for word in words), message
+
+
+def test_a_price_that_neither_gives_is_missing_in_the_study(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"s\.yaml, line 4: prices\.\w+: is missing"):
+        load(tmp_path, STUDY + "prices: {node_hour: 1}\n")
+
+
+def test_prices_measure_nothing_again(tmp_path: Path) -> None:
+    before = load(tmp_path, STUDY, WHOLE).trials()
+    after = load(tmp_path, STUDY + "corpus: {files: 5}\n", WHOLE.replace("0.5", "9")).trials()
+    assert [one.id for one in before] == [one.id for one in after]
+
+
+def test_the_prices_that_come_with_storewise_are_whole() -> None:
+    found = load_study("demo", root=ROOT).prices
+    assert found is not None
+    assert "config/prices.yaml" in found.note
+
+
+INSTANCES = """
+date: 2026-03-31
+instances:
+  i4i.large: {on_demand: 0.172, spot: 0.07}
+  c7i.large: {on_demand: 0.09}
+"""
+
+
+def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
+    study = STUDY + "prices: {instances: {c7i.large: {on_demand: 0.1}, m.x: {spot: 2}}}\n"
+    found = load(tmp_path, study, WHOLE + INSTANCES).prices
+    assert found is not None
+    assert found.source == "prices of 2026-03-31"
+    assert list(found.instances) == ["i4i.large", "c7i.large", "m.x"]
+    assert found.host("node", "i4i.large", "on_demand") == (0.172, "i4i.large on demand")
+    assert found.host("client", "i4i.large", "spot") == (0.07, "i4i.large spot")
+    spot = "c7i.large on demand, for want of a spot price"
+    assert found.host("client", "c7i.large", "spot") == (0.1, spot)
+    other = "node_hour, for want of a price of m.x on demand"
+    assert found.host("node", "m.x", "on_demand") == (0.5, other)
+    assert found.host("client", "", "spot") == (0.25, "client_hour")
+    assert Prices.model_validate(found.model_dump(mode="json")) == found
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ("{a.b: {spott: 1}}", ["prices.instances.a.b.spott", "did you mean 'spot'"]),
+        ("{a.b: 3}", ["prices.instances.a.b"]),
+        ("[a.b]", ["prices.instances", "mapping"]),
+    ],
+)
+def test_a_studys_bad_price_of_an_instance_names_its_key(
+    tmp_path: Path, own: str, words: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, STUDY + f"prices: {{instances: {own}}}\n", WHOLE + INSTANCES)
+    for word in ["s.yaml, line 4", *words]:
+        assert word in str(error.value)
+
+
+def test_the_prices_of_this_checkout_are_dated_examples() -> None:
+    found = load_study("demo", root=ROOT).prices
+    assert found is not None
+    assert found.date
+    assert "examples" in found.note
+    assert found.instances
+    for price in found.instances.values():
+        assert price.on_demand is not None
+        assert price.spot is not None
+        assert price.spot < price.on_demand

@@ -1,0 +1,106 @@
+"""Studies of servers: their factors, what is refused when one is read, and what a host can run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storewise.config import Study, load_study
+from storewise.errors import ConfigError
+from storewise.session.cluster import (
+    node_jobs,
+)
+from storewise.trial import Trial
+
+BASE = """\
+inputs: {paths: data}
+engines: [sqlite, postgres, mongodb]
+factors: {nodes: [1, 2]}
+phases:
+  - write
+  - read: {operations: 100}
+"""
+
+
+def study(tmp_path: Path, text: str = BASE) -> Study:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    return load_study(path)
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        study(tmp_path, text)
+    return str(error.value)
+
+
+def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path: Path) -> None:
+    trials = study(tmp_path).trials()
+    assert sorted((t.engine, t.nodes) for t in trials) == [
+        ("mongodb", 1),
+        ("mongodb", 2),
+        ("postgres", 1),
+        ("postgres", 2),
+        ("sqlite", 1),
+    ]
+    plain = study(tmp_path, BASE.replace("factors: {nodes: [1, 2]}\n", "")).trials()
+    assert {t.id for t in plain if t.engine == "sqlite"} <= {t.id for t in trials}
+    assert all("nodes" not in t.factors for t in trials if t.engine == "sqlite")
+
+
+def test_the_nodes_of_a_trial(tmp_path: Path) -> None:
+    found = {(t.engine, t.nodes): [s.name for s in node_jobs(t)] for t in study(tmp_path).trials()}
+    assert found["sqlite", 1] == []
+    assert found["postgres", 2] == ["data0", "data1"]
+    assert found["mongodb", 1] == ["data0"]
+    # Routers live on the worker hosts unless the study says otherwise.
+    assert found["mongodb", 2] == ["config0", "data0", "data1"]
+    text = BASE.replace("[sqlite, postgres, mongodb]", "[mongodb]")
+    text = text.replace(
+        "{nodes: [1, 2]}", "{nodes: 2, routers: 2, replicas: 3, node_memory_mb: 512}"
+    )
+    (trial,) = study(tmp_path, text).trials()
+    names = [s.name for s in node_jobs(trial)]
+    assert names.count("router1") == 1 and len(names) == 1 + 2 * 3 + 2
+    assert {s.memory_mb for s in node_jobs(trial) if s.role == "data"} == {512}
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (("nodes: [1, 2]", "nodes: [0]"), ["line 3", "factors.nodes", "from 1", "0"]),
+        (("nodes: [1, 2]", "nodes: two"), ["line 3", "factors.nodes", "'two'"]),
+        (("nodes: [1, 2]", "node: 2"), ["line 3", "did you mean 'nodes'"]),
+        (("nodes: [1, 2]", "node_memory_mb: 1"), ["factors.node_memory_mb", "from 64"]),
+        (
+            ("nodes: [1, 2]", "replicas: 3"),
+            ["factors.replicas", "exclude: [{engine: postgres, replicas: 3}]"],
+        ),
+        (("[sqlite, postgres, mongodb]", "[sqlite]"), ["factors.nodes", "embedded"]),
+        (("inputs:", "allow_open_ports: maybe\ninputs:"), ["allow_open_ports", "true or false"]),
+        (
+            ("[sqlite, postgres, mongodb]", "{postgres: {hoem: /opt}}"),
+            ["engines.postgres.hoem", "did you mean 'home'"],
+        ),
+    ],
+)
+def test_bad_studies_of_servers(tmp_path: Path, change: tuple[str, str], parts: list[str]) -> None:
+    message = refusal(tmp_path, BASE.replace(*change))
+    for part in parts:
+        assert part in message, message
+
+
+def trial(nodes: int = 1, **changes: object) -> Trial:
+    return Trial(
+        study="s",
+        id="t",
+        engine="tcp",
+        workload="alignments",
+        repeat=1,
+        seed=1,
+        factors={"engine": "tcp"},
+        nodes=nodes,
+        consistency="durable",
+        **{"phases": [], **changes},  # type: ignore[arg-type]
+    )

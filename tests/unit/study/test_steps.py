@@ -1,0 +1,367 @@
+"""Steps of a study: clients spread over processes, sweeps, and the search for a rate."""
+
+import math
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from support.paths import ROOT
+
+from storewise.analysis.comparable import closed_steps, open_phases, sentences
+from storewise.config import load_study
+from storewise.driver.search import (
+    SERVED,
+    Summary,
+    Tried,
+    answer,
+    judge,
+    leave,
+    next_rate,
+    summaries,
+)
+from storewise.errors import ConfigError, StorewiseError
+from storewise.metrics.hdr import bucket_indexes
+from storewise.sweeps import Clients, expand_sweep, take_clients
+from storewise.workloads.base import PhaseParams, SearchParams
+
+# Clients ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 600), st.integers(1, 6), st.integers(1, 8))
+def test_clients_are_spread_evenly_and_numbered_once(total, workers, processes):
+    clients = Clients(1, total)
+    numbers, counts = [], []
+    per_worker = [0] * workers
+    for worker in range(workers):
+        for process in range(processes):
+            start, count = clients.here(worker, workers, process, processes)
+            numbers += range(start, start + count)
+            counts.append(count)
+            per_worker[worker] += count
+    assert sorted(numbers) == list(range(total))
+    assert max(counts) - min(counts) <= 1
+    assert max(per_worker) - min(per_worker) <= processes
+    if total <= workers * processes:
+        assert max(per_worker) - min(per_worker) <= 1
+    assert clients.most(workers, processes) == max(counts)
+    assert clients.all(workers, processes) == total
+
+
+def test_threads_are_those_of_each_process():
+    clients = Clients(3)
+    assert clients.here(1, 2, 1, 2) == (9, 3)
+    assert clients.all(2, 2) == 12
+
+
+def test_a_step_counts_more_than_its_phase():
+    assert take_clients({"clients": 8, "rate": 5}, {"threads": 2}, 1) == ({"rate": 5}, Clients(2))
+    assert take_clients({"threads": 8}, {"clients": 4}, 1) == ({}, Clients(1, 4))
+    assert take_clients({"rate": 1}, {"rate": 2}, 7) == ({"rate": 2}, Clients(7))
+    for wrong in (0, -1, True, 1.5, "4", 10**6):
+        with pytest.raises(ValueError, match="clients is"):
+            take_clients({}, {"clients": wrong}, 1)
+    with pytest.raises(ValueError, match="either `threads`"):
+        take_clients({}, {"clients": 1, "threads": 1}, 1)
+
+
+# Sweeps ----------------------------------------------------------------------------------------
+
+
+def test_a_sweep_is_the_product_of_its_lists_the_first_slowest():
+    found = expand_sweep({"operations": [10, 20], "clients": [1, 2]})
+    assert found == [
+        {"operations": 10, "clients": 1},
+        {"operations": 10, "clients": 2},
+        {"operations": 20, "clients": 1},
+        {"operations": 20, "clients": 2},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "words"),
+    [
+        ([1, 2], "must map parameters to lists"),
+        ({}, "must map parameters to lists"),
+        ({"rate": 5}, "rate must be a list"),
+        ({"rate": []}, "rate must be a list"),
+        ({"rate": [1, 1]}, "rate has a value twice"),
+        ({"search": [{}]}, "cannot vary 'search'"),
+        ({"rate": list(range(1, 40)), "clients": list(range(1, 40))}, "1521 steps"),
+    ],
+)
+def test_what_is_no_sweep_is_refused(sweep, words):
+    with pytest.raises(ValueError, match=words):
+        expand_sweep(sweep)
+
+
+def study(place: Path, phase: str) -> Path:
+    path = place / "s.yaml"
+    path.write_text(
+        textwrap.dedent(
+            f"""\
+            workload: ycsb
+            engines: [sqlite]
+            phases:
+              - load: {{recordcount: 10}}
+              - c: {phase}
+            """
+        )
+    )
+    return path
+
+
+def test_a_study_has_the_steps_of_its_sweep(tmp_path):
+    path = study(tmp_path, "{operations: 5, sweep: {clients: [1, 2], rate: [10]}}")
+    steps = load_study(path).phases[1].steps
+    assert steps == [{"clients": 1, "rate": 10}, {"clients": 2, "rate": 10}]
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("{operations: 5, sweep: {clients: [0]}}", "clients is 0"),
+        ("{operations: 5, sweep: {speed: [1]}}", "speed"),
+        ("{operations: 5, sweep: {rate: 3}}", "rate must be a list"),
+        ("{operations: 5, sweep: {rate: [1]}, steps: [{rate: 2}]}", "either steps or a sweep"),
+        ("{search: {limit_ms: 1, low: 5, high: 5}}", "must be above"),
+        ("{search: {limit_ms: 1, low: 5}}", "field required"),
+        ("{operations: 9, search: {limit_ms: 1, low: 5, high: 9}}", "leave `operations` out"),
+        ("{rate: 7, search: {limit_ms: 1, low: 5, high: 9}}", "sets `rate` itself"),
+        ("{operations: 5, rate: -1}", "greater than 0"),
+        ("{operations: 5, rate: 1, arrivals: bursts}", "arrivals"),
+    ],
+)
+def test_a_study_with_impossible_steps_is_refused(tmp_path, phase, words):
+    with pytest.raises(ConfigError) as error:
+        load_study(study(tmp_path, phase))
+    assert words.lower() in str(error.value).lower()
+    assert "s.yaml" in str(error.value)
+
+
+def test_a_load_has_no_clients_and_no_rate(tmp_path):
+    for key in ("clients: 2", "rate: 5", "search: {limit_ms: 1, low: 1, high: 2}"):
+        path = tmp_path / "s.yaml"
+        path.write_text(
+            f"workload: ycsb\nengines: [sqlite]\nphases:\n  - load: {{recordcount: 10, {key}}}\n"
+        )
+        with pytest.raises(ConfigError, match="loading phase"):
+            load_study(path)
+
+
+# The search ------------------------------------------------------------------------------------
+
+
+def search(**changes):
+    return SearchParams(**{"limit_ms": 10, "low": 100, "high": 20_000, "steps": 8, **changes})
+
+
+def follow(params, met):
+    """The steps of a search of a store that keeps the limit where `met(rate, step)` is true."""
+    tried = []
+    while (rate := next_rate(params, tried)) is not None:
+        tried.append(Tried(rate, met(rate, len(tried))))
+        assert len(tried) <= params.steps
+    return tried
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.floats(1, 1e5),
+    st.floats(1.1, 1e4),
+    st.integers(2, 20),
+    st.floats(0.1, 1e9),
+)
+def test_a_search_finds_what_a_store_can_do(low, ratio, steps, limit):
+    params = search(low=low, high=low * ratio, steps=steps)
+    tried = follow(params, lambda rate, _: rate <= limit)
+    found = answer(tried)
+    assert all(low <= t.rate <= low * ratio for t in tried)
+    if limit < low:
+        assert found.rate is None
+        assert tried[-1].rate == low
+        return
+    if found.rate is None:
+        # It had no steps left to come down to where the store keeps the limit; `low` does.
+        raise AssertionError(tried)
+    assert found.rate <= limit
+    assert found.bounded == any(not t.met for t in tried)
+    # Each bisection halves the logarithm of the range; the last step is kept for measuring again.
+    width = max(math.log(ratio) / 2 ** (steps - 1), math.log(1.02))
+    assert found.rate >= min(limit, low * ratio) / math.exp(width) * (1 - 1e-9)
+    if found.rate > low:
+        assert found.verified
+
+
+def test_a_rate_that_fails_when_it_is_measured_again_is_not_the_answer():
+    params = search(steps=6)
+    # Everything up to 5,000/s is met, but at the last step nothing above 1,000/s is.
+    tried = follow(params, lambda rate, step: rate <= (5000 if step < 5 else 1000))
+    found = answer(tried)
+    assert not tried[-1].met
+    assert found.rate is not None
+    assert found.rate < tried[-1].rate
+    assert not found.verified
+
+
+def test_a_failed_verification_goes_down_while_there_are_steps():
+    params = search(low=1000, high=1100, steps=12)  # narrow: precision ends the bisection early
+    seen = set()
+
+    def met(rate, step):
+        again = rate in seen
+        seen.add(rate)
+        return rate <= 1045 and not (again and rate > 1030)
+
+    found = answer(follow(params, met))
+    assert found.rate is not None
+    assert found.rate <= 1030
+    assert found.verified
+
+
+def summary(milliseconds, intended=None, failed=0):
+    indexes = bucket_indexes(np.array(milliseconds, dtype=np.int64) * 1_000_000)
+    where, counts = np.unique(indexes, return_counts=True)
+    due = len(milliseconds) + failed if intended is None else intended
+    return Summary(due, len(milliseconds), failed, tuple(where.tolist()), tuple(counts.tolist()))
+
+
+def test_a_step_is_judged_by_the_summaries_of_all_workers():
+    params = search(percentile=90, limit_ms=10)
+    fast, slow = summary([1] * 95), summary([20] * 5)
+    good = judge(params, 500, [fast, slow])
+    assert good.met
+    assert good.served == 1
+    assert good.percentile_ms == pytest.approx(1, rel=0.001)
+    late = judge(params, 500, [fast, summary([20] * 50)])
+    assert not late.met
+    assert late.percentile_ms == pytest.approx(20, rel=0.001)
+    # Failed and unserved operations were not served, however fast the others were.
+    assert judge(params, 500, [summary([1] * 98, failed=2)]).met
+    assert SERVED == 0.98
+    assert not judge(params, 500, [summary([1] * 97, failed=3)]).met
+    assert not judge(params, 500, [summary([1] * 97, intended=100)]).met
+    assert not judge(params, 500, [summary([], intended=100)]).met
+    assert judge(params, 500, [summary([], intended=0), summary([1] * 9)]).met
+
+
+def test_workers_read_each_others_summaries(tmp_path):
+    mine, other = summary([1, 2, 3]), summary([4], failed=1)
+    leave(tmp_path, "read-0", 0, mine)
+    with pytest.raises(StorewiseError, match=r"1\.json"):
+        summaries(tmp_path, "read-0", 2)
+    leave(tmp_path, "read-0", 1, other)
+    assert summaries(tmp_path, "read-0", 2) == [mine, other]
+    assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
+
+
+def test_a_search_sets_rate_and_time():
+    params = PhaseParams.model_validate({"search": search(seconds=3).model_dump(), "warmup": 1})
+    assert (params.rate, params.seconds, params.operations) == (100, 3, None)
+    for wrong in ({"operations": 5}, {"rate": 5}, {"seconds": 5}):
+        with pytest.raises(ValidationError, match=next(iter(wrong))):
+            PhaseParams.model_validate({"search": search(seconds=3).model_dump(), **wrong})
+
+
+def test_every_parameter_is_explained():
+    text = (ROOT / "config" / "README.md").read_text()
+    names = {*PhaseParams.model_fields, *SearchParams.model_fields, "steps", "sweep", "clients"}
+    names -= {"slow", "crash"}  # what is done to servers has pages of its own
+    assert not [name for name in sorted(names) if f"`{name}`" not in text]
+
+
+# What of steps can be compared ------------------------------------------------------------------
+
+
+def summary_of(phase, means):
+    """Rows of a summary: (engine, step) -> operations/s."""
+    return pd.DataFrame(
+        [
+            {"engine": engine, "phase": phase, "step": step, "mean": mean}
+            for (engine, step), mean in means.items()
+        ]
+    )
+
+
+def told_steps(phase, told):
+    """Rows of `tables.steps`: step -> (clients, rate, planned, other)."""
+    columns = ["clients", "rate", "planned", "other"]
+    return pd.DataFrame(
+        [
+            {
+                "phase": phase,
+                "step": step,
+                "operation": "all",
+                **dict(zip(columns, one, strict=True)),
+            }
+            for step, one in told.items()
+        ]
+    )
+
+
+def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
+    rows = summary_of(
+        "c", {("a", 0): 10, ("a", 1): 20, ("a", 2): 90, ("b", 0): 15, ("b", 1): 70, ("b", 2): 1}
+    )
+    # The ceiling does not choose the question.
+    rows = pd.concat([rows, summary_of("c", {("null", 0): 500})])
+    none = float("nan")
+    steps = told_steps(
+        "c",
+        {
+            0: (1.0, none, none, "distribution uniform"),
+            1: (1.0, none, none, "distribution zipfian"),
+            2: (4.0, none, none, "distribution zipfian"),
+        },
+    )
+    found = closed_steps(rows, steps)
+    assert list(zip(found["engine"], found["step"], strict=True)) == [
+        ("a", 1),
+        ("a", 2),
+        ("b", 1),
+        ("b", 2),
+    ]
+    assert (
+        list(found["with"])
+        == [
+            "distribution zipfian, 1 client",
+            "distribution zipfian, 4 clients",
+        ]
+        * 2
+    )
+
+
+def test_a_target_rate_ranks_no_store():
+    rows = summary_of("c", {("a", 0): 99, ("a", 1): 700, ("b", 0): 100, ("b", 1): 100})
+    none = float("nan")
+    steps = told_steps("c", {0: (2.0, 100.0, none, ""), 1: (2.0, 900.0, none, "")})
+    assert closed_steps(rows, steps).empty
+    assert open_phases(steps) == {"c"}
+    mixed = told_steps("c", {0: (2.0, none, none, ""), 1: (2.0, 900.0, none, "")})
+    assert set(closed_steps(rows, mixed)["step"]) == {0}
+    assert open_phases(mixed) == set()
+    # A phase of one step is not among the steps.
+    assert list(closed_steps(rows, steps.iloc[:0])["with"]) == [""] * 4
+
+
+def test_searches_without_an_answer_are_said():
+    searches = pd.DataFrame(
+        {"trial": ["x", "y", "z"], "phase": ["c"] * 3, "rate": [None, 50.0, 70.0]}
+    )
+    trials = pd.DataFrame({"trial": ["x", "y", "z"], "engine": ["sqlite", "sqlite", "duckdb"]})
+    steps = told_steps("c", {0: (2.0, 50.0, float("nan"), "")})
+    (text,) = sentences(["c"], steps, searches, trials)
+    assert "Phase c: 1 of 2 searches of SQLite found no rate" in text
+    (text,) = sentences(["c"], steps, searches.iloc[:0], trials)
+    assert "phase c nothing is said" in text
+
+
+def test_a_warmup_is_shorter_than_its_phase():
+    with pytest.raises(ValidationError, match="nothing would be measured"):
+        PhaseParams(seconds=2, warmup=2)
+    with pytest.raises(ValidationError, match="nothing would be measured"):
+        PhaseParams(warmup=1, search={"limit_ms": 1, "low": 1, "high": 2, "seconds": 1})

@@ -1,0 +1,82 @@
+"""Promises of the project's own files."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from support.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+#: conda-forge's names where they differ.
+CONDA_NAMES = {
+    "duckdb": "python-duckdb",
+    "matplotlib": "matplotlib-base",
+    "snakemake": "snakemake-minimal",
+    "zstandard": "python-zstandard",
+}
+#: Of the command line only; no rule needs them.
+COMMAND_LINE = {
+    "platformdirs",
+    "typer",
+    "rich",
+    "yte",
+    "snakemake-executor-plugin-slurm",
+    "snakemake-executor-plugin-cluster-generic",
+}
+
+
+def required() -> dict[str, str]:
+    found = [Requirement(text) for text in PROJECT["dependencies"]]
+    return {r.name: ",".join(sorted(str(r.specifier).split(","))) for r in found}
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "envs").glob("*.yaml")))
+def test_conda_environments_ask_for_what_the_package_asks_for(name: str) -> None:
+    listed = yaml.safe_load((ROOT / "envs" / f"{name}.yaml").read_text())["dependencies"]
+    pip = next(item["pip"] for item in listed if isinstance(item, dict))
+    plain = [Requirement(i) for i in [*pip, *listed] if isinstance(i, str) and " =3" not in i]
+    asked = {r.name: ",".join(sorted(str(r.specifier).split(","))) for r in plain}
+    for package, bounds in required().items():
+        if package not in COMMAND_LINE:
+            assert asked[CONDA_NAMES.get(package, package)] == bounds
+
+
+def test_constraints_pin_every_requirement_within_its_bounds() -> None:
+    lines = (ROOT / "constraints.txt").read_text().split()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^=/]+", line) for line in lines)
+    pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
+    extras = PROJECT["optional-dependencies"]
+    for text in [*PROJECT["dependencies"], *extras["test"], *extras["dev"]]:
+        requirement = Requirement(text)
+        version = pins[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{text} is pinned to {version}"
+
+
+def pages() -> list[Path]:
+    """The project's own documents, not those that tools have put beside them."""
+    folders = ("benchmarks", "config", "docs", "envs", "profiles", "report", "resources", "tests")
+    inside = [page for name in folders for page in sorted((ROOT / name).rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), ROOT / "results" / "README.md", *inside]
+
+
+def test_relative_links_in_the_documentation_lead_somewhere() -> None:
+    for page in pages():
+        text = page.read_text()
+        links = re.findall(r"\]\((?!https?://|#|mailto:)([^)\s#]+)", text)
+        for link in links:
+            assert (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    for name in re.findall(r"`((?:config|docs|resources|profiles|results)/[\w./-]+)`", text):
+        if name.startswith("results/") and name != "results/README.md":
+            continue
+        if "NAME" not in name:
+            assert (ROOT / name).exists(), name

@@ -1,0 +1,257 @@
+"""`storewise watch`: what there is to see of a run, while it lives and after."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_time import FakeTime
+
+from storewise.driver.progress import Progress
+from storewise.driver.shared import Shared
+from storewise.errors import ResultError
+from storewise.session.live import Process, Session
+from storewise.session.progress import Publisher, told_of
+from storewise.session.record import RunRecord, begin, end, read_record
+from storewise.session.run import Lease
+from storewise.watch import Frame, look
+from storewise.watch_cli import _keys, find
+from storewise.watch_text import as_json, duration, line, screen
+from storewise.watch_time import time_left
+
+
+def text(frame: Frame) -> str:
+    from rich.console import Console
+
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(screen(frame))
+    return captured.get()
+
+
+# What workers tell.
+
+
+def test_threads_are_summed_and_owners_kept_apart() -> None:
+    shared = Shared(2, 2, ["data0", "data1"])
+    shared.report(0, 1, 10, 100, {"data0": 4, "data1": 6})
+    shared.report(1, 0, 5, 50, {"data1": 5, "elsewhere": 9})
+    assert shared.progress() == (15, 150)
+    assert shared.owned() == {"data0": 4, "data1": 11}
+    assert not shared.stopped()
+    shared.clear()
+    assert (shared.progress(), shared.owned()) == ((0, 0), {})
+
+
+def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
+    import logging
+
+    own_time = FakeTime()
+    log, clock = logging.getLogger("test"), own_time.clock
+    publisher = Publisher(tmp_path, "read.0", log, clock=clock)
+    progress = Progress(publisher, "read.0", log, clock=clock)
+    shared = Shared(1, 1, ["data0"])
+    progress.state("waits", 3)
+    assert told_of(tmp_path)["read.0"][0].state == "waits"
+    progress.begin(shared, 3, lambda: {"client_cpu": 0.5})
+    own_time.spend(2.0)
+    shared.report(0, 0, 300, 600, {"data0": 200})
+    progress()
+    told, _ = told_of(tmp_path)["read.0"]
+    assert (told.state, told.step, told.seconds) == ("works", 3, 2.0)
+    assert (told.operations, told.documents) == (300, 600)
+    assert (told.operations_per_s, told.documents_per_s) == (150.0, 300.0)
+    assert told.owners == {"data0": 100.0}
+    assert told.figures == {"client_cpu": 0.5}
+    own_time.spend(0.5)  # a record a second is enough
+    shared.report(0, 0, 900, 900, {"data0": 200})
+    progress()
+    assert told_of(tmp_path)["read.0"][0] == told
+    publisher.remove()
+    assert told_of(tmp_path) == {}
+
+
+def test_a_record_that_cannot_be_written_ends_no_measurement(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import logging
+
+    (tmp_path / "progress").write_text("in the way")
+    publisher = Publisher(tmp_path, "read.0", logging.getLogger("test"))
+    progress = Progress(publisher, "read.0", logging.getLogger("test"))
+    progress.state("prepares", 0)
+    progress.state("waits", 0)
+    assert len(caplog.records) == 1
+    assert "will not see this job" in caplog.text
+
+
+# The time that is left.
+
+
+def test_time_left_by_hand() -> None:
+    engines = {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}
+    assert time_left({}, engines, ["a1"], {}, 1).seconds is None
+    one = time_left({"a1": 10.0}, engines, ["a2", "a3"], {}, 1)
+    assert (one.seconds, one.low, one.high) == (20.0, None, None)
+    # Equal durations have no range; of those that run what has passed is left out.
+    two = time_left({"a1": 10.0, "a2": 10.0}, engines, ["b1"], {"a3": 4.0}, 1)
+    assert (two.seconds, two.low, two.high) == (16.0, 16.0, 16.0)
+    assert two.reason == "from 2 trials, none of b"
+    assert time_left({"a1": 10.0, "a2": 10.0}, engines, ["b1"], {"a3": 4.0}, 2).seconds == 8.0
+    spread = time_left({"a1": 10.0, "a2": 20.0}, engines, ["a3"], {}, 1)
+    assert (spread.seconds, spread.low, spread.high) == (15.0, 10.0, 20.0)
+    late = time_left({"a1": 10.0, "a2": 10.0}, engines, [], {"a3": 30.0}, 1)
+    assert (late.seconds, late.reason) == (None, "what runs takes longer than trials did before")
+    assert time_left({"a1": 10.0}, engines, [], {}, 1).seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (89, "89 s"), (90, "2 min"), (5400, "1 h 30 min")]
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+# What has become of a run.
+
+DEAD = Process("elsewhere", 1, 0.0)
+ENGINES = {"null-r1": "null", "sqlite-r1": "sqlite"}
+
+
+def test_nothing_has_run(tmp_path: Path) -> None:
+    with pytest.raises(ResultError, match="no study has run here"):
+        look(tmp_path)
+    with pytest.raises(ResultError, match="nothing runs or has run"):
+        find(None, tmp_path)
+    (tmp_path / "s").mkdir()
+    with pytest.raises(ResultError, match=r"below .*, which has s"):
+        find("t", tmp_path)
+
+
+def test_a_run_lives_ends_and_is_killed(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    lease = Lease("r", Process.current(), 25.0)
+    lease.write(study / "leases")
+    begin(study, "r", ENGINES, tuple(ENGINES), 1)
+    live = study / "live" / "null-r1"
+    live.mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time() - 5).write(live)
+    frame = look(study)
+    assert (frame.state, frame.total, frame.running, frame.left) == ("runs", 2, ["null-r1"], 1)
+    assert find(None, tmp_path) == study
+    assert find("s.yaml", tmp_path) == study
+    assert "unknown, no trial has been measured yet" in text(frame)
+    # Its process is this one, which lives on: only its record says that it has ended.
+    (study / "leases" / "r").unlink()
+    assert look(study).state == "between"
+    end(study, "another", "nobody")
+    assert look(study).state == "between"
+    end(study, "r", "the run ended with an error")
+    frame = look(study)
+    assert frame.over
+    assert "the last run ended" in " ".join(text(frame).split())
+    assert "with an error" in line(frame)
+    record = read_record(study)
+    assert record is not None
+    # A `storewise run` that lives will call it again.
+    RunRecord(**{**_fields(record), "door": Process.current()}).write(study)
+    assert look(study).state == "between"
+    RunRecord(**{**_fields(record), "process": DEAD, "ended": None}).write(study)
+    frame = look(study)
+    assert (frame.state, frame.over) == ("killed", True)
+    assert "was killed or its host was lost" in " ".join(text(frame).split())
+    (study / "run.json").write_text("{")
+    frame = look(study)
+    assert (frame.state, frame.left, frame.total) == ("unknown", None, None)
+    json.dumps(as_json(frame), allow_nan=False)
+
+
+def _fields(record: RunRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in RunRecord.__slots__}
+
+
+def test_warnings_of_running_trials_are_shown(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    for trial in ENGINES:
+        logs = study / "logs" / trial
+        logs.mkdir(parents=True)
+        (logs / "read.0.log").write_text(
+            f"2026-01-01 10:00:00,000 INFO begins\n2026-01-01 10:00:01,000 WARNING slow {trial}\n"
+        )
+        (logs / "data0.server.log").write_text("2026-01-01 10:00:00,000 WARNING of its own\n")
+    live = study / "live" / "null-r1"
+    live.mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time()).write(live)
+    (shown,) = look(study).warnings
+    assert shown == "read.0: 2026-01-01 10:00:01,000 WARNING slow null-r1"
+    assert "WARNING slow null-r1" in text(look(study))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "null", "[]", "{}", "3", '"x"', '{"a": 1}', "\0", '{"job": {}, "figures": 1}'],
+)
+def test_files_that_cannot_be_read_are_no_end(tmp_path: Path, content: str) -> None:
+    """A host that crashed leaves empty files, another version of Storewise other keys."""
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    begin(study, "r", ENGINES, tuple(ENGINES), 1)
+    live = study / "live" / "null-r1"
+    for name in ("members", "progress"):
+        (live / name).mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time()).write(live)
+    (study / "failures").mkdir()
+    good = {"trial": "null-r1", "reason": "r", "log_tail": "", "run": "r", "at": time.time()}
+    failed = study / "failures" / "null-r1.jsonl"
+    failed.write_text(f"{content}\n{json.dumps(good)}\n")
+    for path in (live / "members" / "read.0.json", live / "progress" / "read.0.json"):
+        path.write_text(content)
+    frame = look(study)
+    assert (frame.state, frame.running, frame.workers) == ("runs", ["null-r1"], [])
+    assert len(frame.failures) == 1
+    others = (live / "owner.json", live / "session.json", study / "run.json", study / "leases/r")
+    for path in others:
+        path.write_text(content)
+        frame = look(study)
+        assert text(frame)
+        json.dumps(as_json(frame), allow_nan=False)
+
+
+def test_numbers_that_are_none_are_null(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    (study / "leases").mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    live = study / "live" / "null-r1"
+    (live / "progress").mkdir(parents=True)
+    Session("null-r1", "r", 25.0, time.time()).write(live)
+    told = {"job": "read.0", "host": "h", "state": "works", "at": 1, "operations_per_s": math.nan}
+    (live / "progress" / "read.0.json").write_text(json.dumps(told))
+    (worker,) = json.loads(json.dumps(as_json(look(study)), allow_nan=False))["workers"]
+    assert worker["operations_per_s"] is None
+
+
+def test_q_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    try:
+        with os.fdopen(theirs) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+            # Each look at the clock takes a minute: one key is read, then the time is over.
+            own_time = FakeTime(tick=60_000_000_000)
+            with _keys(clock=own_time.clock) as wait:
+                assert wait(0.0) is False
+                os.write(ours, b"x")
+                assert wait(100.0) is False
+                os.write(ours, b"q")
+                assert wait(300) is True
+    finally:
+        os.close(ours)

@@ -1,0 +1,356 @@
+"""Workload `measures`: its readings, its thresholds, and what stores make of them."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.paths import ROOT
+from typer.testing import CliRunner
+
+from storewise import measures_cli
+from storewise.cli import app
+from storewise.config import load_study
+from storewise.engines.base import Cluster, Schema
+from storewise.engines.registry import engine
+from storewise.errors import ConfigError, EngineError
+from storewise.workloads import measures_data
+from storewise.workloads.base import ClientContext
+from storewise.workloads.measures import MeasuresWorkload
+from storewise.workloads.measures_data import (
+    MEASURES,
+    Chunk,
+    Part,
+    Readings,
+    batches,
+    store_of,
+    threshold,
+)
+from storewise.workloads.measures_params import AddParams, RangeParams
+from storewise.workloads.measures_plan import uses_index
+
+SMALL = Readings(machines=5, sensors=3, seed=7)
+
+
+def columns(chunks: list[Chunk]) -> dict[str, np.ndarray]:
+    return {
+        name: np.concatenate([getattr(c, name) for c in chunks])
+        for name in ("m", "s", "bt", "et", "mv")
+    }
+
+
+@pytest.mark.parametrize("size", [1, 14, 1000, 100_000])
+def test_readings_do_not_depend_on_the_chunks(size: int) -> None:
+    """Over the border of two segments of noise (1,024 ticks of 15 series)."""
+    first, last = 15_000, 15_800
+    whole = columns(list(Part(SMALL, first, last).chunks(10**6)))
+    found = columns(list(Part(SMALL, first, last).chunks(size)))
+    assert len(whole["mv"]) == 800
+    for name, values in whole.items():
+        assert (found[name] == values).all(), name
+    (chunk,) = Part(SMALL, first, last).chunks(10**6)
+    assert SMALL.document(first + 365) == chunk.documents()[365]
+
+
+def test_many_series_are_as_few_are() -> None:
+    """More series than are made at a time, and chunks of less than a segment."""
+    many = Readings(machines=100, sensors=7, seed=3)
+    chunks = list(Part(many, 700_000, 730_000).chunks(3000))
+    assert len(chunks) > 5
+    documents = [d for chunk in chunks for d in chunk.documents()]
+    assert len(documents) == 30_000
+    for at in (0, 16_799, 16_800, 29_999):
+        assert documents[at] == many.document(700_000 + at)
+
+
+def test_seeds_and_places_give_other_readings() -> None:
+    every = [Readings(5, 3, seed) for seed in (7, 8, 9)]
+    values = [np.concatenate(list(r.values_of(0, 3000))) for r in every]
+    again = np.concatenate(list(Readings(5, 3, 7).values_of(0, 3000)))
+    assert (values[0] == again).all()
+    for other in values[1:]:
+        assert np.mean(values[0] == other) < 0.01
+    series = values[0].reshape(-1, 15)
+    assert abs(np.corrcoef(np.diff(series[:, 0]), np.diff(series[:, 1]))[0, 1]) < 0.3
+
+
+def test_readings_are_like_pressures() -> None:
+    """Moments of the parts that the generator is said to have."""
+    readings = Readings(machines=4, sensors=4, seed=3)
+    ticks = 3 * 1440
+    values = readings.values(np.arange(16), 0, ticks)
+    level = values.mean(axis=0)
+    assert 9 < level.mean() < 11 and 0.2 < level.std() < 1.0
+    quiet = values[(values < level + 3).all(axis=1)]
+    # Neighbours in time: noise with a correlation of 0.95 on top of slow waves.
+    centred = quiet - quiet.mean(axis=0)
+    lag = (centred[1:] * centred[:-1]).mean() / (centred**2).mean()
+    assert 0.85 < lag < 1.0
+    # By the minute only noise changes: a step's variance is 2 (1 - 0.95) 0.15^2.
+    steps = np.diff(values, axis=0)
+    typical = np.percentile(np.abs(steps), 50) / 0.6745
+    assert typical == pytest.approx(0.15 * np.sqrt(2 * 0.05), rel=0.05)
+    # One reading in 5,000 has a spike; most spikes of mean 2 stand out by more than 0.8.
+    high = (steps > 0.8).sum() / values.size
+    assert 0.3 / 5000 < high < 1.2 / 5000
+    day = values.reshape(3, 1440, 16).mean(axis=0)
+    assert (np.ptp(day - day.mean(axis=0), axis=0) > 0.15).all()
+
+
+def test_keys_are_distinct_and_packed_as_the_kind_says() -> None:
+    (chunk,) = Part(SMALL, 0, 5000).chunks(10**6)
+    ids = chunk.ids()
+    assert len(set(ids)) == 5000
+    assert SMALL.ids(np.arange(5000)) == ids
+    for document in chunk.documents()[:50]:
+        assert MEASURES.pack((document["m"], document["s"], document["bt"])) == document["_id"]
+        assert document["bt"] < document["et"] < document["bt"] + 60_000_000
+        assert list(document) == [f.name for f in MEASURES.fields]
+        assert [type(v) for v in document.values()] == [bytes, int, int, int, int, float]
+    # 5,000 readings of 15 series: 333 ticks and 5 readings of the first two machines.
+    assert Counter(chunk.m.tolist()) == {1: 1002, 2: 1001, 3: 999, 4: 999, 5: 999}
+
+
+@pytest.mark.parametrize(("parts", "stores"), [(1, 1), (4, 1), (7, 3), (40, 1), (2, 5)])
+def test_shares_of_clients_are_disjoint_and_whole(parts: int, stores: int) -> None:
+    """Also with more clients than ticks, and stores that get no series."""
+    start, stop = 11, 311
+    ids = []
+    for store in range(stores):
+        for part in range(parts):
+            for chunk in Part(SMALL, start, stop, store, stores).chunks(64, part, parts):
+                mine = chunk.ids()
+                assert {store_of(i, stores) for i in mine} <= {store}
+                ids += mine
+    assert len(ids) == stop - start
+    assert set(ids) == set(SMALL.ids(np.arange(start, stop)))
+
+
+def test_batches_have_their_size() -> None:
+    sizes = [len(batch) for batch in batches(Part(SMALL, 0, 1003).chunks(300), 250)]
+    assert sizes == [250, 250, 250, 250, 3]
+
+
+@pytest.mark.parametrize("percent", [0.002, 0.02, 0.2, 0.25, 1, 2, 5, 10, 60, 100])
+def test_a_threshold_has_its_share_above_it(percent: float) -> None:
+    every = 50_000
+    values = np.concatenate(list(SMALL.values_of(0, every)))
+    found = threshold(SMALL, every, percent)
+    assert found.matched == int((values > found.value).sum())
+    assert found.matched == pytest.approx(every * percent / 100, abs=2)
+
+
+def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = Readings(machines=5, sensors=3, seed=8)
+    every = 15 * 1024 * 8
+    exact = threshold(readings, every, 5)
+    assert exact.matched == every // 20
+    monkeypatch.setattr(measures_data, "EXACT_ROWS", every // 4)
+    measures_data._sample.cache_clear()
+    found = threshold(readings, every, 5)
+    assert found.matched is None
+    values = np.concatenate(list(readings.values_of(0, every)))
+    assert 0.03 < (values > found.value).mean() < 0.07
+    measures_data._sample.cache_clear()
+
+
+@pytest.mark.parametrize("percent", [0, -1, 101, float("nan")])
+def test_what_is_no_share_is_refused(percent: float) -> None:
+    with pytest.raises(ValueError, match="100 %"):
+        threshold(SMALL, 1000, percent)
+
+
+def test_csv_has_the_readings_of_a_load(tmp_path: Path) -> None:
+    out = tmp_path / "readings.csv"
+    arguments = ["measures", "--rows", "1234", "--seed", "7", "--machines", "5", "--sensors", "3"]
+    result = CliRunner().invoke(app, [*arguments, "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    with out.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    (chunk,) = Part(SMALL, 0, 1234).chunks(10**6)
+    for row, document in zip(lines, chunk.documents(), strict=True):
+        assert {k: float(v) if k == "mv" else int(v) for k, v in row.items()} == {
+            k: v for k, v in document.items() if k != "_id"
+        }
+    piped = CliRunner().invoke(app, [*arguments, "-o", "-"])
+    assert piped.stdout == out.read_text()
+    gone = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "gone" / "x.csv")])
+    assert gone.exit_code != 0 and "cannot be written" in str(gone.exception)
+    assert [p.name for p in tmp_path.iterdir()] == ["readings.csv"]
+    assert (measures_cli.MAX_ROWS, measures_cli.MAX_NUMBER) == (
+        measures_data.MAX_ROWS,
+        measures_data.MAX_NUMBER,
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "used"),
+    [
+        ("Bitmap Heap Scan on measures\n  ->  Bitmap Index Scan on measures_mv", True),
+        ("Index Only Scan using measures_mv on measures", True),
+        ("Seq Scan on measures  (cost=0.00..20.00)\n  Filter: (mv > 1)", False),
+        ("Gather\n  ->  Parallel Seq Scan on measures", False),
+        ("SEARCH measures USING COVERING INDEX measures_mv (mv>?)", True),
+        ("SCAN measures", False),
+        ("Type: Index Scan", True),
+        ("Type: Sequential Scan", False),
+        ("id=1 table=measures type=range key=measures_mv Extra=Using index condition", True),
+        ("id=1 table=measures type=ALL rows=99066 Extra=Using where", False),
+        ("id=1 table=measures type=index key=PRIMARY rows=99066", False),
+        ('{"query_block": {"table": {"access_type": "range", "key": "measures_mv"}}}', True),
+        ('{"query_block": {"table": {"access_type": "ALL", "rows": 5}}}', False),
+        ("FETCH < IXSCAN mv_1 {mv: (10.9, inf]}", True),
+        ("FETCH < IXSCAN _id_ {_id: [MinKey, MaxKey]}", False),
+        ("COLLSCAN", False),
+        ("no plan: Storewise does not know how x explains a statement", None),
+    ],
+)
+def test_plans_are_read(plan: str, used: bool | None) -> None:
+    assert uses_index(plan) is used
+
+
+def test_what_clients_answer_themselves(tmp_path: Path) -> None:
+    """From a range, from scans and from keys the same numbers come as from the store."""
+    rows_of = 3000
+    params = MeasuresWorkload.phases["load"].params.model_validate({"rows": rows_of})
+    client = engine("sqlite").connect(
+        Cluster("sqlite", stores=(tmp_path / "store",), kinds=(MEASURES,)), "write"
+    )
+    client.create(Schema((MEASURES,)))
+    for batch in batches(Part(Readings(), 0, rows_of).chunks(1000), 1000):
+        client.insert(MEASURES, batch)
+    client.finish()
+    ways = []
+    for denied in ((), ("finds",), ("finds", "ranges"), ("finds", "ranges", "scans")):
+        described = engine("sqlite")
+        limited: Any = type("Limited", (type(described),), {})()
+        type(limited).flags = replace(described.flags, **dict.fromkeys(denied, False))
+        for phase in ("q2", "q3"):
+            context = ClientContext(
+                engine=limited,
+                schema=Schema((MEASURES,)),
+                params=MeasuresWorkload.phases[phase].params.model_validate(
+                    {"operations": 1, "selectivity_pct": [1, 5]}
+                ),
+                shards=None,
+                worker=0,
+                workers=1,
+                process=0,
+                processes=1,
+                thread=0,
+                threads=1,
+                seed=1,
+                phase=phase,
+                load=params,
+            )
+            for operation in MeasuresWorkload().operations(phase, client, context):
+                operation.call()
+            assert [n["found"] for n in context.notes] == [30, 150]
+            ways.append((phase, context.notes[0]["answered_by"], context.notes[0]["verb"]))
+    client.close()
+    assert ways == [
+        ("q2", "store", "find"),
+        ("q3", "store", "count_where"),
+        *((q, "client", verb) for verb in ("range", "scan", "get_many") for q in ("q2", "q3")),
+    ]
+
+
+class _Refusing:
+    """A client that refuses an insert now and then."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.calls = 0
+
+    def insert(self, kind: object, documents: list[dict[str, Any]]) -> None:
+        self.calls += 1
+        if self.calls % 3 == 1:
+            raise EngineError("not now")
+        self.stored += [d["bt"] for d in documents]
+
+    def find(self, kind: object, where: object) -> list[object]:
+        return []
+
+
+def _adding(**more: Any) -> ClientContext:
+    phases = MeasuresWorkload.phases
+    place: dict[str, Any] = dict.fromkeys(("worker", "process", "thread"), 0)
+    place |= dict.fromkeys(("workers", "processes", "threads"), 1)
+    return ClientContext(
+        engine=engine("sql"),
+        schema=Schema((MEASURES,)),
+        shards=None,
+        seed=1,
+        load=phases["load"].params.model_validate({"rows": 2000}),
+        **{"params": AddParams(rows=1000, batch_size=100), **place, **more},
+    )
+
+
+def test_a_refused_batch_is_stored_before_the_next() -> None:
+    client: Any = _Refusing()
+    failed = 0
+    for operation in MeasuresWorkload().operations("add", client, _adding()):
+        try:
+            operation.call()
+        except EngineError:
+            failed += 1
+    assert failed == 5 and client.calls == 15
+    expected = [d["bt"] for c in Part(Readings(), 2000, 3000).chunks(10**6) for d in c.documents()]
+    assert client.stored == expected
+    with pytest.raises(ConfigError, match="give at least 3"):
+        MeasuresWorkload().operations("add", client, _adding(processes=3, total=2, first=0))
+
+
+def test_executions_within_the_warm_up_are_no_times() -> None:
+    client: Any = _Refusing()
+    for warmup, times in ((0, 3), (60, 0)):
+        params = RangeParams(selectivity_pct=(1.0,), warmup=warmup, operations=6)
+        # Not the client of number 0: it would ask for a plan.
+        context = _adding(params=params, first=1, total=2, phase="q2")
+        for operation in MeasuresWorkload().operations("q2", client, context):
+            operation.call()
+        (note,) = context.notes
+        assert len(note["seconds"]) == times
+        assert note["found"] == 0
+
+
+@pytest.mark.parametrize(
+    ("phases", "words"),
+    [
+        ("[load: {rows: 10}]", "100"),
+        ("[load: {rows: 1000, seconds: 3}]", "rows"),
+        ("[load: {rows: 1000}, q1: {}]", "operations"),
+        ("[load: {rows: 1000}, q2: {selectivity_pct: 0}]", "between 0 and 100"),
+        ("[load: {rows: 1000}, q2: {selectivity_pct: [1, 1]}]", "twice"),
+        ("[load: {rows: 1000}, q3: {selectivity: 1}]", "selectivity_pct"),
+        ("[load: {how: slowly}]", "bulk"),
+        ("[load: {machines: 70000}]", "65535"),
+        ("[load: {machines: 60000, sensors: 60000}]", "16,384 series"),
+        ("[load: {rows: 1000}, q4: {}]", "q4"),
+    ],
+)
+def test_bad_studies(tmp_path: Path, phases: str, words: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(f"workload: measures\nengines: [sqlite]\nphases: {phases}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_study(path)
+    assert words in str(caught.value)
+
+
+def test_what_ends_a_query_phase() -> None:
+    assert RangeParams().operations == 3
+    assert RangeParams(operations=None).operations == 3
+    # Three executions would end it long before its time.
+    assert RangeParams(seconds=5).operations is None
+    assert RangeParams(seconds=5, operations=7).operations == 7
+
+
+def test_the_demonstration_is_read() -> None:
+    study = load_study("measures", root=ROOT)
+    assert {t.engine for t in study.trials()} == {"sqlite", "duckdb", "postgres"}
+    assert study.indexes == ["measures.mv"]
