@@ -48,14 +48,27 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, lambda number, frame: None)
 
 
+#: Groups and tiers that take longest begin first, so that all processes end at about the same time.
+FIRST = ("cassandra", "hbase", "slurm", "kills", "faults", "e2e", "contract", "unit")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each test gets its tier's mark, and cells of `make test-all` alone are no part of other runs
-    (a skip would be a failure in CI)."""
+    """Each test gets its tier's mark and its group, whose tests follow each other in one process:
+    its own, else its file. Cells of `make test-all` alone are no part of other runs (a skip would
+    be a failure in CI)."""
+    order: dict[pytest.Item, int] = {}
     for item in items:
-        tier = item.path.relative_to(TESTS).parts[0]
+        tier, *_ = item.path.relative_to(TESTS).parts
         item.add_marker(getattr(pytest.mark, tier))
         if tier == "faults" and not item.get_closest_marker("every_run"):
             item.add_marker(pytest.mark.slow)
+        mark = item.get_closest_marker("xdist_group")
+        if mark is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
+        group = mark.args[0] if mark is not None else tier
+        order[item] = FIRST.index(group if group in FIRST else tier)
+    items.sort(key=order.__getitem__)
     if os.environ.get("STOREWISE_ALL_CELLS") != "1":
         left_out = [item for item in items if item.get_closest_marker("all_cells")]
         config.hook.pytest_deselected(items=left_out)

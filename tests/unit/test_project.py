@@ -80,3 +80,12 @@ def test_files_that_the_readme_names_exist() -> None:
             continue
         if "NAME" not in name:
             assert (ROOT / name).exists(), name
+
+
+def test_examples_for_contributors_are_parts_of_the_project() -> None:
+    """An example that nobody runs soon tells what is no longer so."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    examples = re.findall(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL)
+    assert len(examples) == text.count("```python")
+    for name, example in examples:
+        assert example in (ROOT / name).read_text(), name
