@@ -1,4 +1,4 @@
-"""Valid outputs that look incomplete, ids that look like marks: reader and scanner agree."""
+"""Layouts that the installed programs write now: reader and scanner agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of files, links, changes and crafted lines: each gets a clear answer in linear time."""
+"""File names in the C locale, and directories that may not be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundled sample: real, within its bounds, and made again with the same alignments."""
+"""Files of the bundled sample made again, with the same alignments."""
 
 from __future__ import annotations
 

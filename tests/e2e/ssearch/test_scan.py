@@ -1,4 +1,4 @@
-"""The scan over line starts: equal to the full parse, and complete or an error."""
+"""The scan of new outputs of the installed programs, equal to the full parse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From FASTA to complete outputs, and every way in which that fails."""
+"""From FASTA to complete outputs of `ssearch36`, and every way in which that fails."""
 
 from __future__ import annotations
 

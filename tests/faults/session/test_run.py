@@ -1,4 +1,4 @@
-"""Leases, aborts and sweeping, with real processes and no Snakemake."""
+"""What a killed run left is swept, on a full disk too; real processes, no Snakemake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken from the end of a server's log."""
+"""A mapped file on a full disk, told from a broken disk."""
 
 from __future__ import annotations
 

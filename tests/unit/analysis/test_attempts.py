@@ -1,4 +1,4 @@
-"""Attempts that failed of trials that were measured in the end: warnings and the page."""
+"""Attempts that failed of trials that were measured in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixed phases, questions and break-even: from the driver to the report."""
+"""After how many questions a store has paid for its load: by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study read in lots, in several processes and from packs: the same tables, in little memory."""
+"""Packs of a trial's parts, sums of logs, groups and long tables: the same as without them."""
 
 from __future__ import annotations
 

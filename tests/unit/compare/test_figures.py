@@ -1,4 +1,4 @@
-"""`storewise compare`: what differs between two studies, and what a limit makes of it."""
+"""The figures of `storewise compare`: ratios, tests and limits by hand."""
 
 from __future__ import annotations
 

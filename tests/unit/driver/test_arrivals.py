@@ -13,7 +13,7 @@ from support.fake_time import FakeTime
 
 from storewise.driver.loop import closed_loop, open_loop
 from storewise.driver.pace import Paced, arrivals
-from storewise.errors import EngineError
+from storewise.errors import Aborted, EngineError
 from storewise.metrics.hdr import bucket_indexes
 from storewise.metrics.recorder import NS, Recorder
 from storewise.workloads.base import Operation
@@ -261,3 +261,11 @@ def test_the_pace_of_several_clients_is_one(parts):
     assert 0 <= whole.missed <= 1
     if not any(unserved or late for _, unserved, _, late in parts):
         assert whole.missed == 0
+
+
+def test_aborted_is_not_a_failed_operation():
+    def ended():
+        raise Aborted("the trial was ended")
+
+    with pytest.raises(Aborted):
+        closed_loop(iter([Operation("get", ended)]), Recorder(0))

@@ -1,4 +1,4 @@
-"""profiles/aws/cluster.yaml, as ParallelCluster itself reads it, and what we promise of it."""
+"""profiles/aws/cluster.yaml: what its user sets, and the study of its README."""
 
 from __future__ import annotations
 

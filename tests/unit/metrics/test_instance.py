@@ -1,4 +1,4 @@
-"""EC2 instance metadata: what an instance says of itself, and that it is taken back."""
+"""EC2 instance metadata: where it is asked, and when it is not."""
 
 from __future__ import annotations
 

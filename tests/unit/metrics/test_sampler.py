@@ -1,4 +1,4 @@
-"""The host sampler and the canary against work whose size is known."""
+"""The sampler and the canary in a time that is handed in; facts of a host."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Results to S3, over a real socket, with what can go wrong on the way."""
+"""What is published: links, names, tags, parts and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published results back from S3, and the commands that bring them there and back."""
+"""A manifest of published results cannot lead elsewhere."""
 
 from __future__ import annotations
 

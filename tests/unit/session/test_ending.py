@@ -1,4 +1,4 @@
-"""How a process ended, in words: by which signal, or for lack of memory if the kernel says so."""
+"""Counts of the kernel's kills for lack of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders to nodes: servers restarted, killed and slowed by the jobs that look after them."""
+"""Which nodes a slowing means, and when a crash comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases, aborts and sweeping, with real processes and no Snakemake."""
+"""Leases, aborts, members and failures of a run, in a time that is handed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server and its guard: what is started ends, whoever is killed."""
+"""Addresses of interfaces, and credentials that nobody else reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken from the end of a server's log."""
+"""A full disk in the words of each server's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest: what is listed, digested once, resumed, merged, quarantined."""
+"""The manifest: what is listed, digested once, merged, quarantined."""
 
 from __future__ import annotations
 

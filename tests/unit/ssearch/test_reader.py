@@ -9,7 +9,7 @@ from Bio import SearchIO
 from support.inputs.ssearch import DATA, DIGEST, REAL, outcome, read
 
 from storewise.documents import KINDS, Kind, fields, ids_of_file
-from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.reader import Counts, DocumentReader
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -217,3 +217,47 @@ def test_gene_and_chromosome(line: bytes, mode: str) -> None:
             for g, a in zip(found[Kind.GS], found[Kind.ALIGN], strict=True)
         ]
         assert hits.count(GENES[line]) == 6
+
+
+COUNTS = {
+    "fasta34.m10": ("FASTA", "34.26", Counts(3, 6, 6)),
+    "fasta34_nohits.m10": ("FASTA", "34.26", Counts(5, 3, 3)),
+    "fasta35_dna.m10": ("FASTA", "35.04", Counts(3, 1, 1)),
+    "fasta36_dna.m10": ("FASTA", "36.3.8i", Counts(1, 9, 9)),
+    "fasta36_protein.m10": ("FASTA", "36.3.8i", Counts(1, 12, 12)),
+    "fastx36.m10": ("FASTX", "36.3.8i", Counts(1, 24, 24)),
+    "ggsearch36_no_length.m10": ("GGSEARCH", "36.3.8i", Counts(2, 2, 2)),
+    "lalign36_dna.m10": ("LALIGN", "36.3.8i", Counts(1, 4, 6)),
+    "lalign36_protein.m10": ("LALIGN", "36.3.8i", Counts(1, 1, 3)),
+    "ssearch35.m10": ("SSEARCH", "35.03", Counts(3, 1, 1)),
+    "ssearch36.m10": ("SSEARCH", "36.3.8i", Counts(3, 36, 36)),
+    "ssearch36_context.m10": ("SSEARCH", "36.3.8i", Counts(1, 10, 27)),
+    "ssearch36_identities.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_identities_marks.m10": ("SSEARCH", "36.3.8i", Counts(3, 12, 12)),
+    "ssearch36_identities_scores.m10": ("SSEARCH", "36.3.8i", Counts(3, 0, 0)),
+    "ssearch36_list.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_marks.m10": ("SSEARCH", "36.3.8i", Counts(3, 30, 30)),
+    "ssearch36_nohits.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "ssearch36_nostats.m10": ("SSEARCH", "36.3.8i", Counts(1, 12, 12)),
+    "ssearch36_protein_codes.m10": ("SSEARCH", "36.3.8i", Counts(1, 6, 6)),
+    "ssearch36_scores.m10": ("SSEARCH", "36.3.8i", Counts(3, 0, 0)),
+    "ssearch36_to_file.m10": ("SSEARCH", "36.3.8i", Counts(3, 2, 2)),
+    "tfastx36.m10": ("TFASTX", "36.3.8i", Counts(1, 12, 13)),
+    "tfastx36_old.m10": ("TFASTX", "36.3.4", Counts(4, 9, 12)),
+    "tfasty36.m10": ("TFASTY", "36.3.8i", Counts(1, 2, 5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_counts_and_fields(name: str) -> None:
+    reader, found = read(DATA / name)
+    assert (reader.program, reader.version, reader.counts) == COUNTS[name]
+    assert reader.counts.documents == sum(map(len, found.values()))
+    for kind, documents in found.items():
+        names = [field.name for field in kind.fields]
+        for document in documents:
+            assert list(document)[: len(names)] == names
+            extra = list(document)[len(names) :]
+            assert all(key.startswith(("pg_", "mp_")) for key in extra)
+            assert not extra or kind is Kind.TASKS
+            assert document["t"] == kind.code

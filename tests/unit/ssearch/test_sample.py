@@ -1,4 +1,4 @@
-"""The bundled sample: real, within its bounds, and made again with the same alignments."""
+"""The bundled sample: real, within its bounds, without a place or a time in it."""
 
 from __future__ import annotations
 

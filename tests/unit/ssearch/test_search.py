@@ -1,4 +1,4 @@
-"""From FASTA to complete outputs, and every way in which that fails."""
+"""FASTA: records, parts and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The designs of published studies: their trials, that they plan, and a tiny run of each."""
+"""The designs of published studies: their trials and constants."""
 
 from __future__ import annotations
 

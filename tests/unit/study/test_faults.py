@@ -1,4 +1,4 @@
-"""Studies whose nodes are slowed or killed: the workflow, what it tells, and what it refuses."""
+"""Slowed and killed nodes in a study: what is refused; outages as clients see them."""
 
 from __future__ import annotations
 

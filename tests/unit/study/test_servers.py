@@ -1,4 +1,4 @@
-"""Studies of servers: their factors, what is refused when one is read, and what a host can run."""
+"""Studies of servers: their factors, the nodes of a trial, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from storewise.errors import ConfigError
 from storewise.session.cluster import (
     node_jobs,
 )
-from storewise.trial import Trial
 
 BASE = """\
 inputs: {paths: data}
@@ -89,18 +88,3 @@ def test_bad_studies_of_servers(tmp_path: Path, change: tuple[str, str], parts: 
     message = refusal(tmp_path, BASE.replace(*change))
     for part in parts:
         assert part in message, message
-
-
-def trial(nodes: int = 1, **changes: object) -> Trial:
-    return Trial(
-        study="s",
-        id="t",
-        engine="tcp",
-        workload="alignments",
-        repeat=1,
-        seed=1,
-        factors={"engine": "tcp"},
-        nodes=nodes,
-        consistency="durable",
-        **{"phases": [], **changes},  # type: ignore[arg-type]
-    )

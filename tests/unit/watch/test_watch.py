@@ -1,4 +1,4 @@
-"""`storewise watch`: what there is to see of a run, while it lives and after."""
+"""`storewise watch`: states, rates, time left and warnings of a run, from its files."""
 
 from __future__ import annotations
 

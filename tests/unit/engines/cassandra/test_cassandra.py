@@ -1,4 +1,4 @@
-"""Cassandra: nodes and options (pure), then a ring of three nodes of which one is killed."""
+"""Cassandra: nodes, options, the ring's parts and requests that are sent again; no server."""
 
 from __future__ import annotations
 

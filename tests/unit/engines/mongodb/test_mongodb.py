@@ -1,4 +1,4 @@
-"""MongoDB: nodes and options (pure), then standalone servers, a replica set and, slowly, shards."""
+"""MongoDB: nodes, options, routing and counters, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: what is started (pure), and what a real server then is."""
+"""PostgreSQL: what is started, and settings that cannot be."""
 
 from __future__ import annotations
 

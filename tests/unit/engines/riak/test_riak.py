@@ -1,7 +1,4 @@
-"""Riak as an engine: finding it, what it is given to start with, and its nodes' joining.
-
-No Riak runs here; `test_riak_cluster` has clusters.
-"""
+"""Riak as an engine: what it is given to start with, and its nodes' joining, in recorded words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Engine `sql`: what the other engines promise, through SQLAlchemy, against real databases.
-
-The tests of other modules that are imported here run again with this module's stores.
-"""
+"""Engine `sql`: settings that a study may not have, and secrets that no message repeats."""
 
 from __future__ import annotations
 

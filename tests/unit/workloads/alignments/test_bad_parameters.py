@@ -1,4 +1,4 @@
-"""Mixed phases, questions and break-even: from the driver to the report."""
+"""Parameters of mixed phases and questions that are refused."""
 
 from __future__ import annotations
 

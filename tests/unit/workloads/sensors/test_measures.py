@@ -1,4 +1,4 @@
-"""Workload `measures`: its readings, its thresholds, and what stores make of them."""
+"""Workload `measures`: its readings, thresholds, plans and shares."""
 
 from __future__ import annotations
 
