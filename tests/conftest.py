@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import hypothesis
 import pytest
 from support.needs import missing, unavailable
 from support.paths import SMALL, TESTS
+from support.traces import traces
 
 if TYPE_CHECKING:
     from support.s3.server import Bucket, S3Server
@@ -46,6 +48,29 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda number, frame: None)
+
+
+_BEGAN = pytest.StashKey[float]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[_BEGAN] = time.time()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run of the tests that leaves something behind has failed; told once, by the first process
+    of all, when the others have ended."""
+    if hasattr(session.config, "workerinput"):
+        return
+    directory = session.config._tmp_path_factory.getbasetemp()
+    left = traces(session.config.stash[_BEGAN], directory)
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write_line("")
+            terminal.write_line("The tests have left behind: " + "; ".join(left), red=True)
 
 
 #: Groups and tiers that take longest begin first, so that all processes end at about the same time.
