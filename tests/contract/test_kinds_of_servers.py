@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.riak.standin import Standin
 from support.servers.samples import holds
-from support.servers.stores import Clusters, Target
+from support.servers.stores import SERVERS, Clusters, Target, cells
 
 from storewise.documents import Document, Field, Kind
 from storewise.engines.base import Client, Cluster, Endpoint, Flags, Mode, Schema, Where
@@ -80,15 +80,12 @@ class Store:
 
 
 TARGETS = [
-    Target("mongodb", 1),
-    Target("cassandra", 1),
-    Target("hbase", 1, (("layout", "json"), ("gateway", "thrift2"))),
-    Target("hbase", 1, (("layout", "columns"), ("gateway", "happybase"))),
+    *(target for target in SERVERS if target.name in ("mongodb", "cassandra", "hbase")),
     Target("riak"),
 ]
 
 
-@pytest.fixture(scope="module", params=TARGETS, ids=str)
+@pytest.fixture(scope="module", params=cells(TARGETS))
 def store(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Store]:
     target: Target = request.param
     standin = None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.paths import SAMPLE
 from support.servers.samples import ByDigest, connect, fill
-from support.servers.stores import SERVED, Target
+from support.servers.stores import SINGLE, Target, cells
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Client, Cluster, Flags, IndexTime, Schema, SourceFile, Where
@@ -161,24 +161,15 @@ def test_answers_of_embedded_stores(
         client.close()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "postgres",
-        "mariadb",
-        "mongodb",
-        pytest.param("cassandra", marks=pytest.mark.all_cells),
-        pytest.param("hbase", marks=pytest.mark.all_cells),
-    ],
-)
+@pytest.mark.parametrize("target", cells(SINGLE))
 def test_answers_of_servers(
-    name: str,
+    target: Target,
     clusters: Clusters,
     documents: dict[Kind, list[Document]],
     asked: list[Question],
 ) -> None:
-    cluster = clusters.fresh(Target(name, 1, tuple(SERVED[name].settings[0].items())))
-    flags = engine(name).flags
+    cluster = clusters.fresh(target)
+    flags = engine(target.name).flags
     schema = Schema()
     if flags.secondary_indexes:
         schema = Schema(indexes=INDEXES, index_time="after")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.samples import connect, fill, holds, sample
-from support.servers.stores import SERVED, SERVERS, Clusters, Target, available
+from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, available, cells
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
@@ -26,29 +26,24 @@ from storewise.engines.sharded import ShardedClient
 from storewise.errors import EngineError
 from storewise.session.local import running
 
-#: One target for each engine and number of nodes, for what has nothing to do with a layout.
-SHAPES = list({(target.name, target.nodes): target for target in SERVERS}.values())
-SINGLE = [target for target in SHAPES if target.nodes == 1]
 SHARDED = [
     target for target in SERVERS if target.nodes > 1 and SERVED[target.name].sharded_by_client
 ]
 DOCUMENTS = sample(5, alignments=120)
 
 
-@pytest.fixture(params=SINGLE, ids=str)
+@pytest.fixture(params=cells(SINGLE))
 def single(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     return clusters.fresh(request.param)
 
 
-@pytest.fixture(
-    params=[target for target in SINGLE if engine(target.name).flags.authentication], ids=str
-)
+@pytest.fixture(params=cells(t for t in SINGLE if engine(t.name).flags.authentication))
 def guarded(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     """Of those that ask for a password."""
     return clusters.fresh(request.param)
 
 
-@pytest.fixture(params=SHARDED, ids=str)
+@pytest.fixture(params=cells(SHARDED))
 def sharded(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Cluster]:
     cluster = clusters.fresh(request.param)
     fill(cluster, DOCUMENTS)
@@ -113,7 +108,7 @@ def test_an_unreachable_server_is_one_clear_error(single: Cluster) -> None:
         assert list(refused) == [None, None], "an error has come from both"
 
 
-@pytest.mark.parametrize("target", SINGLE, ids=str)
+@pytest.mark.parametrize("target", cells(SINGLE))
 def test_acknowledged_documents_survive_the_death_of_the_server(
     target: Target, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.servers.samples import ByDigest, connect, digest_of, fill, holds, load, sample
-from support.servers.stores import ALL, KEEPING, SERVED, Clusters, Target
+from support.servers.stores import ALL, KEEPING, SERVED, Clusters, Target, cells, marks_of
 
 from storewise.documents import KINDS, Document, Field, Kind, fields, make_id
 from storewise.engines.base import Client, Cluster, Schema
@@ -51,11 +51,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Clu
 @pytest.fixture(
     scope="module",
     params=[
-        (target, layout)
+        pytest.param((target, layout), marks=marks_of(target), id=f"{target}-{layout}")
         for target in KEEPING
         for layout in (["servers"] if target.nodes else ["one", "several", "unplaced"])
     ],
-    ids=lambda param: f"{param[0]}-{param[1]}",
 )
 def reading(request: pytest.FixtureRequest) -> tuple[Target, str]:
     """What a reader reads; of module scope, so that the readers of a store follow each other."""
@@ -94,7 +93,7 @@ def _fresh(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
     return Cluster(engine=target.name, stores=(tmp_path / "store",))
 
 
-@pytest.fixture(params=KEEPING, ids=str)
+@pytest.fixture(params=cells(KEEPING))
 def target(request: pytest.FixtureRequest) -> Target:
     found: Target = request.param
     return found
@@ -319,7 +318,7 @@ def test_update_and_delete_where_the_flags_allow(fresh: Cluster) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("any_target", ALL, ids=str)
+@pytest.mark.parametrize("any_target", cells(ALL))
 def test_every_flag_is_true(any_target: Target, clusters: Clusters, tmp_path: Path) -> None:
     """A verb whose flag is off raises EngineError; one whose flag is on does not."""
     described = engine(any_target.name)
@@ -363,7 +362,7 @@ def test_every_flag_is_true(any_target: Target, clusters: Clusters, tmp_path: Pa
     client.close()
 
 
-@pytest.mark.parametrize("any_target", ALL, ids=str)
+@pytest.mark.parametrize("any_target", cells(ALL))
 def test_a_closed_client_says_so(any_target: Target, clusters: Clusters, tmp_path: Path) -> None:
     client = connect(_fresh(any_target, clusters, tmp_path), "write")
     client.create(Schema())
@@ -434,9 +433,7 @@ def test_only_the_fields_of_the_study(fresh: Cluster) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize(
-    "target", [t for t in KEEPING if engine(t.name).encoding == "dict"], ids=str
-)
+@pytest.mark.parametrize("target", cells(t for t in KEEPING if engine(t.name).encoding == "dict"))
 def test_documents_with_other_fields_are_refused(target: Target, writer: Client) -> None:
     good = FILES[0][Kind.RNA][0]
     lacking = {key: value for key, value in good.items() if key != "s"}

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,7 +18,8 @@ from bson.objectid import ObjectId
 from pymongo.errors import OperationFailure
 from support.needs import unavailable
 from support.servers import mongodb_binaries
-from support.servers.samples import sample
+from support.servers.samples import fill, sample
+from support.servers.stores import Clusters, Target
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Document, Kind
@@ -34,6 +34,7 @@ from storewise.session.local import LocalCluster, running
 from storewise.ssearch.build import to_bson
 
 ENGINE = MongoEngine()
+pytestmark = pytest.mark.xdist_group("mongodb")
 
 
 def test_programs_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,10 +75,11 @@ def insert(client: Client, kind: Kind, documents: list[Document]) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    place = tmp_path_factory.mktemp("mongodb")
-    with running("mongodb", place, Topology(memory_mb=512), {"home": home()}) as found:
-        yield found
+def alone(clusters: Clusters) -> LocalCluster:
+    """The server of the contract, with nothing but the tables of the study."""
+    target = Target("mongodb", 1)
+    fill(clusters.fresh(target), {})
+    return clusters.servers(target)
 
 
 def changed(cluster: Cluster, directory: Path, **secrets: str) -> Cluster:

@@ -21,6 +21,8 @@ from storewise.errors import EngineError
 from storewise.session.local import running
 from storewise.session.server import Server, start_server
 
+pytestmark = pytest.mark.xdist_group("mariadb")
+
 
 def _program(directory: Path, name: str, words: str) -> None:
     path = directory / name

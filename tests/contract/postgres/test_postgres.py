@@ -21,6 +21,7 @@ from storewise.errors import EngineError
 from storewise.session.local import running
 
 ENGINE = PostgresEngine()
+pytestmark = pytest.mark.xdist_group("postgres")
 DOCUMENTS = sample(3, alignments=2000)
 
 

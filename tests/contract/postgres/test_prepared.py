@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from support.servers.stores import Clusters, Target
 
 from storewise.engines.postgresclient import connect
 from storewise.engines.postgresprepared import MOST, Prepared, numbered
-from storewise.engines.server import Credentials, Topology
-from storewise.session.local import running
+from storewise.engines.server import Credentials
+
+pytestmark = pytest.mark.xdist_group("postgres")
 
 
 @pytest.fixture(scope="module")
-def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection]:
-    directory = tmp_path_factory.mktemp("prepared")
-    with running("postgres", directory / "c", Topology(nodes=1), {}) as found:
-        assert found.cluster.credentials is not None
-        endpoint = found.cluster.endpoints[0]
-        secrets = Credentials.read(found.cluster.credentials)
-        with connect(endpoint.address, endpoint.port, secrets) as opened:
-            opened.execute("CREATE TABLE t (i bigint PRIMARY KEY, x float8, s text, b bytea)")
-            yield opened
+def connection(clusters: Clusters) -> Iterator[psycopg.Connection]:
+    cluster = clusters.fresh(Target("postgres", 1))
+    assert cluster.credentials is not None
+    secrets = Credentials.read(cluster.credentials)
+    with connect(cluster.endpoints[0].address, cluster.endpoints[0].port, secrets) as opened:
+        opened.execute("CREATE TABLE t (i bigint PRIMARY KEY, x float8, s text, b bytea)")
+        yield opened
 
 
 @pytest.mark.parametrize(

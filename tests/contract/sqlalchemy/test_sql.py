@@ -1,148 +1,38 @@
-"""Engine `sql`: what the other engines promise, through SQLAlchemy, against real databases.
+"""Engine `sql` on real databases: its levels, what it leaves, and its secrets.
 
-The tests of other modules that are imported here run again with this module's stores.
-"""
+Its verbs are tested with those of all other engines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.servers.samples import connect
-from support.servers.stores import Target
+from support.servers.samples import connect, sample
+from support.servers.stores import SERVERS, Clusters, cells
 
 from storewise.documents import Kind
-from storewise.engines.base import Client, Cluster, Schema
+from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.engines.sql import SqlEngine
 from storewise.errors import EngineError
 
-if TYPE_CHECKING:
-    from support.servers.stores import Clusters
-
-from typing import TYPE_CHECKING
-
-from contract.test_kinds import (  # noqa: F401
-    DOCUMENTS,
-    KINDS,
-    MEASURES,
-    test_a_limit_without_an_order,
-    test_aggregates,
-    test_conditions_on_text_ids,
-    test_documents_come_back_by_their_ids,
-    test_each_operator_compares_as_python_does,
-    test_histograms,
-    test_order_limit_and_ties,
-    test_plans_are_told,
-    test_ranges,
-    test_scans_go_in_the_order_of_ids,
-    test_wrong_questions_are_refused,
-)
-from contract.test_verbs import (  # noqa: F401
-    EVERY,
-    test_an_id_is_overwritten_and_never_doubled,
-    test_documents_with_other_fields_are_refused,
-    test_every_document_comes_back,
-    test_kinds_that_were_not_created,
-    test_missing_and_repeated_ids,
-    test_only_the_fields_of_the_study,
-    test_range_is_what_a_look_at_all_gives,
-    test_threads_write_and_read_side_by_side,
-    test_update_and_delete_where_the_flags_allow,
-)
-from support.servers.url import url_of
-
-if TYPE_CHECKING:
-    from support.servers.stores import Clusters
-
-BACKENDS = ("sqlite", "postgres", "mariadb")
-_NUMBERS = count()
+DOCUMENTS = sample(0, alignments=20)
 
 
-def cluster_of(url: str, directory: Path, kinds: tuple[Kind, ...]) -> Cluster:
-    """A trial's cluster, with a name for its tables that no other one has."""
-    file = directory / f"url{next(_NUMBERS)}"
-    file.write_text(url + "\n")
-    settings: dict[str, Any] = {"url_file": str(file), "prefix": f"t{next(_NUMBERS)}"}
-    return Cluster("sql", settings=settings, kinds=kinds)
-
-
-@pytest.fixture(scope="module", params=BACKENDS)
-def url(
-    request: pytest.FixtureRequest, clusters: Clusters, tmp_path_factory: pytest.TempPathFactory
-) -> str:
-    return url_of(request.param, clusters, tmp_path_factory.mktemp("sql"))
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return Target("sql")
-
-
-@pytest.fixture(scope="module")
-def store(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """All documents of other kinds, through the client that wrote them."""
-    cluster = cluster_of(url, tmp_path_factory.mktemp("other"), KINDS)
-    client = connect(cluster, "write")
-    client.create(Schema(KINDS, ((MEASURES, "mv"),), "after"))
-    for kind, documents in DOCUMENTS.items():
-        for start in range(0, len(documents), 90):
-            client.insert(kind, documents[start : start + 90])
-    client.finish()
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def fresh(url: str, tmp_path: Path) -> Cluster:
-    from storewise.documents import KINDS as STUDY
-
-    return cluster_of(url, tmp_path, STUDY)
-
-
-@pytest.fixture
-def writer(fresh: Cluster) -> Iterator[Client]:
-    client = connect(fresh, "write")
-    client.create(Schema())
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def reading() -> tuple[Target, str]:
-    return Target("sql"), "one"
-
-
-@pytest.fixture(scope="module")
-def _loaded(url: str, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    from support.servers.samples import fill
-
-    from storewise.documents import KINDS as STUDY
-
-    cluster = cluster_of(url, tmp_path_factory.mktemp("study"), STUDY)
-    fill(cluster, EVERY)
-    return cluster
-
-
-@pytest.fixture
-def reader(_loaded: Cluster) -> Iterator[Client]:
-    client = connect(_loaded, "read")
-    yield client
-    client.close()
+@pytest.fixture(params=cells(t for t in SERVERS if t.name == "sql"))
+def fresh(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+    return clusters.fresh(request.param)
 
 
 @pytest.mark.parametrize("level", list(SqlEngine.consistencies))
 def test_each_level_has_its_isolation(fresh: Cluster, level: str) -> None:
     client = connect(replace(fresh, consistency=level), "write")
     client.create(Schema())
-    for kind, documents in EVERY.items():
-        client.insert(kind, documents[:20])
+    for kind, documents in DOCUMENTS.items():
+        client.insert(kind, documents)
         assert client.get(kind, documents[0]["_id"]) == documents[0]
-        assert client.count(kind) == len(documents[:20])
+        assert client.count(kind) == len(documents)
     client.finish()
     assert (client.disk_bytes() or 0) > 1000
     client.close()
@@ -152,12 +42,12 @@ def test_a_trial_leaves_nothing(fresh: Cluster) -> None:
     import sqlalchemy as sa
 
     described = SqlEngine()
+    fresh = replace(fresh, settings={**fresh.settings, "prefix": "mine"})
     client = described.connect(fresh, "write")
     client.create(Schema(indexes=((Kind.ALIGN, "gene"),), index_time="before"))
     names = client._shared.engine.connect()
     with names:
-        prefix = str(fresh.settings["prefix"])
-        mine = [n for n in sa.inspect(names).get_table_names() if n.startswith(f"{prefix}_")]
+        mine = [n for n in sa.inspect(names).get_table_names() if n.startswith("mine_")]
         assert len(mine) == 5
     client.close()
     assert described.server(fresh)["server"].split()[0] in ("sqlite", "postgresql", "mysql")
@@ -167,20 +57,15 @@ def test_a_trial_leaves_nothing(fresh: Cluster) -> None:
     with other._shared.engine.connect() as names:
         found = sa.inspect(names).get_table_names()
     other.close()
-    assert not [n for n in found if n.startswith(f"{prefix}_")]
+    assert not [n for n in found if n.startswith("mine_")]
 
 
-def _refused(settings: dict[str, Any]) -> str:
-    with pytest.raises(EngineError) as caught:
-        engine("sql").check_kinds(settings, ())
-    return str(caught.value)
-
-
+@pytest.mark.xdist_group("postgres")
 def test_secrets_are_in_no_message(
     clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = "not-the-password"
-    url = url_of("postgres", clusters, tmp_path)
+    url = clusters.url("postgres")
     password = url.split("@")[0].rsplit(":", 1)[1]
     monkeypatch.setenv("MY_DATABASE", url.replace(password, wrong))
     cluster = Cluster("sql", settings={"url_env": "MY_DATABASE"})

@@ -1,14 +1,15 @@
-"""The servers that the contract is tested on: one entry in SERVED for each engine."""
+"""The stores that the contract is tested on: one entry in SERVED for each engine with servers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.needs import unavailable
 from support.servers import jvm_binaries, mongodb_binaries
 from support.servers.samples import EMBEDDED, STORING, fill
@@ -18,7 +19,7 @@ from storewise.engines.base import Cluster
 from storewise.engines.registry import engine
 from storewise.engines.server import Credentials, ServerEngine, Topology
 from storewise.errors import EngineError
-from storewise.session.local import running
+from storewise.session.local import LocalCluster, running
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Target:
     def __str__(self) -> str:
         words = [self.name, *([str(self.nodes)] if self.nodes else [])]
         return "-".join([*words, *(str(value) for _, value in self.settings)])
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """Which servers it is tested on: those of a database for engine `sql`."""
+        return dict(self.settings).get("over", self.name), self.nodes
 
 
 @dataclass(frozen=True)
@@ -196,6 +202,16 @@ SERVED: dict[str, Served] = {
         takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
 }
+SERVED["sql"] = Served(
+    lambda cluster: None,
+    nodes=(1,),
+    settings=({"over": "sqlite"}, {"over": "postgres"}, {"over": "mariadb"}),
+    sharded_by_client=False,
+    takes_nul=lambda settings: settings["over"] != "postgres",
+    takes_infinity=lambda settings: settings["over"] != "mariadb",
+)
+#: Their servers take the longest to start.
+JAVA = ("cassandra", "hbase")
 #: No package of Riak exists where the tests usually run: it joins where one is named.
 if os.environ.get("STOREWISE_RIAK_HOME") or os.environ.get("RIAK_HOME"):
     SERVED["riak"] = Served(
@@ -215,42 +231,108 @@ KEEPING = [*map(Target, STORING), *SERVERS]
 ALL = [*map(Target, EMBEDDED), *SERVERS]
 
 
+def _pairs(target: Target) -> set[tuple[object, ...]]:
+    values = [("nodes", target.nodes), *target.settings]
+    return {(target.name, *value) for value in values} | {(target.nodes, *target.settings[:1])}
+
+
+def pairwise(targets: Iterable[Target]) -> list[Target]:
+    """Few of the targets that hold each engine with each of its values, and each number of nodes
+    with each layout: always the one with most pairs that none has yet."""
+    every = list(targets)
+    left = set().union(*map(_pairs, every))
+    chosen = []
+    while left:
+        chosen.append(max(every, key=lambda target: len(_pairs(target) & left)))
+        left -= _pairs(chosen[-1])
+    return chosen
+
+
+_CHOSEN = pairwise(SERVERS)
+#: One target of each engine whose servers we start, for what has nothing to do with a layout.
+SINGLE = list({t.name: t for t in _CHOSEN if t.nodes == 1 and t.name != "sql"}.values())
+
+
+def marks_of(target: Target) -> list[pytest.MarkDecorator]:
+    """Where a target's tests run: those of one store together, Java's stores not in every run, and
+    combinations beyond the pairs among all cells."""
+    if target.name not in SERVED:
+        return []
+    marks = [pytest.mark.xdist_group(target.server[0])]
+    if target.name in JAVA:
+        marks.append(pytest.mark.slow)
+    if target not in _CHOSEN:
+        marks.append(pytest.mark.all_cells)
+    return marks
+
+
+def cell(target: Target, *values: Any) -> Any:
+    """A parameter that is a target, or that begins with one."""
+    words = "-".join(map(str, (target, *values)))
+    return pytest.param(target, *values, marks=marks_of(target), id=words)
+
+
+def cells(targets: Iterable[Target]) -> list[Any]:
+    return [cell(target) for target in targets]
+
+
 @dataclass
 class Clusters:
     """Servers that are started when a test first needs them and end with the tests."""
 
     directory: Path
     stack: ExitStack = field(default_factory=ExitStack)
-    _running: dict[tuple[str, int], Cluster] = field(default_factory=dict)
+    _running: dict[tuple[str, int], LocalCluster] = field(default_factory=dict)
     _content: dict[tuple[str, int], Target | None] = field(default_factory=dict)
 
     def fresh(self, target: Target) -> Cluster:
         """The target's cluster without any table."""
-        cluster = self._cluster(target)
-        SERVED[target.name].empty(cluster)
-        self._content[target.name, target.nodes] = None
-        return cluster
+        if target.server[0] == "sqlite":
+            (self.directory / "sql.db").unlink(missing_ok=True)
+        else:
+            SERVED[target.server[0]].empty(self.servers(target).cluster)
+        self._content[target.server] = None
+        return self._cluster(target)
 
     def loaded(self, target: Target, documents: Mapping[Kind, list[Document]]) -> Cluster:
         """The target's cluster with these documents (always the same ones), for reading."""
-        key = (target.name, target.nodes)
-        if self._content.get(key) != target:
+        if self._content.get(target.server) != target:
             fill(self.fresh(target), documents)
-            self._content[key] = target
+            self._content[target.server] = target
         return self._cluster(target)
 
+    def url(self, database: str) -> str:
+        """SQLAlchemy's URL of a running database, with its password."""
+        if database == "sqlite":
+            return f"sqlite:///{self.directory / 'sql.db'}"
+        cluster = self.servers(Target(database, 1)).cluster
+        assert cluster.credentials is not None
+        secrets = Credentials.read(cluster.credentials)
+        place = f"{cluster.endpoints[0].address}:{cluster.endpoints[0].port}"
+        driver, name = {
+            "postgres": ("postgresql+psycopg", "postgres"),
+            "mariadb": ("mysql+pymysql", "storewise"),
+        }[database]
+        return f"{driver}://{secrets.user}:{secrets.password}@{place}/{name}"
+
     def _cluster(self, target: Target) -> Cluster:
-        key = (target.name, target.nodes)
-        if key not in self._running:
-            self._running[key] = self._start(target)
-        cluster = self._running[key]
+        if target.name == "sql":
+            file = self.directory / f"{target}.url"
+            file.write_text(self.url(target.server[0]) + "\n")
+            return Cluster("sql", settings={"url_file": str(file)})
+        cluster = self.servers(target).cluster
         return replace(cluster, settings={**cluster.settings, **dict(target.settings)})
 
-    def _start(self, target: Target) -> Cluster:
-        settings = {**SERVED[target.name].start, **available(target.name)}
-        place = self.directory / f"{target.name}-{target.nodes}"
-        shape = Topology(nodes=target.nodes, memory_mb=256)
-        return self.stack.enter_context(running(target.name, place, shape, settings)).cluster
+    def servers(self, target: Target) -> LocalCluster:
+        """The running servers of a target, with what the last test has left there."""
+        name, nodes = target.server
+        if (name, nodes) not in self._running:
+            settings = {**SERVED[name].start, **available(name)}
+            place = self.directory / f"{name}-{nodes}"
+            shape = Topology(nodes=nodes, memory_mb=256)
+            started = running(name, place, shape, settings)
+            self._running[name, nodes] = self.stack.enter_context(started)
+        return self._running[name, nodes]
 
 
 def available(name: str) -> dict[str, Any]:
