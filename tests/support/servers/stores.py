@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.needs import unavailable
 from support.servers import jvm_binaries, mongodb_binaries
-from support.servers.samples import EMBEDDED, STORING, fill
+from support.servers.samples import STORING, fill
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.base import Cluster
@@ -59,8 +59,6 @@ class Served:
     """Whether texts may hold NUL characters."""
     takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
     """Whether floats may be infinite."""
-    disk_files: int = 100
-    """Sample files that `disk_bytes` sees: more where it knows whole MiB only."""
 
 
 def empty_postgres(cluster: Cluster) -> None:
@@ -185,7 +183,6 @@ SERVED: dict[str, Served] = {
         nodes=(1,),
         home=cassandra_home,
         sharded_by_client=False,
-        disk_files=400,
     ),
     "hbase": Served(
         empty_hbase,
@@ -226,9 +223,8 @@ SERVERS = [
     for nodes in served.nodes
     for settings in served.settings
 ]
-#: Every way in which an engine that keeps documents is tested, and with them those that do not.
+#: Every way in which an engine that keeps documents is tested.
 KEEPING = [*map(Target, STORING), *SERVERS]
-ALL = [*map(Target, EMBEDDED), *SERVERS]
 
 
 def _pairs(target: Target) -> set[tuple[object, ...]]:
@@ -283,7 +279,7 @@ class Clusters:
     directory: Path
     stack: ExitStack = field(default_factory=ExitStack)
     _running: dict[tuple[str, int], LocalCluster] = field(default_factory=dict)
-    _content: dict[tuple[str, int], Target | None] = field(default_factory=dict)
+    _content: dict[tuple[str, int], tuple[Target, str] | None] = field(default_factory=dict)
 
     def fresh(self, target: Target) -> Cluster:
         """The target's cluster without any table."""
@@ -294,11 +290,18 @@ class Clusters:
         self._content[target.server] = None
         return self._cluster(target)
 
+    def shared(self, target: Target, what: str) -> Cluster:
+        """The target's cluster as the test before has left it, if that shared it for the same;
+        else without any table."""
+        if self._content.get(target.server) != (target, what):
+            self.fresh(target)
+            self._content[target.server] = (target, what)
+        return self._cluster(target)
+
     def loaded(self, target: Target, documents: Mapping[Kind, list[Document]]) -> Cluster:
         """The target's cluster with these documents (always the same ones), for reading."""
-        if self._content.get(target.server) != target:
-            fill(self.fresh(target), documents)
-            self._content[target.server] = target
+        if self._content.get(target.server) != (target, "loaded"):
+            fill(self.shared(target, "loaded"), documents)
         return self._cluster(target)
 
     def url(self, database: str) -> str:
