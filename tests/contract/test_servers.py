@@ -15,16 +15,15 @@ from pathlib import Path
 
 import pytest
 from support.servers.samples import connect, fill, holds, sample
-from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, available, cells
+from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, cell, cells, marks_of
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.base import Cluster, Endpoint, Schema
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials, ServerEngine, Topology
+from storewise.engines.server import Credentials, ServerEngine
 from storewise.engines.sharded import ShardedClient
 from storewise.errors import EngineError
-from storewise.session.local import running
 
 SHARDED = [
     target for target in SERVERS if target.nodes > 1 and SERVED[target.name].sharded_by_client
@@ -108,35 +107,45 @@ def test_an_unreachable_server_is_one_clear_error(single: Cluster) -> None:
         assert list(refused) == [None, None], "an error has come from both"
 
 
-@pytest.mark.parametrize("target", cells(SINGLE))
+#: HBase's are killed in tests/faults; here once more with all cells.
+RESTARTED = [
+    pytest.param(*cell(t).values, marks=[*marks_of(t), pytest.mark.all_cells], id=str(t))
+    if t.name == "hbase"
+    else cell(t)
+    for t in SINGLE
+]
+
+
+@pytest.mark.parametrize("target", RESTARTED)
 def test_acknowledged_documents_survive_the_death_of_the_server(
-    target: Target, tmp_path: Path
+    target: Target, clusters: Clusters
 ) -> None:
     """kill -9 of the server while clients write; the same client goes on after its restart."""
-    shape = Topology(memory_mb=256)
-    with running(target.name, tmp_path / "cluster", shape, available(target.name)) as found:
-        # A gateway beside the clients holds nothing.
-        (server,) = [s for s in found.servers.values() if s.node.spec.placement == "node"]
-        client = connect(found.cluster, "write")
-        acknowledged = []
-        for seed in range(12):
-            documents = sample(seed, alignments=20)
-            for kind in KINDS:
-                client.insert(kind, documents[kind])
-            acknowledged.append(documents)
-        os.kill(server.pid, signal.SIGKILL)
-        assert "SIGKILL" in wait_until(server.failure, 30, "its end is seen")
-        with pytest.raises(EngineError, match=str(server.endpoint.port)):
-            client.insert(Kind.RNA, sample(99, alignments=20)[Kind.RNA])
-        server.restart()
-        server.wait_ready(lambda: None)
-        for documents in acknowledged:
-            for kind in KINDS:
-                ids = [d["_id"] for d in documents[kind]]
-                assert client.get_many(kind, ids) == documents[kind]
+    cluster = clusters.fresh(target)
+    # A gateway beside the clients holds nothing.
+    running = clusters.servers(target).servers.values()
+    (server,) = [s for s in running if s.node.spec.placement == "node"]
+    client = connect(cluster, "write")
+    client.create(Schema())
+    acknowledged = []
+    for seed in range(12):
+        documents = sample(seed, alignments=20)
+        for kind in KINDS:
+            client.insert(kind, documents[kind])
+        acknowledged.append(documents)
+    os.kill(server.pid, signal.SIGKILL)
+    assert "SIGKILL" in wait_until(server.failure, 30, "its end is seen")
+    with pytest.raises(EngineError, match=str(server.endpoint.port)):
         client.insert(Kind.RNA, sample(99, alignments=20)[Kind.RNA])
-        assert holds(client, Kind.RNA, 13 * 20)
-        client.close()
+    server.restart()
+    server.wait_ready(lambda: None)
+    for documents in acknowledged:
+        for kind in KINDS:
+            ids = [d["_id"] for d in documents[kind]]
+            assert client.get_many(kind, ids) == documents[kind]
+    client.insert(Kind.RNA, sample(99, alignments=20)[Kind.RNA])
+    assert holds(client, Kind.RNA, 13 * 20)
+    client.close()
 
 
 def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:

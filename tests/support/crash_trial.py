@@ -25,7 +25,7 @@ from storewise.session.local import running
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from support.servers import jvm_binaries, mongodb_binaries
+from support.servers.stores import available
 from support.waiting import wait_until
 
 _BEFORE = 400
@@ -116,15 +116,6 @@ def _until(done: Any, what: str, errors: list[EngineError]) -> None:
     wait_until(done, _PATIENCE, lambda: f"{what} ({errors[-1:]})")
 
 
-def home_of(name: str) -> dict[str, Any]:
-    """The setting `home` of an engine whose programs no package of the system brings."""
-    if name == "mongodb":
-        return {"home": str(mongodb_binaries.native())}
-    if name in ("cassandra", "hbase"):
-        return {"home": str(jvm_binaries.jars(name))}
-    return {}
-
-
 #: The node that is killed where it is not data0.
 NODE = {"hbase": "master0"}
 
@@ -137,7 +128,7 @@ def main(name: str, *levels: str) -> None:
                     name,
                     Path(directory),
                     consistency=level,
-                    settings=home_of(name),
+                    settings=available(name),
                     node=NODE.get(name, "data0"),
                 )
             except (EngineError, AssertionError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,11 +153,31 @@ class Workspace:
             for path in self.results.glob(pattern)
         )
 
+    def await_worker(self, run: subprocess.Popen[str], name: str) -> None:
+        """Wait until a worker of a run that was started is at work."""
+
+        def found() -> bool:
+            assert run.poll() is None, self.output()
+            return self.working(name) is not None
+
+        wait_until(found, 150, f"{name} at work")
+
     def gone(self, seconds: float) -> float:
         """Wait until no process of a run is left; returns the seconds that it took."""
         start = time.monotonic()
         wait_until(lambda: not self.processes(), seconds, "the end of all processes")
         return time.monotonic() - start
+
+    def goes_on(self) -> None:
+        """The next plain Snakemake would measure the trial anew, complains of nothing, and has
+        removed what a killed run left by the time that it has its plan."""
+        planned = self.snakemake("-n")
+        told = planned.stdout + planned.stderr
+        assert planned.returncode == 0, told
+        assert re.search(r"^open_session +1$", told, re.MULTILINE), told
+        assert self.left_behind() == []
+        assert list(self.directory.glob(".snakemake/locks/*")) == []
+        assert self.processes() == []
 
     def finishes(self, study: str, timeout: float = 1200) -> None:
         """A plain Snakemake finishes with verified counts and leaves nothing behind."""

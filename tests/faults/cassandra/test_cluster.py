@@ -1,4 +1,4 @@
-"""Cassandra: nodes and options (pure), then a ring of three nodes of which one is killed."""
+"""Cassandra: a ring of three nodes of which one is killed, and a node alone."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from storewise.session.address import free_port
 from storewise.session.local import LocalCluster, running
 from storewise.session.server import start_server
 
+pytestmark = pytest.mark.xdist_group("cassandra")
 DOCUMENTS = sample(8, alignments=200)
 
 
@@ -305,7 +306,9 @@ def nothing() -> None:
     """No trial to end."""
 
 
-@pytest.mark.parametrize("which", ["native", pytest.param("gossip", marks=pytest.mark.all_cells)])
+# Between our look and the server's start: `make test-slow` tries it with HBase.
+@pytest.mark.all_cells
+@pytest.mark.parametrize("which", ["native", "gossip"])
 def test_a_taken_port_is_left_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:

@@ -27,11 +27,19 @@ WRITER = TESTS / "support" / "servers" / "writer.py"
 SURVIVING = [(n, "durable") for n in STORING] + [("sqlite", "relaxed"), ("duckdb", "relaxed")]
 
 
+def _writing(name: str, consistency: str, directory: Path) -> subprocess.Popen[str]:
+    """A process that loads without end. Killed, it leaves DuckDB's temporary directory."""
+    own = directory.parent / f"{directory.name}.tmp"
+    own.mkdir(exist_ok=True)
+    command = [sys.executable, str(WRITER), name, consistency, str(directory)]
+    environment = {**os.environ, "TMPDIR": str(own)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
 def _killed_writer(name: str, consistency: str, directory: Path, batches: int) -> int:
     """Run a writer, kill -9 it after `batches` acknowledged files; how many it acknowledged."""
-    command = [sys.executable, str(WRITER), name, consistency, str(directory)]
     acknowledged = 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with _writing(name, consistency, directory) as process:
         assert process.stdout is not None
         for line in process.stdout:
             acknowledged = int(line) + 1
@@ -352,8 +360,7 @@ def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path: Path) -> N
 
 
 def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, str(WRITER), "duckdb", "durable", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with _writing("duckdb", "durable", tmp_path) as process:
         assert process.stdout is not None
         process.stdout.readline()
         for mode in ("read", "write"):

@@ -32,9 +32,11 @@ from storewise.session import server as session_server
 from storewise.session.address import addresses, free_port, is_loopback
 from storewise.session.local import LocalCluster, running
 
-ALL_CELLS = os.environ.get("STOREWISE_ALL_CELLS") == "1"
+pytestmark = pytest.mark.xdist_group("hbase")
 SERVERS = 3
 REGIONS = 2
+#: What is in the directory that the user names as root, before the session.
+OTHERS = ["mine", "storewise-local"]
 #: Files, each with its own digest: their ids are spread over the regions.
 FILES = [sample(seed, alignments=20) for seed in range(40)]
 DOCUMENTS = {kind: [d for file in FILES for d in file[kind]] for kind in KINDS}
@@ -50,13 +52,20 @@ def open_client(cluster: Cluster, mode: Any = "read", **settings: Any) -> HbaseC
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {**available("hbase"), **SETTINGS}
     place = tmp_path_factory.mktemp("hbase") / "cluster"
+    shared = place.parent / "shared"
+    for name in OTHERS:
+        (shared / name).mkdir(parents=True)
+        (shared / name / "file").touch()
+    settings = {**available("hbase"), **SETTINGS, "rootdir": str(shared)}
     with running("hbase", place, Topology(nodes=SERVERS, memory_mb=512), settings) as found:
         fill(found.cluster, DOCUMENTS, batch=500)
         yield found
     left = [p for p in psutil.process_iter() if str(place) in " ".join(_command(p))]
     assert left == [] and not any(place.glob("*/conf"))
+    # Its own directory below the root of the user has gone, what others have there stays.
+    assert sorted(path.name for path in shared.iterdir()) == OTHERS
+    assert all((path / "file").exists() for path in shared.iterdir())
 
 
 def _command(process: psutil.Process) -> list[str]:
@@ -74,6 +83,14 @@ def test_tables_are_split_over_all_servers(cluster: LocalCluster) -> None:
         assert len(starts) == SERVERS * REGIONS and starts[0] == b""
         assert Counter(owners) == dict.fromkeys(names, REGIONS)
     client.close()
+
+
+def test_a_root_of_the_user_has_a_directory_of_the_session(cluster: LocalCluster) -> None:
+    """It goes with the session, which is seen when the servers have ended."""
+    shared = Path(str(cluster.cluster.settings["rootdir"]))
+    (own,) = shared.glob("storewise-local-*")
+    assert {"hbase.id", "data"} <= {path.name for path in own.iterdir()}
+    assert {path.name for path in shared.iterdir()} == {own.name, *OTHERS}
 
 
 def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
@@ -275,7 +292,7 @@ def test_tables_can_be_made_again(cluster: LocalCluster) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("which", [2, *([0] if ALL_CELLS else [])])
+@pytest.mark.parametrize("which", [2, pytest.param(0, marks=pytest.mark.all_cells)])
 def test_a_taken_port_is_left_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
@@ -298,7 +315,9 @@ def test_a_taken_port_is_left_for_another(
     assert said in log
 
 
-@pytest.mark.parametrize("nodes", [1, *([2] if ALL_CELLS else [])])
+# `make test-slow` tries it with Cassandra.
+@pytest.mark.all_cells
+@pytest.mark.parametrize("nodes", [1, 2])
 def test_off_loopback_it_listens_there_only(
     nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,26 +358,6 @@ def test_a_server_that_cannot_start_says_why(
     ):
         pass
     assert not list((tmp_path / "c").glob("*/conf"))
-
-
-def test_a_root_of_the_user_is_left_as_it_was(tmp_path: Path) -> None:
-    """A session has a directory of its own there, which goes with it; what others have stays."""
-    shared = tmp_path / "shared"
-    for name in ("storewise-local", "mine"):
-        (shared / name).mkdir(parents=True)
-        (shared / name / "file").touch()
-    settings = {**available("hbase"), "rootdir": str(shared), "distributed": True}
-    with running("hbase", tmp_path / "c", Topology(memory_mb=256), settings) as found:
-        assert set(found.servers) == {"thrift0", "zookeeper0", "master0", "regionserver0"}
-        fill(found.cluster, FILES[0])
-        client = open_client(found.cluster)
-        assert client.count(Kind.RNA) == len(FILES[0][Kind.RNA])
-        assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) == "regionserver0"
-        client.close()
-        (own,) = shared.glob("storewise-local-*")
-        assert {"hbase.id", "data"} <= {path.name for path in own.iterdir()}
-    assert sorted(path.name for path in shared.iterdir()) == ["mine", "storewise-local"]
-    assert all((path / "file").exists() for path in shared.iterdir())
 
 
 def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:

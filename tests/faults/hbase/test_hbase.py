@@ -1,4 +1,4 @@
-"""HBase: nodes, options and what is found of it; no server runs here (`test_hbase_cluster`)."""
+"""HBase: what is found of it, with programs that only tell a version; no server runs here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of Riak against a stand-in (`riak_standin`) that behaves, and that does not."""
+"""The client of Riak against a stand-in that behaves, and that does not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Riak's clusters from start to end, what happens when a node fails, and whole studies.
 
-The nodes are those of a stand-in (`riak_standin`): it shows that the engine does what it was
+The nodes are those of a stand-in (`support.riak`): it shows that the engine does what it was
 written to do, not that Riak takes it. With RIAK_HOME (or STOREWISE_RIAK_HOME) set, the tests of
 running clusters run on that Riak, too, and so do the contract tests of all engines.
 """
@@ -288,7 +288,9 @@ def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(_STUDY_SECONDS + 60)
-@pytest.mark.parametrize(("nodes", "replicas"), [(1, 1), (3, 3)])
+@pytest.mark.parametrize(
+    ("nodes", "replicas"), [pytest.param(1, 1, marks=pytest.mark.all_cells), (3, 3)]
+)
 def test_a_study_from_beginning_to_end(
     home: str, tmp_path: Path, nodes: int, replicas: int
 ) -> None:

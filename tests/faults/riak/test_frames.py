@@ -1,4 +1,4 @@
-"""Riak's frames and ring: published bytes, bytes of a real Erlang, and properties."""
+"""Riak's frames over a socket, cut anywhere."""
 
 from __future__ import annotations
 

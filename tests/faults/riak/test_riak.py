@@ -1,7 +1,4 @@
-"""Riak as an engine: finding it, what it is given to start with, and its nodes' joining.
-
-No Riak runs here; `test_riak_cluster` has clusters.
-"""
+"""Riak as an engine: finding it, its private copy, and when a node serves. No Riak runs here."""
 
 from __future__ import annotations
 

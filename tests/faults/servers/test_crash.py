@@ -6,17 +6,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.crash_trial import NODE, crash, home_of
+from support.crash_trial import NODE, crash
+from support.servers.stores import available
 
 from storewise.engines.registry import engine
 
-#: Engines whose servers can run here, and those of their levels that continuous integration tries.
+#: Those of the engines' levels that `make test-slow` tries.
 _TRIED = {"postgres": ("durable", "relaxed"), "mongodb": ("durable",)}
 _ALL = ("postgres", "mariadb", "mongodb", "cassandra", "hbase")
 
 CELLS = [
     pytest.param(
-        name, level, marks=[] if level in _TRIED.get(name, ()) else [pytest.mark.all_cells]
+        name,
+        level,
+        marks=[
+            pytest.mark.xdist_group(name),
+            *([] if level in _TRIED.get(name, ()) else [pytest.mark.all_cells]),
+        ],
     )
     for name in _ALL
     for level in engine(name).consistencies
@@ -29,7 +35,7 @@ def test_acknowledged_documents_outlive_a_crash(name: str, level: str, tmp_path:
         name,
         tmp_path / "c",
         consistency=level,
-        settings=home_of(name),
+        settings=available(name),
         node=NODE.get(name, "data0"),
     )
     assert found.unavailable > 0

@@ -10,13 +10,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from support.needs import missing
 from support.paths import ROOT
 
 _SECONDS = 900
@@ -28,8 +28,8 @@ class Unavailable(Exception):
 
 def jars(name: str) -> Path:
     """The directory of an engine's jars (they are in its ``lib``); raises Unavailable."""
-    if shutil.which("mvn") is None:
-        raise Unavailable(f"the jars of {name} are fetched with Maven, which is not installed")
+    if why := missing("mvn"):
+        raise Unavailable(f"the jars of {name} are fetched with Maven: {why}")
     base = os.environ.get("STOREWISE_TEST_CACHE") or Path(
         os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "storewise-tests"
     )

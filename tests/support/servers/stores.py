@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.needs import unavailable
+from support.needs import missing, unavailable
 from support.servers import jvm_binaries, mongodb_binaries
 from support.servers.samples import STORING, fill
 
@@ -341,6 +341,8 @@ class Clusters:
 def available(name: str) -> dict[str, Any]:
     """Settings that find the engine's programs; the test ends here where there are none."""
     home = SERVED[name].home
+    if name in JAVA and "JAVA_HOME" not in os.environ and (why := missing("java")):
+        unavailable(why)
     described = engine(name)
     assert isinstance(described, ServerEngine)
     try:

@@ -1,0 +1,152 @@
+"""MongoDB's clusters: a replica set whose primary is killed, and shards of which one is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.needs import unavailable
+from support.servers import mongodb_binaries
+from support.servers.samples import sample
+from support.servers.stores import available
+
+from storewise.documents import KINDS, Document, Kind
+from storewise.engines.base import Client, Cluster, Schema
+from storewise.engines.mongo import MongoEngine
+from storewise.engines.mongo_cluster import as_system, as_user
+from storewise.engines.server import Credentials, Topology
+from storewise.errors import EngineError
+from storewise.session.local import LocalCluster, running
+from storewise.ssearch.build import to_bson
+
+ENGINE = MongoEngine()
+pytestmark = pytest.mark.xdist_group("mongodb")
+FILES = {seed: sample(seed, 200) for seed in range(6)}
+
+
+def emulated() -> str:
+    """Where a MongoDB with routers is; the test ends where it cannot be had."""
+    try:
+        return str(mongodb_binaries.emulated())
+    except mongodb_binaries.Unavailable as error:
+        unavailable(str(error))
+        raise
+
+
+def insert(client: Client, kind: Kind, documents: list[Document]) -> None:
+    client.insert(kind, [to_bson(document) for document in documents])
+
+
+def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
+    shape = Topology(replicas=3, memory_mb=512)
+    with running("mongodb", tmp_path, shape, available("mongodb")) as found:
+        client = ENGINE.connect(found.cluster, "write").for_thread()
+        insert(client, Kind.RNA, FILES[0][Kind.RNA])
+        some = FILES[0][Kind.RNA][0]["_id"]
+        assert client.owner(Kind.RNA, some) == "data0"
+        assert client.status()["servers"] == 3
+        secondary = replace(found.cluster, settings={"read_preference": "secondary"})
+        reader = ENGINE.connect(secondary, "read")
+        assert reader.get(Kind.RNA, some) == FILES[0][Kind.RNA][0]
+        reader.close()
+        os.kill(found.servers["data0"].pid, signal.SIGKILL)
+        for seed in range(1, 6):
+            insert(client, Kind.RNA, FILES[seed][Kind.RNA])
+        assert client.count(Kind.RNA) == 1200
+        assert client.owner(Kind.RNA, some) in ("data1", "data2")
+        assert client.status()["servers"] == 2
+        every = [d for file in FILES.values() for d in file[Kind.RNA]]
+        assert client.get_many(Kind.RNA, [d["_id"] for d in every]) == every
+        client.close()
+
+
+def held(found: LocalCluster, kind: Kind) -> dict[str, set[bytes]]:
+    """The ids that each data node itself has."""
+    assert found.cluster.credentials is not None
+    secrets = Credentials.read(found.cluster.credentials)
+    content = {}
+    for endpoint in found.cluster.endpoints:
+        if endpoint.role == "data":
+            with as_system(endpoint, secrets, 30.0) as connection:
+                ids = connection.storewise[kind.table].find({}, {"_id": 1})
+                content[f"data{endpoint.index}"] = {d["_id"].binary for d in ids}
+    return content
+
+
+@pytest.mark.timeout(1500)
+def test_a_sharded_cluster(tmp_path: Path) -> None:
+    """Hashed and ranged keys, owners, exact counts, and what is said when a shard dies. The router
+    is one of those that stand on the workers' hosts."""
+    settings = {"home": emulated()}
+    shape = Topology(nodes=2, routers=0, memory_mb=512)
+    files = {seed: sample(seed, 40) for seed in range(12)}
+    every = {kind: [d for file in files.values() for d in file[kind]] for kind in KINDS}
+    schema = Schema(indexes=((Kind.ALIGN, "e"),), index_time="after")
+    with running("mongodb", tmp_path, shape, settings) as found:
+        for key in ({}, {"shard_key": "ranged"}, {"shard_key_field": "ti"}):
+            cluster = replace(found.cluster, settings={**settings, **key})
+            writer = ENGINE.connect(cluster, "write")
+            _empty(cluster)
+            writer.create(schema)
+            writer.create(schema)
+            for kind in KINDS:
+                insert(writer, kind, every[kind])
+                insert(writer, kind, every[kind][:50])
+            writer.finish()
+            client = ENGINE.connect(cluster, "read").for_thread()
+            for kind in KINDS:
+                assert client.count(kind) == len(every[kind])
+                ids = [d["_id"] for d in every[kind]]
+                assert client.get_many(kind, ids) == every[kind]
+                content = held(found, kind)
+                owners = {i: client.owner(kind, i) for i in ids}
+                if key.get("shard_key_field") and kind is not Kind.TASKS:
+                    assert set(owners.values()) == {None}
+                else:
+                    assert all(i in content[str(owners[i])] for i in ids)
+                if kind is Kind.ALIGN:
+                    assert min(len(part) for part in content.values()) > 40
+                assert sum(len(part) for part in content.values()) == len(ids)
+            ordered = sorted(every[Kind.GS], key=lambda d: d["_id"])
+            assert client.scan(Kind.GS, ordered[100]["_id"], 90) == ordered[100:190]
+            genes = Counter(d["gene"] for d in every[Kind.ALIGN] if d["gene"] is not None)
+            assert dict(client.aggregate(Kind.ALIGN, "gene", 99)) == genes
+            low = {d["_id"] for d in every[Kind.ALIGN] if d["e"] <= 1e-3}
+            assert {d["_id"] for d in client.range(Kind.ALIGN, "e", None, 1e-3)} == low
+            assert client.disk_bytes() > 0
+            assert client.status()["servers"] == 2
+            client.close()
+            writer.close()
+        _a_shard_dies(found, settings)
+
+
+def _empty(cluster: Cluster) -> None:
+    assert cluster.credentials is not None
+    router = next(e for e in cluster.endpoints if e.role == "router")
+    with as_user(router, Credentials.read(cluster.credentials), 30.0) as connection:
+        connection.drop_database("storewise")
+
+
+def _a_shard_dies(found: LocalCluster, settings: dict[str, Any]) -> None:
+    cluster = replace(found.cluster, settings=settings)
+    writer = ENGINE.connect(cluster, "write").for_thread()
+    _empty(cluster)
+    writer.create(Schema())
+    documents = [d for seed in range(4) for d in sample(seed, 40)[Kind.RNA]]
+    insert(writer, Kind.RNA, documents)
+    owners = {d["_id"]: writer.owner(Kind.RNA, d["_id"]) for d in documents}
+    os.kill(found.servers["data1"].pid, signal.SIGKILL)
+    lost = next(i for i, owner in owners.items() if owner == "data1")
+    with pytest.raises(EngineError, match=r"mongodb: get: .*shard1"):
+        writer.get(Kind.RNA, lost)
+    with pytest.raises(EngineError, match=r"mongodb: insert.*shard1"):
+        insert(writer, Kind.RNA, sample(9, 40)[Kind.RNA])
+    kept = next(d for d in documents if owners[d["_id"]] == "data0")
+    assert writer.get(Kind.RNA, kept["_id"]) == kept
+    assert writer.status()["servers"] == 1
+    writer.close()
