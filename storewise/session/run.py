@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import secrets
 import socket
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 #: Seconds after which an unchanged lease is stale. On clusters NFS caches attributes for minutes.
 LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 180.0
-RENEW_EVERY = 3.0
+SMALLEST_LEASE = 2.0
 POLL = 0.1
 FAILURES = "failures"
 TRIALS = "trials"
@@ -67,11 +68,16 @@ def lease_seconds(*, on_cluster: bool) -> float:
         seconds = float(given)
     except ValueError:
         seconds = 0.0
-    if seconds < 2 * RENEW_EVERY:
+    if not SMALLEST_LEASE <= seconds < math.inf:
         raise ConfigError(
-            f"{LEASE_VARIABLE}={given}: expected seconds, at least {2 * RENEW_EVERY:.0f}"
+            f"{LEASE_VARIABLE}={given}: expected seconds, at least {SMALLEST_LEASE:.0f}"
         )
     return seconds
+
+
+def renew_every(lease: float) -> float:
+    """Seconds from one renewal of a lease to the next: some may come late, and it still holds."""
+    return min(3.0, lease / 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ class Run:
         self._renew()
 
         def beat() -> None:
-            while not pause(RENEW_EVERY):
+            while not pause(renew_every(self.lease_seconds)):
                 try:
                     self._renew()
                 except OSError as error:
@@ -225,7 +231,7 @@ class Run:
             self.abort_live(Abort(reason, own=False))
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(timeout=RENEW_EVERY * 2)
+            self._thread.join(timeout=6.0)
         try:
             left = [name for directory in self.live() for name in sweep(self.results, directory)]
             alone = not any(p.name != self.id for p in (self.results / LEASES).glob("[!.]*"))

@@ -15,7 +15,7 @@ from support.fake_time import FakeTime
 from support.session import opened
 
 from storewise.driver.barrier import Barrier
-from storewise.errors import Aborted, EngineError
+from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session.job import trial_job
 from storewise.session.live import (
     Abort,
@@ -27,7 +27,16 @@ from storewise.session.live import (
     membership,
     read_abort,
 )
-from storewise.session.run import Lease, Run, failures, sweep, sweep_dead
+from storewise.session.run import (
+    LEASE_VARIABLE,
+    Lease,
+    Run,
+    failures,
+    lease_seconds,
+    renew_every,
+    sweep,
+    sweep_dead,
+)
 
 
 def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -> None:
@@ -69,6 +78,34 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path: Path) -> N
     own.spend(0.001)
     with pytest.raises(Aborted, match="has not renewed its lease for 20 s"):
         watch.check()
+
+
+def test_a_lease_s_time_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LEASE_VARIABLE, raising=False)
+    assert lease_seconds(on_cluster=False) == 25 < lease_seconds(on_cluster=True) == 180
+    monkeypatch.setenv(LEASE_VARIABLE, "2")
+    assert lease_seconds(on_cluster=False) == lease_seconds(on_cluster=True) == 2
+    for bad in ("1.9", "soon", "nan", "inf", ""):
+        monkeypatch.setenv(LEASE_VARIABLE, bad)
+        with pytest.raises(ConfigError, match=f"^{LEASE_VARIABLE}={bad}: expected seconds, at le"):
+            lease_seconds(on_cluster=False)
+
+
+@pytest.mark.parametrize(("lease", "pause"), [(2, 0.5), (4, 1), (25, 3), (180, 3)])
+def test_a_lease_is_renewed_several_times_while_it_holds(
+    tmp_path: Path, lease: float, pause: float
+) -> None:
+    assert renew_every(lease) == pause
+    run = Run(tmp_path, lease)
+    pauses: list[float] = []
+
+    def end(seconds: float) -> bool:
+        pauses.append(seconds)
+        return True
+
+    run.start(pause=end)
+    run.end()
+    assert pauses == [pause]
 
 
 def test_another_session_takes_a_trial_over(tmp_path: Path, run: Run) -> None:
