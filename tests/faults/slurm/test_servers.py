@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-from collections.abc import Callable
 
 import pandas as pd
 import pytest
+from support import kills
+from support.kills import SOON, Cause, Run
 from support.needs import unavailable
-from support.paths import SAMPLE
 from support.servers import mongodb_binaries
-from support.slurm.workspace import LEASE, SOON, SlurmWorkspace
+from support.slurm.workspace import SlurmWorkspace
 from support.waiting import wait_until
-from support.workspace import interrupt_group
 
-ALL_CELLS = os.environ.get("STOREWISE_ALL_CELLS") == "1"
+pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("slurm")]
+
+#: Without inputs, which would be jobs of their own (tests/faults/aws/test_study.py has those).
 STUDY = """\
-inputs: {{paths: data}}
+workload: ycsb
 engines: {{{engines}}}
 factors: {{workers: 2, nodes: {nodes}}}
 exclude: [{{engine: mongodb, nodes: 2}}, {{engine: postgres, nodes: 1}}]
 phases:
-  - write: {{batch_size: {batch}}}
-  - read: {{seconds: {seconds}}}
+  - load: {{recordcount: {records}, fieldcount: 1, batchsize: 1}}
+  - c: {{seconds: {seconds}, target: 20}}
 """
+RECORDS = 100
 
 
-def study(settings: str = "{}", *, batch: int = 1000, seconds: float = 0.3) -> str:
+def study(settings: str = "{}", *, records: int = RECORDS, seconds: float = 0.3) -> str:
     """PostgreSQL on two nodes."""
-    return STUDY.format(engines=f"postgres: {settings}", nodes=2, batch=batch, seconds=seconds)
+    return STUDY.format(engines=f"postgres: {settings}", nodes=2, records=records, seconds=seconds)
 
 
 def use_scratch(place: SlurmWorkspace, nodes: str) -> None:
@@ -43,7 +42,7 @@ def look(place: SlurmWorkspace) -> dict[str, str]:
     """Who runs where in the middle of a session, and who listens; node -> host."""
     servers, jobs = place.servers(), place.job_members()
     hosts = {node: member.host for node, (member, _) in servers.items()}
-    workers = {jobs[name].host for name in ("read.0", "read.1")}
+    workers = {jobs[name].host for name in ("c.0", "c.1")}
     assert len(workers) == 2
     assert len(set(hosts.values())) == len(hosts)
     assert workers.isdisjoint(hosts.values())
@@ -55,22 +54,33 @@ def look(place: SlurmWorkspace) -> dict[str, str]:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "engines",
+    [("postgres",), pytest.param(("postgres", "mongodb"), marks=pytest.mark.all_cells)],
+    ids="-".join,
+)
 def test_a_study_of_servers_on_slurm(
-    place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
+    place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch, engines: tuple[str, ...]
 ) -> None:
-    try:
-        monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native()))
-    except mongodb_binaries.Unavailable as error:
-        unavailable(str(error))
+    if "mongodb" in engines:
+        try:
+            monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native()))
+        except mongodb_binaries.Unavailable as error:
+            unavailable(str(error))
     place.write_study(
-        STUDY.format(engines="postgres: {}, mongodb: {}", nodes=[1, 2], batch=1000, seconds=6)
+        STUDY.format(
+            engines=", ".join(f"{engine}: {{}}" for engine in engines),
+            nodes=[1, 2][-len(engines) :],
+            records=RECORDS,
+            seconds=6,
+        )
     )
     use_scratch(place, "'postgres' in wildcards.trial")
     run = place.start()
     seen: dict[str, dict[str, str]] = {}
 
     def ended() -> bool:
-        trial = place.trial_at_work("read")
+        trial = place.trial_at_work("c")
         if trial is not None and trial not in seen:
             seen[trial] = look(place)
             own = [line.partition(":")[0] for line in place.node_directories() if ":" in line]
@@ -80,8 +90,8 @@ def test_a_study_of_servers_on_slurm(
 
     wait_until(ended, 1000, "the end of the study")
     assert run.returncode == 0, place.output()
-    assert sorted(len(hosts) for hosts in seen.values()) == [1, 2]
-    place.verified(2)
+    assert sorted(len(hosts) for hosts in seen.values()) == [1, 2][-len(engines) :]
+    place.verified(len(engines), RECORDS)
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
     rows = zip(nodes["trial"], nodes["node"], nodes["host"], nodes["address"], strict=True)
     found: dict[str, dict[str, str]] = {}
@@ -97,89 +107,78 @@ def test_a_study_of_servers_on_slurm(
     assert "Warnings about sessions" not in section
 
 
-Run = subprocess.Popen[str]
-Cause = Callable[[SlurmWorkspace, Run], float]
-#: Thousands of transactions; a read that lasts.
-LONG = {"write": study("{bulk: insert}", batch=1), "read": study(seconds=600)}
+#: Thousands of transactions; a phase that lasts.
+LONG = {"load": study("{bulk: insert}", records=1_000_000), "c": study(seconds=600)}
 
 
-def kill_server(place: SlurmWorkspace, run: Run) -> float:
+def kill_server(place: SlurmWorkspace, run: Run) -> None:
     place.kill(place.servers()["data1"][0])
-    return SOON
 
 
-def cancel_node(place: SlurmWorkspace, run: Run) -> float:
+def cancel_node(place: SlurmWorkspace, run: Run) -> None:
     """More than once, as Snakemake and its plugin do: each sends the job another SIGTERM."""
     jobs = [job for job in place.slurm.jobs("node") if job.comment.endswith("_data1")]
     assert len(jobs) == 1, place.slurm.jobs("node")
     for _ in range(10):
         place.slurm.cancel(jobs[0])
-    return SOON
 
 
-def kill_node(place: SlurmWorkspace, run: Run) -> float:
+def kill_node(place: SlurmWorkspace, run: Run) -> None:
     place.kill(place.job_members()["data0"])
-    return SOON
 
 
-def kill_worker(place: SlurmWorkspace, run: Run) -> float:
-    place.kill(place.job_members()["write.1"])
-    return SOON
+def kill_worker(place: SlurmWorkspace, run: Run) -> None:
+    place.kill(place.job_members()["load.1"])
 
 
-def interrupt(place: SlurmWorkspace, run: Run) -> float:
-    interrupt_group(run)
-    return SOON
-
-
-def terminate(place: SlurmWorkspace, run: Run) -> float:
-    run.send_signal(signal.SIGTERM)
-    return SOON
-
-
-def kill_snakemake(place: SlurmWorkspace, run: Run) -> float:
-    run.kill()
-    run.wait()
-    return LEASE + SOON
-
-
-#: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
+#: Cause, phase, and what the recorded reason must say (None: no failure of the trial). Last: a
+#: killed run cleans up nothing, the plain run after it does.
 CELLS: list[tuple[Cause, str, str | None]] = [
-    (kill_server, "write", r"data1: the server of PostgreSQL on host sw\d was ended by SIGKILL"),
-    (cancel_node, "read", r"data1 was ended by signal SIGTERM"),
-    (interrupt, "write", None),
+    (kill_server, "load", r"data1: the server of PostgreSQL on host sw\d was ended by SIGKILL"),
+    (cancel_node, "load", r"data1 was ended by signal SIGTERM"),
+    (kills.interrupt, "load", None),
+    (kills.kill_snakemake, "load", None),
 ]
 FURTHER: list[tuple[Cause, str, str | None]] = [
-    (kill_node, "read", r"data0 on host sw\d was ended by SIGKILL"),
-    (kill_worker, "write", r"write.1 on host sw\d was ended by SIGKILL"),
-    (interrupt, "read", None),
-    (terminate, "write", None),
-    (terminate, "read", None),
-    (kill_snakemake, "read", None),
+    (cancel_node, "c", r"data1 was ended by signal SIGTERM"),
+    (kill_node, "c", r"data0 on host sw\d was ended by SIGKILL"),
+    (kill_worker, "load", r"load.1 on host sw\d was ended by SIGKILL"),
+    (kills.interrupt, "c", None),
+    (kills.terminate, "load", None),
+    (kills.terminate, "c", None),
+    (kills.kill_snakemake, "c", None),
 ]
-#: Last: a killed run cleans up nothing, the plain run after it does.
-LAST: tuple[Cause, str, str | None] = (kill_snakemake, "write", None)
 
 
 @pytest.mark.timeout(2400)
-def test_nothing_is_left_on_slurm_and_the_next_run_finishes(place: SlurmWorkspace) -> None:
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pytest.param(CELLS, id="each-kind"),
+        pytest.param(FURTHER, id="further", marks=pytest.mark.all_cells),
+    ],
+)
+def test_nothing_is_left_on_slurm_and_the_next_run_goes_on(
+    place: SlurmWorkspace,
+    monkeypatch: pytest.MonkeyPatch,
+    cells: list[tuple[Cause, str, str | None]],
+) -> None:
     """One after another in one directory: each start has what the run before left in its way."""
-    place.copy_inputs(sorted(SAMPLE.glob("*orchids*")))
     # One server's data lies on its host's own disk, the other's below the results.
     use_scratch(place, "wildcards.node == 'data1'")
-    place.write_study(study())
-    place.prepare()
-    for cause, phase, reason in [*CELLS, *(FURTHER if ALL_CELLS else []), LAST]:
+    place.edit_profile("form", run_local=1)
+    for cause, phase, reason in cells:
         failed = len(place.failures())
+        if cause is kills.kill_snakemake:
+            kills.short_lease(monkeypatch)
         place.write_study(LONG[phase])
         run = place.start()
         place.await_work(run, phase, 240)
         assert len(place.node_directories()) == 2
-        limit = cause(place, run)
-        took = place.nothing_left(limit)
-        print(f"{cause.__name__} in {phase} on Slurm: nothing left after {took:.1f} s", flush=True)
-        assert run.wait(SOON) != 0
-        if cause is not kill_snakemake:
+        cause(place, run)
+        place.nothing_left(SOON)
+        assert run.wait(5 * SOON) != 0
+        if cause is not kills.kill_snakemake:
             assert place.left_behind() == []
             wait_until(lambda: not place.registered(), SOON, "the end of cancelling")
         new = place.failures()[failed:]
@@ -189,19 +188,17 @@ def test_nothing_is_left_on_slurm_and_the_next_run_finishes(place: SlurmWorkspac
             (text,) = new
             assert re.search(reason, text), text
             assert place.output().count("storewise: trial ") == 1, "the first reason, once"
-    place.write_study(study())
-    done = place.snakemake("--omit-from", "analyse", timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    place.verified()
+    place.goes_on()
+    wait_until(lambda: not place.registered(), SOON, "the end of cancelling")
+    place.nothing_left(SOON)
 
 
-@pytest.mark.parametrize("room_for_form", [True, False] if ALL_CELLS else [True])
+@pytest.mark.parametrize("room_for_form", [True, pytest.param(False, marks=pytest.mark.all_cells)])
 def test_a_node_that_never_starts_is_named(place: SlurmWorkspace, room_for_form: bool) -> None:
     """Others have the cluster: there is one host for two nodes."""
     place.write_study(study())
     use_scratch(place, "True")
     place.edit_profile("node", runtime=1)
-    place.prepare()
     others = [["--nodes=2", "--exclusive"]]
     others.append(["--nodes=1", "--ntasks=62"] if room_for_form else ["--nodes=1", "--exclusive"])
     for options in others:

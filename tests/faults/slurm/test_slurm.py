@@ -16,18 +16,20 @@ from support.waiting import wait_until
 
 from storewise.session.slurm_run import ended_job, lost_job, refusal, run_name
 
+pytestmark = pytest.mark.xdist_group("slurm")
+
+#: Its first job is the load.
 STUDY = """\
-inputs: {{paths: data}}
-engines: [{engine}]
-factors: {{workers: 2}}
+workload: ycsb
+engines: [sqlite]
 phases:
-  - write
-  - read: {{seconds: {seconds}}}
+  - load: {recordcount: 20}
+  - c: {seconds: 0.3}
 """
 
 
 def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> None:
-    place.write_study(STUDY.format(engine="'null'", seconds=0.5))
+    place.write_study(STUDY)
     # sbatch refuses.
     refused = place.snakemake("--set-resources", "load:slurm_partition=nowhere", timeout=300)
     assert refused.returncode != 0

@@ -1,5 +1,5 @@
 """The fault table of sessions: whoever is killed or fails, no server and no directory is left,
-the message names the first cause, and the next plain run finishes with verified counts."""
+the message names the first cause, and the next plain run goes on."""
 
 from __future__ import annotations
 
@@ -11,39 +11,61 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from support import kills
+from support.kills import SOON, UNCLEAN, Cause, Run, cells, short_lease
 from support.needs import unavailable
 from support.paths import SAMPLE, SMALL
 from support.servers import jvm_binaries, mongodb_binaries
 from support.waiting import wait_until
-from support.workspace import Workspace, interrupt_group
+from support.workspace import Workspace
 
 from storewise.metrics.hdr import merge_logs, tags
 
-#: Of the contract: within 60 s of the cause; for SIGKILL of Snakemake at most lease + 60 s.
-SOON, AFTER_LEASE = 60.0, 25.0 + 60.0
+pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("kills")]
 
+#: Nothing to be listed and digested before: the phase that is killed begins at once.
 STUDY = """\
-inputs: {{paths: data}}
+workload: ycsb
 engines: {{postgres: {settings}}}
 factors: {{workers: 2, nodes: 2}}
+phases:
+  - load: {{recordcount: {records}, fieldcount: 1, batchsize: 1}}
+  - c: {{seconds: {seconds}, target: 20}}
+"""
+#: Thousands of transactions, each of which waits before it is on disk: on any machine a load of
+#: them lasts longer than a lease.
+SLOW_COMMITS = "{bulk: insert, config: {commit_delay: 20000, commit_siblings: 0}}"
+LONG = {
+    "form": STUDY.format(settings="{}", records=20, seconds=600),
+    "load": STUDY.format(settings=SLOW_COMMITS, records=1_000_000, seconds=0.3),
+    "c": STUDY.format(settings="{}", records=20, seconds=600),
+}
+#: Of the sample, for trials that are measured to their end and for what fails by itself.
+ALIGNMENTS = """\
+inputs: {{paths: data}}
+engines: {{{engine}: {settings}}}
+factors: {{workers: {workers}, nodes: {nodes}}}
 phases:
   - write: {{batch_size: {batch}}}
   - read: {{seconds: {seconds}}}
 """
-#: A load of thousands of transactions, each of which waits before it is on disk: on any
-#: machine it lasts longer than a lease.
-SLOW_COMMITS = "{bulk: insert, config: {commit_delay: 20000, commit_siblings: 0}}"
-LONG_WRITE = STUDY.format(settings=SLOW_COMMITS, batch=1, seconds=0.3)
-LONG_READ = STUDY.format(settings="{}", batch=1000, seconds=600)
-SHORT = STUDY.format(settings="{}", batch=1000, seconds=0.3)
 
-Run = subprocess.Popen[str]
+
+def alignments(
+    engine: str = "postgres",
+    settings: str = "{}",
+    *,
+    workers: int = 2,
+    nodes: int = 2,
+    batch: int = 1000,
+    seconds: float = 0.3,
+) -> str:
+    return ALIGNMENTS.format(**locals())
 
 
 @pytest.fixture
@@ -56,13 +78,12 @@ def place(tmp_path: Path) -> Iterator[Workspace]:
 
 def begin(place: Workspace, phase: str) -> Run:
     """Start a run and wait until `phase` is at work."""
-    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
-    place.write_study(LONG_WRITE if phase == "write" else LONG_READ)
+    place.write_study(LONG[phase])
     run = place.start()
     if phase == "form":
         wait_until(lambda: place.members().get("form"), 60, "form")
     else:
-        wait_until(lambda: place.working(f"{phase}.1"), 150, f"{phase}.1 at work")
+        place.await_worker(run, f"{phase}.1")
     return run
 
 
@@ -78,27 +99,23 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def kill_server(place: Workspace, run: Run) -> float:
+def kill_server(place: Workspace, run: Run) -> None:
     kill(place.server("data1"))  # type: ignore[arg-type]
-    return SOON
 
 
-def kill_guard(place: Workspace, run: Run) -> float:
+def kill_guard(place: Workspace, run: Run) -> None:
     kill(psutil.Process(place.server("data1")).ppid())
-    return SOON
 
 
-def kill_node(place: Workspace, run: Run) -> float:
+def kill_node(place: Workspace, run: Run) -> None:
     kill(place.members()["data0"])
-    return SOON
 
 
-def stop_node(place: Workspace, run: Run) -> float:
+def stop_node(place: Workspace, run: Run) -> None:
     os.kill(place.members()["data0"], signal.SIGTERM)
-    return SOON
 
 
-def stop_node_again(place: Workspace, run: Run) -> float:
+def stop_node_again(place: Workspace, run: Run) -> None:
     """As Slurm does with each scancel: further signals come while the first is obeyed."""
     job = psutil.Process(place.members()["data0"])
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -106,76 +123,66 @@ def stop_node_again(place: Workspace, run: Run) -> float:
             job.terminate()
             with contextlib.suppress(psutil.TimeoutExpired):
                 job.wait(0.005)
-    return SOON
 
 
-def kill_worker(place: Workspace, run: Run) -> float:
+def kill_worker(place: Workspace, run: Run) -> None:
     kill(next(pid for name, pid in place.members().items() if name.endswith(".1")))
-    return SOON
 
 
-def kill_form(place: Workspace, run: Run) -> float:
+def kill_form(place: Workspace, run: Run) -> None:
     kill(place.members()["form"])
-    return SOON
 
 
-def kill_snakemake(place: Workspace, run: Run) -> float:
-    kill(run.pid)
-    run.wait()
-    return AFTER_LEASE
+SERVER_GONE = r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"
+NODE_KILLED = r"data0 on host \S+ was ended by SIGKILL"
+NODE_STOPPED = r"data0 was ended by signal SIGTERM"
 
 
-def interrupt(place: Workspace, run: Run) -> float:
-    interrupt_group(run)
-    return SOON
-
-
-def terminate(place: Workspace, run: Run) -> float:
-    os.kill(run.pid, signal.SIGTERM)
-    return SOON
-
-
-Cause = Callable[[Workspace, Run], float]
 #: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
-CELLS: list[tuple[Cause, str, str | None]] = [
-    (kill_server, "write", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
-    (kill_guard, "read", r"data1: the server of PostgreSQL"),
-    (kill_node, "read", r"data0 on host \S+ was ended by SIGKILL"),
-    (stop_node_again, "write", r"data0 was ended by signal SIGTERM"),
-    (kill_worker, "write", r"write.1 on host \S+ was ended by SIGKILL"),
-    (kill_worker, "read", r"read.1 on host \S+ was ended by SIGKILL"),
-    (kill_form, "form", r"form on host \S+ was ended by SIGKILL"),
-    (kill_snakemake, "write", None),
-    (interrupt, "read", None),
-]
-FURTHER: list[tuple[Cause, str, str | None]] = [
-    (kill_server, "read", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
-    (kill_guard, "write", r"data1: the server of PostgreSQL"),
-    (kill_node, "write", r"data0 on host \S+ was ended by SIGKILL"),
-    (stop_node, "read", r"data0 was ended by signal SIGTERM"),
-    (stop_node, "write", r"data0 was ended by signal SIGTERM"),
-    (kill_snakemake, "read", None),
-    (kill_snakemake, "form", None),
-    (interrupt, "write", None),
-    (interrupt, "form", None),
-    (terminate, "write", None),
-    (terminate, "read", None),
-]
-if os.environ.get("STOREWISE_ALL_CELLS") == "1":
-    CELLS += FURTHER
-
-
 @pytest.mark.parametrize(
-    ("cause", "phase", "reason"), CELLS, ids=[f"{c.__name__}-{p}" for c, p, _ in CELLS]
+    ("cause", "phase", "reason"),
+    cells(
+        every_run=[
+            (kill_server, "c", SERVER_GONE),
+            (kills.kill_snakemake, "c", None),
+        ],
+        slow=[
+            (kill_guard, "c", r"data1: the server of PostgreSQL"),
+            (kill_node, "load", NODE_KILLED),
+            (stop_node_again, "load", NODE_STOPPED),
+            (kill_worker, "c", r"c.1 on host \S+ was ended by SIGKILL"),
+            (kill_form, "form", r"form on host \S+ was ended by SIGKILL"),
+            (kills.interrupt, "c", None),
+        ],
+        all_cells=[
+            (kill_server, "load", SERVER_GONE),
+            (kill_guard, "load", r"data1: the server of PostgreSQL"),
+            (kill_node, "c", NODE_KILLED),
+            (stop_node, "c", NODE_STOPPED),
+            (stop_node, "load", NODE_STOPPED),
+            (kill_worker, "load", r"load.1 on host \S+ was ended by SIGKILL"),
+            (kills.kill_snakemake, "load", None),
+            (kills.kill_snakemake, "form", None),
+            (kills.interrupt, "load", None),
+            (kills.interrupt, "form", None),
+            (kills.terminate, "load", None),
+            (kills.terminate, "c", None),
+        ],
+    ),
 )
-def test_nothing_is_left_and_the_next_run_finishes(
-    place: Workspace, cause: Cause, phase: str, reason: str | None
+def test_nothing_is_left_and_the_next_run_goes_on(
+    place: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    cause: Cause,
+    phase: str,
+    reason: str | None,
 ) -> None:
+    if cause in UNCLEAN:
+        short_lease(monkeypatch)
     run = begin(place, phase)
-    seconds = place.gone(cause(place, run))
-    print(f"{cause.__name__} in {phase}: all processes gone after {seconds:.1f} s")
-    if cause is not kill_snakemake:
-        # A killed run leaves files for the next one; any other end cleans up by itself.
+    cause(place, run)
+    place.gone(SOON)
+    if cause not in UNCLEAN:
         assert place.left_behind() == []
         assert run.wait() != 0
     ended = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
@@ -188,18 +195,29 @@ def test_nothing_is_left_and_the_next_run_finishes(
         assert list(place.results.glob("failures/*.jsonl")) == []
     else:
         assert re.search(reason, the_failure(place)), the_failure(place)
-    place.finishes(SHORT)
+    place.goes_on()
 
 
-def fails(place: Workspace, *arguments: str, study: str = SHORT) -> str:
-    """A run that fails by itself and leaves nothing; returns what it printed."""
-    place.copy_inputs()
-    place.write_study(study)
+def test_a_whole_run_after_a_server_was_killed(place: Workspace) -> None:
+    place.copy_inputs(SMALL[:2])
+    place.write_study(alignments(seconds=600))
+    run = place.start()
+    place.await_worker(run, "read.1")
+    kill_server(place, run)
+    assert run.wait() != 0
+    place.finishes(alignments())
+
+
+def fails(place: Workspace, *arguments: str, settings: str = "{}") -> str:
+    """A run that fails by itself and leaves nothing; returns what was recorded of it."""
+    place.write_study(STUDY.format(settings=settings, records=20, seconds=600))
     run = place.start(place.command(*arguments))
-    assert run.wait(150) != 0
+    assert run.wait(600) != 0
     wait_until(lambda: not place.processes(), 30, "the end of all processes")
     assert place.left_behind() == []
-    return the_failure(place)
+    text = the_failure(place)
+    place.goes_on()
+    return text
 
 
 def test_a_port_is_taken(place: Workspace) -> None:
@@ -208,7 +226,6 @@ def test_a_port_is_taken(place: Workspace) -> None:
         text = fails(place, "--set-resources", f"node:ports={port}")
         assert f"no free port in {port} at 127.0.0.1" in text
         assert "profile" in text
-    place.finishes(SHORT)
 
 
 def test_the_data_disk_is_full(place: Workspace, small_disk: Callable[..., Path]) -> None:
@@ -217,21 +234,19 @@ def test_the_data_disk_is_full(place: Workspace, small_disk: Callable[..., Path]
     text = fails(place, "--set-resources", f"node:scratch={disk}")
     assert re.search(r"data[01].*No space left on device", text)
     assert list(disk.iterdir()) == []
-    place.finishes(SHORT)
 
 
-#: Servers whose disk fills while they load; each is told differently that it is full.
-FULL = [
-    "postgres",
-    *(
-        ["mariadb", "mongodb", "cassandra", "hbase"]
-        if os.environ.get("STOREWISE_ALL_CELLS") == "1"
-        else []
-    ),
-]
-
-
-@pytest.mark.parametrize("engine", FULL)
+#: Each is told differently that its disk is full.
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "postgres",
+        *(
+            pytest.param(name, marks=pytest.mark.all_cells)
+            for name in ("mariadb", "mongodb", "cassandra", "hbase")
+        ),
+    ],
+)
 def test_the_data_disk_fills_while_a_server_loads(
     place: Workspace,
     small_disk: Callable[..., Path],
@@ -240,15 +255,11 @@ def test_the_data_disk_fills_while_a_server_loads(
 ) -> None:
     find_programs(engine, monkeypatch)
     disk = small_disk("1g")
-    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
-    study = (
-        LONG_WRITE
-        if engine == "postgres"
-        else STUDY.format(settings="{}", batch=1, seconds=0.3).replace("postgres", engine)
-    )
-    place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
+    study = LONG["load"] if engine == "postgres" else LONG["load"].replace(SLOW_COMMITS, "{}")
+    study = study.replace("workers: 2, nodes: 2", "nodes: 1").replace("postgres", engine)
+    place.write_study(study)
     run = place.start(place.command("--set-resources", f"node:scratch={disk}"))
-    wait_until(lambda: place.working("write.0"), 150, "write.0 at work")
+    place.await_worker(run, "load.0")
     filler = disk / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -274,8 +285,7 @@ def test_a_server_that_stands_still_for_a_while_is_slow_not_lost(
     """SIGSTOP: what waited counts with the time that it waited, and nothing is lost."""
     find_programs(engine, monkeypatch)
     place.copy_inputs()
-    study = STUDY.format(settings="{}", batch=1000, seconds=20).replace("postgres", engine)
-    place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
+    place.write_study(alignments(engine, workers=1, nodes=1, seconds=20))
     run = place.start(place.command("--omit-from", "analyse"))
     wait_until(lambda: place.working("read.0"), 300, "read.0 at work")
     (log,) = place.results.glob("logs/*/read.0.log")
@@ -302,8 +312,7 @@ def load_that_stands_still(place: Workspace, engine: str) -> tuple[Run, Path, li
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
     # Longer than the ten seconds between two lines of its log.
     batch = 1 if engine == "mongodb" else 20
-    study = STUDY.format(settings="{}", batch=batch, seconds=0.3).replace("postgres", engine)
-    place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
+    place.write_study(alignments(engine, workers=1, nodes=1, batch=batch))
     run = place.start(place.command("--omit-from", "analyse"))
     wait_until(lambda: place.working("write.0"), 300, "write.0 at work")
     (log,) = place.results.glob("logs/*/write.0.log")
@@ -375,12 +384,12 @@ def find_programs(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_binary_is_missing(place: Workspace) -> None:
-    study = STUDY.format(settings=f"{{home: {place.directory}/nowhere}}", batch=1000, seconds=0.3)
-    text = fails(place, study=study)
+    text = fails(place, settings=f"{{home: {place.directory}/nowhere}}")
     assert re.search(r"data[01]: PostgreSQL: no \w+ \(looked in .*nowhere", text)
-    place.finishes(SHORT)
 
 
+#: With a clock of its own, and so in no time: tests/faults/session/test_server.py.
+@pytest.mark.all_cells
 def test_a_server_never_answers(place: Workspace) -> None:
     """A `postgres` that prepares its data, starts, and then only sleeps."""
     from storewise.engines.registry import engine
@@ -398,38 +407,28 @@ def test_a_server_never_answers(place: Workspace) -> None:
         "echo I only sleep\nexec sleep 600\n"
     )
     mute.chmod(mute.stat().st_mode | stat.S_IXUSR)
-    text = fails(place, study=STUDY.format(settings=f"{{home: {home}}}", batch=1000, seconds=0.3))
+    text = fails(place, settings=f"{{home: {home}}}")
     assert re.search(r"data[01]: the server of PostgreSQL .* has not answered at .* for 60 s", text)
     assert "I only sleep" in text
-    place.finishes(SHORT)
 
 
 def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
-    place.copy_inputs()
-    place.write_study(LONG_READ)
-    run = place.start(place.command("--set-resources", "node:runtime=1"))
-    assert run.wait(120) != 0
-    wait_until(lambda: not place.processes(), 30, "the end of all processes")
-    assert place.left_behind() == []
-    text = the_failure(place)
+    text = fails(place, "--set-resources", "node:runtime=1")
     assert re.search(r"data[01] stopped in order before its wall time", text)
     logs = "".join(log.read_text() for log in place.results.glob("logs/*/data?.server.log"))
     assert logs.count("database system is shut down") >= 2
-    place.finishes(SHORT)
 
 
 def test_two_users_sessions_on_one_host(tmp_path: Path) -> None:
     """Two runs at once, each with clusters of its own, never meet."""
-    places = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        place = Workspace(tmp_path / name)
-        place.copy_inputs()
-        place.write_study(SHORT)
-        places.append(place)
+    places = [Workspace(tmp_path / name) for name in ("one", "two")]
+    for place in places:
+        place.directory.mkdir()
+        place.copy_inputs(SMALL[:2])
+        place.write_study(alignments())
     runs = [place.start(place.command("--omit-from", "analyse")) for place in places]
     try:
-        assert [run.wait(240) for run in runs] == [0, 0], [p.output() for p in places]
+        assert [run.wait(1200) for run in runs] == [0, 0], [p.output() for p in places]
     finally:
         for place in places:
             for process in place.processes():
