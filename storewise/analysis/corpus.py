@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import statsmodels.api as sm
 from pydantic import ValidationError
+from statsmodels.regression.linear_model import OLS
 
 from storewise.analysis.engines import CEILING, counts_copies
 from storewise.analysis.frames import grouped, missing, records
@@ -141,7 +141,7 @@ def line(documents: Sequence[float], sizes: Sequence[float], at: float) -> Line 
         return None
     x, y = means.index.to_numpy(dtype=float), means.to_numpy()
     scale = float(x.max())  # keeps the matrix well conditioned
-    model = sm.OLS(y, np.column_stack([np.ones(len(x)), x / scale])).fit()
+    model = OLS(y, np.column_stack([np.ones(len(x)), x / scale])).fit()
     fixed, slope = map(float, model.params)
     if slope <= 0:
         return None

@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import statsmodels.formula.api as smf
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.anova import anova_lm
 
 from storewise.analysis.variance_checks import Check, Floats, cells, equal_variance, normality
@@ -154,7 +154,7 @@ def analysis_of_variance(
             blocks[factor] = (x / x.std())[:, None]
     data, names = _data(table, y, factors, blocks, levels)
     formula = "y ~ " + " + ".join(term.formula(names) for term in terms)
-    fitted = once = smf.ols(formula, data).fit()
+    fitted = once = OLS.from_formula(formula, data).fit()
     if once.ssr <= ROUNDING * float(y @ y):
         raise AnalysisError(
             f"the model fits every {response} exactly, so that nothing is left to hold the factors "
@@ -166,7 +166,7 @@ def analysis_of_variance(
             "always fits; leave --robust or an interaction away"
         )
     if repeats > 1:
-        fitted = smf.ols(formula, data.loc[data.index.repeat(repeats)]).fit()
+        fitted = OLS.from_formula(formula, data.loc[data.index.repeat(repeats)]).fit()
     table_of = anova_lm(fitted, typ=typ)
     tests = anova_lm(fitted, typ=typ, robust="hc3") if robust else table_of
     rows = _rows(table_of, tests, terms, names, fitted)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from statsmodels.stats.multitest import multipletests
 
+from storewise.analysis.differences import holm_adjusted
 from storewise.analysis.text import all_of, level
 from storewise.analysis.tukey import Pair, tukey
 from storewise.analysis.variance import (
@@ -288,7 +289,7 @@ def adjusted(values: Sequence[float | None]) -> list[float | None]:
     tested = [p for p in values if p is not None]
     if not tested:
         return list(values)
-    new = iter(multipletests(tested, method="holm")[1])
+    new = iter(holm_adjusted(np.array(tested)))
     return [None if p is None else float(next(new)) for p in values]
 
 
