@@ -1,33 +1,10 @@
-"""Open loops, sweeps and searches: worker jobs by themselves, and through the whole workflow."""
-
-import json
-from pathlib import Path
+"""Steps of a phase, by worker jobs alone; a whole study of them is in test_two_stores.py."""
 
 from support import driving
 from support.driving import make_inputs, rows, start, total, trial
-from support.workspace import Workspace
 
-from storewise.analysis.load import load_results
-from storewise.analysis.steps import ALL
-from storewise.analysis.tables import build_tables
 from storewise.metrics.hdr import merge_logs, percentiles
 from storewise.metrics.schema import read_conditions
-
-STUDY = """\
-title: Steps
-workload: ycsb
-engines: [postgres]
-factors: {workers: [2], processes: [2]}
-phases:
-  - load: {recordcount: 500}
-  - a: {sweep: {operations: [60, 120], clients: [1, 2, 6]}}
-  - c:
-      clients: 3
-      arrivals: poisson
-      restart: true
-      search: {limit_ms: 50, low: 50, high: 800, steps: 4, seconds: 0.3}
-"""
-
 
 def of_step(part, metric, step, **wanted):
     return rows(part, metric=metric, step=step, **wanted)
@@ -88,54 +65,3 @@ def test_an_open_loop_that_is_asked_too_much_says_so(tmp_path):
     warnings = [w for w in read_conditions(part)["warnings"] if "target rate" in w]
     assert len(warnings) == 1
     assert "step 1" in warnings[0]
-
-
-def test_a_study_with_sweeps_and_a_search(tmp_path: Path) -> None:
-    place = Workspace(tmp_path)
-    place.write_study(STUDY)
-    done = place.snakemake()
-    assert done.returncode == 0, done.stdout[-3000:]
-    tables = build_tables(load_results(place.results))
-    steps = tables.steps
-
-    # Each step of the search has begun with a restart of the server.
-    (trial,) = (place.results / "trials").iterdir()
-    text = "\n".join(path.read_text() for path in (place.results / "logs").rglob("c.0.log"))
-    assert text.count("restarting all servers") == len(
-        rows(trial / "c.0.parquet", metric="started_at")
-    )
-
-    whole = steps[(steps["operation"] == ALL) & (steps["phase"] == "a")]
-    runtimes = whole[whole["measure"] == "runtime"]
-    assert list(zip(runtimes["planned"], runtimes["clients"], strict=True)) == [
-        (planned, clients) for planned in (60, 120) for clients in (1, 2, 6)
-    ]
-    each = steps[(steps["phase"] == "a") & (steps["measure"] == "response_p99")]
-    assert set(each["operation"]) == {ALL, "read", "update"}
-    assert (each["mean"] > 0).all()
-
-    rates = steps[(steps["phase"] == "c") & (steps["operation"] == ALL)]
-    served = rates[rates["measure"] == "served"]
-    assert served["rate"].between(50, 800).all()
-    assert ((served["mean"] > 0) & (served["mean"] <= 1)).all()
-
-    assert len(tables.searches) == 1
-    for found in tables.searches.to_dict("records"):
-        assert (found["clients"], found["limit_ms"]) == (3, 50)
-        trial_parts = [place.results / "trials" / found["trial"] / f"c.{k}.parquet" for k in (0, 1)]
-        first, second = (read_conditions(part) for part in trial_parts)
-        # Both workers have taken the same steps, and every one is told.
-        assert first["searches"] == second["searches"]
-        tried = [one["rate"] for one in first["searches"][0]["tried"]]
-        assert [step["rate"] for step in first["steps"]] == tried
-        assert 2 <= len(tried) <= 4
-        answered = rows(trial_parts[0], metric="highest_rate")
-        best = first["searches"][0]["rate"]  # none at all on a machine that is busy enough
-        assert [row["value"] for row in answered] == ([] if best is None else [best])
-        assert rows(trial_parts[1], metric="highest_rate") == []
-    index = json.loads((place.results / "figures" / "figures.json").read_text())
-    for name in ("clients", "latency_over_throughput", "runtime"):
-        assert index["why"][name] == ""
-    page = (place.results / "report.html").read_text()
-    assert "Throughput over clients" in page
-    assert "Highest rates within a limit" in page
