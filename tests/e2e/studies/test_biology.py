@@ -1,56 +1,80 @@
-"""Mixed phases, questions and break-even: from the driver to the report."""
+"""A study of one's own outputs as `storewise init` writes it, with less of it: several processes
+and threads, steps, kept stores, mixed phases, questions and break-even, from inputs to the report."""
 
 from __future__ import annotations
 
 import json
-import logging
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+import subprocess
 
-from support import driving
+import duckdb
+import pytest
 from support.paths import SMALL
 from support.workspace import Workspace
 
-from storewise.driver.worker import run_worker
-from storewise.metrics.schema import read_part
+from storewise.ssearch.stream import open_input
 
-
-def run(measured: Any, place: Path, phase: str, before: list[Path]) -> dict[str, Any]:
-    """Run a phase after others; what its part says of itself."""
-    job = replace(driving.job(measured, place, phase), before=tuple(before))
-    run_worker(job, driving.check_of(place), logging.getLogger("worker"))
-    before.append(job.result)
-    return read_part(job.result)[1]
-
-
-#: Few jobs: each is a Python process of its own.
-E2E = """\
-inputs: {paths: data}
+#: As `init` writes it, it would take minutes. Few jobs: each is a Python process of its own.
+LESS = """\
+extends: mine.yaml
 engines: [files, sqlite, duckdb]
 indexes: [align.q, align.gene]
-factors: {index: [none, before]}
+factors: {workers: 1, processes: 2, threads: 2, index: [none, before]}
 exclude:
   - {engine: files, index: before}
   - {engine: sqlite, index: none}
   - {engine: duckdb, index: none}
 repeats: 1
 verify: 20
+keep_data: true
 phases:
-  - write: {leave: 0.4}
+  - write: {leave: 0.4, batch_size: 200}
+  - read: {operations: 100, steps: [{threads: 1}, {threads: 2, batch: 10}]}
   - query: {operations: 10}
   - mixed: {operations: 12, writes: 0.5, batch_size: 100}
 """
+Run = tuple[Workspace, subprocess.CompletedProcess[str]]
 
 
-def test_questions_and_break_even_through_the_workflow(tmp_path: Path) -> None:
-    place = Workspace(tmp_path)
-    place.copy_inputs(SMALL)
-    place.write_study(E2E)
-    done = place.storewise("run", "s.yaml")
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The study from `init` to its report, and what `storewise run` said."""
+    place = Workspace(tmp_path_factory.mktemp("mine"), study="small")
+    inputs = place.copy_inputs([])
+    for path in SMALL:
+        # Plain text, as ssearch36 writes it.
+        with open_input(path) as stream, (inputs / path.stem).open("wb") as plain:
+            while data := stream.read(1 << 20):
+                plain.write(data)
+    made = place.storewise("init", str(inputs), "-o", "mine.yaml")
+    assert made.returncode == 0, made.stdout + made.stderr
+    place.write_study(LESS)
+    done = place.storewise("run", "small.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
+    return place, done
+
+
+def test_init_writes_a_study_that_runs(run: Run) -> None:
+    place, done = run
+    assert "# config/README.md explains every key." in (place.directory / "mine.yaml").read_text()
+    assert "For these inputs, on this machine" in done.stdout
+    assert done.stdout.strip().endswith("Report: results/small/report.html")
+
+
+def test_several_processes_steps_and_kept_stores(run: Run) -> None:
+    place, _ = run
     counts = place.counts()
     assert len(counts) == 3
+    assert all(expected == counted for expected, counted in counts.values())
+    kept = sorted(place.results.glob("trials/sqlite-*/store.0/p*"))
+    assert [path.name for path in kept] == ["p0", "p1"]
+    part = next(place.results.glob("trials/sqlite-*/read.0.parquet"))
+    steps = duckdb.sql(f"select distinct step from '{part}' order by 1").fetchall()
+    assert steps == [(0,), (1,)]
+    assert not (place.results / "live").exists()
+
+
+def test_questions_and_break_even_through_the_workflow(run: Run) -> None:
+    place, _ = run
     verdict = json.loads((place.results / "analysis" / "verdict.json").read_text())
     by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
     assert by_name["query"][0]["choice"] == "SSEARCH files"
@@ -62,6 +86,10 @@ def test_questions_and_break_even_through_the_workflow(tmp_path: Path) -> None:
     lines = (place.results / "analysis" / "questions.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * 5
     assert any("align.gene" in line for line in lines)
+
+
+def test_the_page_sets_the_stores_beside_the_files(run: Run) -> None:
+    place, _ = run
     page = (place.results / "report.html").read_text()
     assert page.index('id="verdict-table"') < page.index("nothing to load")
     for piece in ('id="questions"', 'id="breakeven"', "client (reads the files)", "store (find)"):

@@ -6,6 +6,7 @@ from support.driving import make_inputs, rows, start, total, trial
 from storewise.metrics.hdr import merge_logs, percentiles
 from storewise.metrics.schema import read_conditions
 
+
 def of_step(part, metric, step, **wanted):
     return rows(part, metric=metric, step=step, **wanted)
 

@@ -1,5 +1,5 @@
 """One study of an embedded store and one on servers, which is not there at first: an engine left
-out, YCSB's workloads, sweeps, a search, nodes slowed and killed. Measured once, looked at by all."""
+out, YCSB's workloads, sweeps, a search, nodes slowed and killed. It is measured once."""
 
 from __future__ import annotations
 
