@@ -25,6 +25,9 @@ from support.slurm.cluster import slurm_cluster, why_not
 from support.slurm.view import SlurmCluster
 from support.slurm.workspace import SlurmWorkspace
 from support.waiting import wait_until
+from support.workspace import Workspace
+
+pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("slurm")]
 
 PROFILE = ROOT / "profiles" / "aws" / "config.yaml"
 #: Hosts by queue of cluster.yaml; a spare one where one is lost.
@@ -115,13 +118,15 @@ def test_from_a_prefix_to_a_publication_and_back(
     for name, value in {**s3.environment, **instances}.items():
         monkeypatch.setenv(name, value)
     bucket, client = s3.bucket("storewise-test"), s3.client()
-    for path in SMALL[:4]:
+    for path in SMALL[:2]:
         client.put_object(Bucket=bucket, Key=f"corpus/{path.name}", Body=path.read_bytes())
     for path in (place.directory / "data").iterdir():
         path.unlink()
     place.write_study(STUDY.format(bucket=bucket))
-    storewise = str(Path(sys.executable).parent / "storewise")
-    run = place.start([storewise, "run", "s.yaml", "--profile", str(profile(place))])
+    # Listed and digested here: four jobs one after the other, each of which Slurm has to start.
+    done = place.run(Workspace(place.directory).command("--until", "shard"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = place.start(place.storewise_command("run", "s.yaml", "--profile", str(profile(place))))
 
     lost: list[str] = []
 
@@ -188,7 +193,7 @@ def test_from_a_prefix_to_a_publication_and_back(
     assert pulled.returncode == 0, pulled.stderr
     client.delete_objects(
         Bucket=bucket,
-        Delete={"Objects": [{"Key": f"corpus/{path.name}"} for path in SMALL[:4]]},
+        Delete={"Objects": [{"Key": f"corpus/{path.name}"} for path in SMALL[:2]]},
     )
     study = "results/s/config/s.yaml"
     command = [

@@ -4,53 +4,44 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.paths import SAMPLE
+from support import kills
+from support.kills import SOON, Cause, Run
 from support.pbs.real import WANTED
 from support.pbs.standin import Pbs
-from support.pbs.workspace import EDITED, LEASE, LOCAL_ENDS, PbsWorkspace
+from support.pbs.workspace import EDITED, LOCAL_ENDS, PbsWorkspace
 from support.slurm.on_host import ask
 from support.waiting import wait_until
-from support.workspace import interrupt_group
 
-#: Seconds, of the contract: after the cause is visible to a job; after SIGKILL of Snakemake.
-SOON, AFTER_LEASE = 60.0, LEASE + 60.0
+pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("kills")]
+
+#: Without inputs, which would be jobs of their own (test_study.py has those). Thousands of
+#: transactions, each on disk before the next.
 STUDY = """\
-inputs: {{paths: data}}
-engines: {{postgres: {settings}}}
-factors: {{workers: 2, nodes: 2}}
+workload: ycsb
+engines: {postgres: {bulk: insert}}
+factors: {workers: 2, nodes: 2}
 phases:
-  - write: {{batch_size: {batch}}}
-  - read: {{seconds: 0.3}}
-verify: 50
+  - load: {recordcount: 1000000, fieldcount: 1, batchsize: 1}
+  - c: {seconds: 0.3}
 """
-#: A load of thousands of transactions, each on disk before the next.
-LONG = STUDY.format(settings="{bulk: insert}", batch=1)
-SHORT = STUDY.format(settings="{}", batch=1000)
 
 #: For nodes that ask for more wall time than other jobs.
 LONG_SESSIONS = {"session_walltime: 720": "session_walltime: 1440"}
-
-Run = subprocess.Popen[str]
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
     place = PbsWorkspace(tmp_path, {**EDITED, **LOCAL_ENDS, **LONG_SESSIONS})
-    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
+    place.write_study(STUDY)
     yield place
     place.end()
-
-
-def interrupt(place: PbsWorkspace, run: Run) -> None:
-    interrupt_group(run)
 
 
 def delete_node(place: PbsWorkspace, run: Run) -> None:
@@ -62,10 +53,6 @@ def kill_server(place: PbsWorkspace, run: Run) -> None:
     ask(place.host("data1"), "kill", str(place.server("data1")))
 
 
-def kill_snakemake(place: PbsWorkspace, run: Run) -> None:
-    run.kill()
-
-
 def kill_node(place: PbsWorkspace, run: Run) -> None:
     ask(place.host("data0"), "kill", str(place.members()["data0"]))
 
@@ -75,21 +62,19 @@ def kill_job(place: PbsWorkspace, run: Run) -> None:
     ask(place.host("data0"), "kill_session", str(place.node_job("data0")["group"]))
 
 
-Cause = Callable[[PbsWorkspace, Run], None]
 ENDED = r"data0: its job on host \S+ has ended without ending its server"
 #: Cause, and what the recorded reason must say (None: no failure of the trial).
 CELLS: list[tuple[Cause, str | None]] = [
-    (interrupt, None),
+    (kills.interrupt, None),
     (delete_node, r"data0 was ended by signal SIGTERM"),
     (kill_server, r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
 ]
 FURTHER: list[tuple[Cause, str | None]] = [
-    (kill_snakemake, None),
     (kill_node, r"data0 on host \S+ was ended by SIGKILL"),
     (kill_job, ENDED),
+    # Last: a killed run cleans up nothing, the plain run after it does.
+    (kills.kill_snakemake, None),
 ]
-if os.environ.get("STOREWISE_ALL_CELLS") == "1":
-    CELLS += FURTHER
 
 
 def reasons(place: PbsWorkspace) -> list[str]:
@@ -111,24 +96,22 @@ def in_order(place: PbsWorkspace, node: str) -> bool:
 def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
     """One run and its cause, from its start until nothing is left."""
     before = reasons(place)
-    place.write_study(LONG)
+    killed = cause is kills.kill_snakemake
+    if killed:
+        place.environment["STOREWISE_LEASE_SECONDS"] = f"{kills.LEASE:.0f}"
     run = place.start()
 
-    def writing() -> bool:
+    def loading() -> bool:
         assert run.poll() is None, place.output()
-        writers = all(place.working(f"write.{worker}") for worker in (0, 1))
-        return writers and place.server("data1") is not None
+        loaders = all(place.working(f"load.{worker}") for worker in (0, 1))
+        return loaders and place.server("data1") is not None
 
     # Where jobs wait in a queue of others, too.
-    wait_until(writing, 600 if WANTED else 150, "both writers at work")
-    killed = cause is kill_snakemake
+    wait_until(loading, 600 if WANTED else 150, "both loaders at work")
     cause(place, run)
-    if killed:
-        run.wait()
-    seconds = place.nothing_left(AFTER_LEASE if killed else SOON)
-    print(f"{cause.__name__}: nothing left after {seconds:.1f} s")
+    place.nothing_left(SOON)
     assert run.wait() != 0
-    for log in place.results.glob("logs/*/write.?.log"):
+    for log in place.results.glob("logs/*/load.?.log"):
         assert not log.read_text().rstrip().endswith("INFO done"), "the load had ended"
     if not killed:
         # A killed run leaves files for the next one; any other end cleans up by itself.
@@ -145,7 +128,7 @@ def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
     if cause is delete_node and not WANTED:
         # Whatever the job itself said.
         assert place.node_job("data0")["exit"] == 271
-    if cause in (interrupt, delete_node):
+    if cause in (kills.interrupt, delete_node):
         # SIGTERM was enough: neither PBS nor the guard had to kill anything.
         assert in_order(place, "data0")
         assert in_order(place, "data1")
@@ -155,7 +138,6 @@ def refuse(place: PbsWorkspace) -> None:
     """A queue that allows less wall time than the profile asks for: qsub's words are the reason."""
     assert isinstance(place.pbs, Pbs)
     place.pbs.configure(replace(place.pbs.config, walltime=13 * 3600))
-    place.write_study(LONG)
     assert place.snakemake().returncode != 0
     place.pbs.configure(replace(place.pbs.config, walltime=0))
     (reason,) = reasons(place)
@@ -170,20 +152,23 @@ def refuse(place: PbsWorkspace) -> None:
 
 
 @pytest.mark.timeout(3600 if WANTED else 1500)
-def test_whatever_fails_nothing_is_left(place: PbsWorkspace) -> None:
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pytest.param(CELLS, id="each-kind"),
+        pytest.param(FURTHER, id="further", marks=pytest.mark.all_cells),
+    ],
+)
+def test_whatever_fails_nothing_is_left(
+    place: PbsWorkspace, cells: list[tuple[Cause, str | None]]
+) -> None:
     """One after another in one directory: each start also shows that nothing was in its way."""
     if not WANTED:
         refuse(place)
-    for cause, reason in CELLS:
+    for cause, reason in cells:
         strike(place, cause, reason)
-    place.write_study(SHORT)
-    done = place.snakemake("--omit-from", "analyse", timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = place.counts()
-    assert len(counts) == 1
-    assert set(counts.values()) == {(place.documents(), place.documents())}
+    place.goes_on()
     place.nothing_left(5)
-    assert place.left_behind() == []
     assert place.registered() == []
     assert place.jobs("node")
     assert place.jobs("form") == place.jobs("close") == [], "the profile wants them here"
