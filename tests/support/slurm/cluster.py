@@ -122,14 +122,18 @@ def _remove_network(slot: int) -> None:
 
 
 def _take_slot(stack: ExitStack) -> tuple[int, IO[str]]:
-    """A slot that no living process has. Its lock file names the directory of the last holder."""
+    """A slot that no living process has. Its lock file names the directory of its holder, for the
+    next one where that is killed; else it goes with him."""
     for slot in range(SLOTS):
         path = Path(tempfile.gettempdir()) / f"storewise-slurm-{slot}.lock"
         lock = stack.enter_context(path.open("a+"))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
+                continue  # another file by now: its last holder has removed this one
+        except (BlockingIOError, FileNotFoundError):
             continue
+        stack.callback(path.unlink)
         lock.seek(0)
         _remove_network(slot)
         if left := lock.read().strip():
@@ -338,7 +342,7 @@ def slurm_cluster(
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[SlurmCluster]:
-    """One Slurm for all tests of a module that imports this."""
+    """One Slurm for all tests of a directory whose conftest.py imports this."""
     if why := why_not():
         unavailable(why)
     with slurm_cluster() as cluster:
