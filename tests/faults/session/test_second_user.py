@@ -85,6 +85,7 @@ def test_another_user_gets_in_nowhere(
     assert secrets.key not in attempts.text
 
 
+@pytest.mark.all_cells
 def test_what_another_user_can_do_to_hbase_is_what_we_say(
     open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
