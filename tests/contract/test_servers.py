@@ -19,6 +19,7 @@ from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, ce
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
+from storewise.engines import mongo_link, mysqllink
 from storewise.engines.base import Cluster, Endpoint, Schema
 from storewise.engines.registry import engine
 from storewise.engines.server import Credentials, ServerEngine
@@ -83,9 +84,13 @@ def test_wrong_settings_are_refused_by_name(single: Cluster) -> None:
         described.connect(replace(single, endpoints=()), "read")
 
 
-def test_an_unreachable_server_is_one_clear_error(single: Cluster) -> None:
+def test_an_unreachable_server_is_one_clear_error(
+    single: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A port where nobody listens, and one where the listener never says a word; looked at
     together, because clients and nodes rightly wait for seconds."""
+    for module in (mongo_link, mysqllink):
+        monkeypatch.setattr(module, "_CONNECT_SECONDS", 2)
     described = engine(single.engine)
     assert isinstance(described, ServerEngine)
     assert single.credentials is not None

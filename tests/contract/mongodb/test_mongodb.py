@@ -178,7 +178,10 @@ def test_the_hash_is_the_server_s(alone: LocalCluster) -> None:
         collection.drop_index([("_id", "hashed")])
 
 
-def test_an_unreachable_server_is_named(alone: LocalCluster, free: int) -> None:
+def test_an_unreachable_server_is_named(
+    alone: LocalCluster, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mongo_link, "_CONNECT_SECONDS", 2)
     nowhere = replace(alone.cluster.endpoints[0], port=free)
     with pytest.raises(EngineError, match=rf"connect: 127\.0\.0\.1:{free}.*refused"):
         ENGINE.connect(replace(alone.cluster, endpoints=(nowhere,)), "read")

@@ -17,7 +17,7 @@ from support.workspace import Workspace
 pytestmark = pytest.mark.xdist_group("cassandra")
 STUDY = """\
 inputs: {{paths: data}}
-engines: {{cassandra: {{home: {home}, concurrency: {concurrency}}}}}
+engines: {{cassandra: {settings}}}
 factors: {{workers: {workers}, node_memory_mb: 512}}
 phases:
   - write: {{batch_size: {batch}}}
@@ -39,7 +39,8 @@ def place(tmp_path: Path) -> Iterator[Workspace]:
 def study(
     *, workers: int = 2, batch: int = 1000, seconds: float = 0.3, concurrency: int = 128
 ) -> str:
-    return STUDY.format(**locals(), **available("cassandra"))
+    settings = {**available("cassandra"), "concurrency": concurrency}
+    return STUDY.format(workers=workers, batch=batch, seconds=seconds, settings=settings)
 
 
 def test_a_study_from_beginning_to_end(place: Workspace) -> None:

@@ -346,8 +346,11 @@ def available(name: str) -> dict[str, Any]:
     described = engine(name)
     assert isinstance(described, ServerEngine)
     try:
-        settings = {"home": str(home())} if home is not None else {}
+        settings: dict[str, Any] = {"home": str(home())} if home is not None else {}
         described.find(settings)
     except EngineError as error:
         unavailable(str(error))
+    if name in JAVA:
+        # They live for a minute: what the second compiler would save is less than it takes.
+        settings["jvm_options"] = ["-XX:TieredStopAtLevel=1"]
     return settings
