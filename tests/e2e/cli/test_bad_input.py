@@ -1,7 +1,8 @@
 """Bad input as a user meets it: one message with the true place, never a hang or a silent loss.
 
 The places are counted in the bytes of each file, not with the project's code. How the parts of the
-readers react to damage is tested with them; this is the command line and the workflow.
+readers react to damage is tested with them, what the commands say of each kind in tests/unit/cli;
+this is the workflow, and the commands in processes of their own.
 """
 
 from __future__ import annotations
@@ -11,52 +12,32 @@ import gzip
 import html
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
 from support.inputs.bad_files import (
     CONTENT,
-    DOCUMENTS,
+    GOOD,
     HIT,
     PACKED,
     Bad,
-    damaged,
+    file_name,
     made_bad,
     place_of,
     searched_bad,
 )
-from support.paths import DATA, SMALL
+from support.inputs.told import check, told_of
+from support.paths import SMALL
 from support.workspace import Workspace
+
+pytestmark = pytest.mark.needs("ssearch36")
 
 STOREWISE = str(Path(sys.executable).parent / "storewise")
 SECONDS = 30
-#: An output of `-m 10 -d 0`: each query is a document, and nothing else is.
-SCORES = (DATA / "ssearch36_scores.m10").read_bytes()
-#: Changes that must not matter: name -> (content, documents).
-GOOD = {
-    "two files glued without a newline": (CONTENT.rstrip(b"\n") + CONTENT, 2 * DOCUMENTS),
-    "gzip behind gzip": (PACKED + PACKED, 2 * DOCUMENTS),
-    "gzip padded with zeros": (PACKED + bytes(512), DOCUMENTS),
-    "no newline at the end": (CONTENT.rstrip(b"\n"), DOCUMENTS),
-    "bytes that are not UTF-8 in a description": (
-        CONTENT[: HIT + 20] + b"\xff\xfe" + CONTENT[HIT + 22 :],
-        DOCUMENTS,
-    ),
-    "bytes that are not UTF-8 in an id": (
-        CONTENT[: HIT + 3] + b"\xff" + CONTENT[HIT + 4 :],
-        DOCUMENTS,
-    ),
-    "a score of inf": (damaged(rb"; sw_bits: .*", rb"; sw_bits: inf")[0], DOCUMENTS),
-    "best scores and no alignments": (SCORES, SCORES.count(b">>><<<")),
-}
 
 
 def storewise(*arguments: str | Path, under: list[str] | None = None, **options: object) -> Done:
@@ -73,13 +54,6 @@ def storewise(*arguments: str | Path, under: list[str] | None = None, **options:
 Done = subprocess.CompletedProcess[str]
 
 
-def need(program: str) -> None:
-    if shutil.which(program) is None:
-        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
-            pytest.fail(f"{program} is needed and not installed")
-        pytest.skip(f"{program} is not installed")
-
-
 def unpacked(path: Path) -> bytes:
     content = path.read_bytes()
     if path.suffix == ".zst":
@@ -87,81 +61,8 @@ def unpacked(path: Path) -> bytes:
     return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
 
 
-def file_name(kind: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "_", kind) + ".m10"
-
-
-@dataclass
-class Told:
-    """What the two commands say of bad files, by path; each file was alone in its message."""
-
-    inspected: dict[str, dict[str, Any]]
-    converted: dict[str, str]
-
-
-def told_of(paths: list[Path]) -> Told:
-    """Run both commands on bad files: neither accepts or converts one, or says more than needed."""
-    done = storewise("inspect", *paths)
-    assert done.returncode == 1, done.stdout
-    assert "Traceback" not in done.stderr
-    inspected = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["file"] for one in inspected] == list(map(str, paths))
-    output = paths[0].parent / "converted"
-    done = storewise("convert", *paths, "--to", "jsonl", "-o", output)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert not output.exists() or list(output.iterdir()) == []
-    messages = done.stderr.splitlines()
-    assert len(messages) == len(paths), done.stderr
-    return Told(
-        {one["file"]: one for one in inspected},
-        {str(path): message for path, message in zip(paths, messages, strict=True)},
-    )
-
-
-def check(
-    told: Told, path: Path, says: str, place: tuple[int, int] | None, *, any_place: bool
-) -> None:
-    found = told.inspected[str(path)]
-    assert found["complete"] is False
-    error = found["error"]
-    assert says in " ".join(str(value) for value in error.values())
-    if not any_place:
-        assert (error["line"], error["offset"]) == (place or (None, None))
-    where = str(path)
-    if error["line"] is not None:
-        where += f", line {error['line']} (byte {error['offset']})"
-    assert told.converted[str(path)].startswith(f"storewise: {where}: {error['message']}")
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
-    directory = tmp_path_factory.mktemp("bad")
-    paths = []
-    for bad in made_bad():
-        paths.append(directory / file_name(bad.kind))
-        assert not paths[-1].exists(), bad.kind
-        paths[-1].write_bytes(bad.stored)
-    return directory, told_of(paths)
-
-
-@pytest.mark.parametrize("bad", made_bad(), ids=lambda bad: bad.kind)
-def test_bad_content(bad: Bad, told: tuple[Path, Told]) -> None:
-    directory, said = told
-    check(said, directory / file_name(bad.kind), bad.says, bad.place, any_place=bad.at is None)
-
-
-@pytest.mark.parametrize("kind", ["empty file", "truncated gzip", "a huge integer", "HTML"])
-def test_one_bad_file_alone(kind: str, tmp_path: Path) -> None:
-    bad = next(one for one in made_bad() if one.kind == kind)
-    path = tmp_path / "bad.m10"
-    path.write_bytes(bad.stored)
-    check(told_of([path]), path, bad.says, bad.place, any_place=False)
-
-
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> list[Bad]:
-    need("ssearch36")
     return searched_bad(tmp_path_factory.mktemp("searches"))
 
 
@@ -170,44 +71,15 @@ def test_other_outputs_of_ssearch36(searched: list[Bad], tmp_path: Path) -> None
     for bad in searched:
         (tmp_path / file_name(bad.kind)).write_bytes(bad.stored)
     paths = {bad.kind: tmp_path / file_name(bad.kind) for bad in searched}
-    said = told_of(list(paths.values()))
+    said = told_of(storewise, list(paths.values()))
     for bad in searched:
         check(said, paths[bad.kind], bad.says, bad.place, any_place=False)
 
 
-@pytest.mark.parametrize("name", list(GOOD))
-def test_what_looks_bad_and_is_not(name: str, tmp_path: Path) -> None:
-    content, documents = GOOD[name]
-    path = tmp_path / "input"
-    path.write_bytes(content)
-    done = storewise("inspect", path)
-    assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout)["documents"] == documents
-    done = storewise("convert", path, "--to", "jsonl", "-o", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    lines = [line for file in done.stdout.split() for line in Path(file).read_text().splitlines()]
-    assert len({json.loads(line)["_id"] for line in lines}) == documents
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    kinds = {
-        "missing": "No such file",
-        "directory": "Is a directory",
-        "dangling": "No such file",
-        "loop": "symbolic links",
-    }
-    (tmp_path / "directory").mkdir()
-    (tmp_path / "dangling").symlink_to("nowhere")
-    (tmp_path / "loop").symlink_to("loop")
-    said = told_of([tmp_path / kind for kind in kinds])
-    for kind, says in kinds.items():
-        check(said, tmp_path / kind, says, None, any_place=False)
-
-
+@pytest.mark.needs("setpriv")
 def test_a_file_that_may_not_be_read() -> None:
     under: list[str] = []
     if os.geteuid() == 0:
-        need("setpriv")
         under = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     # pytest's own directories are closed to others.
     with tempfile.TemporaryDirectory() as name:
@@ -321,12 +193,13 @@ def test_a_file_under_two_names_is_used_once_and_named(
 
 
 def test_fail_stops_at_bad_input_and_says_how_to_go_on(
-    quarantined: tuple[Workspace, dict[str, Bad], Done], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     place = Workspace(tmp_path)
     place.copy_inputs(SMALL[:2])
     bad = next(one for one in made_bad() if one.kind == "cut in a sequence")
     (tmp_path / "data" / "cut.m10").write_bytes(bad.stored)
+    (tmp_path / "data" / "empty.m10").touch()
     place.write_study(STUDY.replace("quarantine", "fail"))
     done = place.storewise("run", "s.yaml")
     assert done.returncode not in {0, 1}
@@ -335,6 +208,7 @@ def test_fail_stops_at_bad_input_and_says_how_to_go_on(
     # The digest's pass counts lines: it names the last one.
     line, offset = place_of(bad.stored, len(bad.stored))
     assert f"storewise: data/cut.m10, line {line} (byte {offset}): " in text
+    assert "2 of 4 files are bad" in text
     assert "on_bad_input: quarantine goes on with the others" in text
     assert "Traceback" not in text
     assert "Report:" not in text
@@ -347,7 +221,7 @@ def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path: Path) -> None:
     bad = next(one for one in made_bad() if one.kind == "a number that is none")
     (tmp_path / "data" / "value.m10").write_bytes(bad.stored)
     place.write_study(STUDY.replace("quarantine", "fail"))
-    done = place.storewise("run", "s.yaml")
+    done = place.storewise("run", "s.yaml", "--omit-from", "analyse")
     text = done.stdout + done.stderr
     assert done.returncode == 1
     assert bad.place is not None
@@ -356,5 +230,6 @@ def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path: Path) -> None:
     assert "Traceback" not in text
     assert place.counts() == {}
     assert place.left_behind() == []
-    # The trial is given up, and the report says why.
-    assert message in html.unescape((place.results / "report.html").read_text())
+    # The trial is given up with its reason, as the report tells it (studies/test_workflow.py).
+    (failed,) = place.results.glob("trials/*/failed.json")
+    assert message in json.loads(failed.read_text())["reason"]

@@ -1,5 +1,5 @@
 """A study of one's own outputs as `storewise init` writes it, with less of it: several processes
-and threads, steps, kept stores, mixed phases, questions and break-even, from inputs to the report."""
+and threads, steps, kept stores, mixed phases, questions and break-even, from inputs to report."""
 
 from __future__ import annotations
 

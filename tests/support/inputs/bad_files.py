@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
-from support.paths import SAMPLE
+from support.paths import DATA, SAMPLE
 
 PACKED = (SAMPLE / "queries_01__yersinia.m10.gz").read_bytes()
 #: A real output: 4 queries, 80 alignments, plain.
@@ -262,3 +262,28 @@ def searched_bad(directory: Path) -> list[Bad]:
         at = output.index(b" 0 residues in ")
         found.append(Bad(kind, output, at, "the search had no library"))
     return found
+
+
+#: An output of `-m 10 -d 0`: each query is a document, and nothing else is.
+SCORES = (DATA / "ssearch36_scores.m10").read_bytes()
+#: Changes that must not matter: name -> (content, documents).
+GOOD = {
+    "two files glued without a newline": (CONTENT.rstrip(b"\n") + CONTENT, 2 * DOCUMENTS),
+    "gzip behind gzip": (PACKED + PACKED, 2 * DOCUMENTS),
+    "gzip padded with zeros": (PACKED + bytes(512), DOCUMENTS),
+    "no newline at the end": (CONTENT.rstrip(b"\n"), DOCUMENTS),
+    "bytes that are not UTF-8 in a description": (
+        CONTENT[: HIT + 20] + b"\xff\xfe" + CONTENT[HIT + 22 :],
+        DOCUMENTS,
+    ),
+    "bytes that are not UTF-8 in an id": (
+        CONTENT[: HIT + 3] + b"\xff" + CONTENT[HIT + 4 :],
+        DOCUMENTS,
+    ),
+    "a score of inf": (damaged(rb"; sw_bits: .*", rb"; sw_bits: inf")[0], DOCUMENTS),
+    "best scores and no alignments": (SCORES, SCORES.count(b">>><<<")),
+}
+
+
+def file_name(kind: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "_", kind) + ".m10"

@@ -1,0 +1,69 @@
+"""Bad input as a user meets it: one message with the true place, never a silent loss.
+
+The places are counted in the bytes of each file, not with the project's code. How the parts of the
+readers react to damage is tested with them; this is the command line.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import storewise
+from support.inputs.bad_files import GOOD, Bad, file_name, made_bad
+from support.inputs.told import Told, check, told_of
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+    directory = tmp_path_factory.mktemp("bad")
+    paths = []
+    for bad in made_bad():
+        paths.append(directory / file_name(bad.kind))
+        assert not paths[-1].exists(), bad.kind
+        paths[-1].write_bytes(bad.stored)
+    return directory, told_of(storewise, paths)
+
+
+@pytest.mark.parametrize("bad", made_bad(), ids=lambda bad: bad.kind)
+def test_bad_content(bad: Bad, told: tuple[Path, Told]) -> None:
+    directory, said = told
+    check(said, directory / file_name(bad.kind), bad.says, bad.place, any_place=bad.at is None)
+
+
+@pytest.mark.parametrize("kind", ["empty file", "truncated gzip", "a huge integer", "HTML"])
+def test_one_bad_file_alone(kind: str, tmp_path: Path) -> None:
+    bad = next(one for one in made_bad() if one.kind == kind)
+    path = tmp_path / "bad.m10"
+    path.write_bytes(bad.stored)
+    check(told_of(storewise, [path]), path, bad.says, bad.place, any_place=False)
+
+
+@pytest.mark.parametrize("name", list(GOOD))
+def test_what_looks_bad_and_is_not(name: str, tmp_path: Path) -> None:
+    content, documents = GOOD[name]
+    path = tmp_path / "input"
+    path.write_bytes(content)
+    done = storewise("inspect", path)
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout)["documents"] == documents
+    done = storewise("convert", path, "--to", "jsonl", "-o", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    lines = [line for file in done.stdout.split() for line in Path(file).read_text().splitlines()]
+    assert len({json.loads(line)["_id"] for line in lines}) == documents
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    kinds = {
+        "missing": "No such file",
+        "directory": "Is a directory",
+        "dangling": "No such file",
+        "loop": "symbolic links",
+    }
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    said = told_of(storewise, [tmp_path / kind for kind in kinds])
+    for kind, says in kinds.items():
+        check(said, tmp_path / kind, says, None, any_place=False)
