@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from support.results import synthetic, synthetic_servers
+from support.results.made import Made
 
 from storewise.analysis.host import HOST_METRICS
 from storewise.analysis.load import load_results
 from storewise.analysis.nodes import node_samples
-from storewise.analysis.output import analyse
+from storewise.analysis.output import write_tables
 from storewise.analysis.parts import trial_files
 from storewise.analysis.reading import read_samples
 from storewise.analysis.tables import Tables, build_tables
@@ -24,10 +24,11 @@ from storewise.config import Study
 from storewise.figures import hosts, scale
 from storewise.figures.rows import lowest
 from storewise.figures.style import drawing
-from storewise.report.page import make_report
 from storewise.report.servers import _open_ports
 
 ENGINES = ["sqlite", "null", "postgres", "mongodb"]
+
+pytestmark = pytest.mark.xdist_group("made-up servers")
 
 
 def tables_of(study: Path) -> Tables:
@@ -35,31 +36,26 @@ def tables_of(study: Path) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def study(made: Made) -> Path:
     """One host has clients and servers."""
-    directory = tmp_path_factory.mktemp("results") / "servers"
-    synthetic.make_study(directory, engines=ENGINES, nodes=[1, 2])
-    return directory
+    return made.study(engines=ENGINES, nodes=[1, 2])
 
 
 @pytest.fixture(scope="module")
-def tables(study: Path) -> Tables:
-    return tables_of(study)
+def tables(made: Made) -> Tables:
+    return made.tables(engines=ENGINES, nodes=[1, 2])
 
 
 @pytest.fixture(scope="module")
-def apart(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def apart(made: Made) -> Tables:
     """Servers have hosts of their own, whose clocks are 40 s off."""
-    directory = tmp_path_factory.mktemp("results") / "apart"
-    synthetic.make_study(
-        directory,
+    return made.tables(
         engines=["postgres", "sqlite"],
         workers=[1],
         nodes=[2],
         store_hosts=["store-1", "store-2"],
         offset=40.0,
     )
-    return tables_of(directory)
 
 
 def load_of(tables: Tables, metric: str, phase: str, engine: str = "postgres") -> pd.DataFrame:
@@ -252,8 +248,8 @@ def test_a_node_that_sampled_nothing_is_no_error(tmp_path: Path) -> None:
     assert set(load_of(tables, "store_cpu", "session")["node"]) == {"data0"}
 
 
-def test_tables_are_written_without_fractions(study: Path, tmp_path: Path) -> None:
-    analyse(study, tmp_path / "out")
+def test_tables_are_written_without_fractions(tables: Tables, tmp_path: Path) -> None:
+    write_tables(tables, tmp_path / "out")
     text = (tmp_path / "out" / "summary.csv").read_text()
     assert "postgres,2,1,0,1,1024,1," in text
     assert "sqlite,,,,,,1," in text
@@ -301,29 +297,6 @@ def test_levels_in_words() -> None:
     assert [level(v) for v in (2.0, 0.5, "none", True)] == ["2", "0.5", "none", "True"]
 
 
-def test_report_has_sessions_only_where_there_are_servers(study: Path, tmp_path: Path) -> None:
-    text = make_report(study).path.read_text(encoding="utf-8")
-    for expected in (
-        'id="sessions"',
-        "PostgreSQL 15.18",
-        "port of data: password",
-        "loopback",
-        "Load of servers and their hosts",
-        "How work spread over the nodes",
-        "PostgreSQL on 2 nodes",
-    ):
-        assert expected in text
-    cells = re.findall(r"<(?:td|dd|li|p)[^>]*>([^<]*)<", text)
-    assert len(cells) > 200
-    assert [
-        cell for cell in cells if re.search(r"\bnan\b|None|\b[12]\.0 (node|worker)", cell)
-    ] == []
-    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
-    text = make_report(tmp_path / "s").path.read_text(encoding="utf-8")
-    assert 'id="sessions"' not in text
-    assert "What servers and clients used" not in text
-
-
 def test_ports_that_nothing_guards_are_told_by_role_and_reach() -> None:
     columns = ["role", "address", "open_ports"]
     rows = [
@@ -343,18 +316,3 @@ def test_ports_that_nothing_guards_are_told_by_role_and_reach() -> None:
     old = pd.DataFrame([("data", "192.0.2.7", None)], columns=columns)
     assert "read and write" in _open_ports("hbase", old)[0]
     assert _open_ports("postgres", old) == []
-
-
-def test_kept_directories_are_listed_with_their_size(tmp_path: Path) -> None:
-    (name,) = synthetic.make_study(
-        tmp_path / "s",
-        engines=["postgres"],
-        workers=[1],
-        nodes=[1],
-        repeats=1,
-        store_hosts=["store-1"],
-    )
-    text = make_report(tmp_path / "s").path.read_text(encoding="utf-8")
-    assert f"/scratch/{name}-data0" in text
-    assert "381 MiB" in text
-    assert "the network" in text

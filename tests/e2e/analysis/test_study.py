@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 from support.paths import ROOT
 from support.results import synthetic
+from support.results.made import Made
 
 from storewise.analysis import host, verification
 from storewise.analysis.inputs import InputTotals
 from storewise.analysis.load import load_results
-from storewise.analysis.output import analyse, summary_table
+from storewise.analysis.output import analyse, summary_table, write_tables
 from storewise.analysis.storage import storage
 from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.text import all_of, binary, number, seconds
@@ -50,14 +51,20 @@ def frame(rows: list[Sample], trial: str = "t") -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    study = tmp_path_factory.mktemp("results") / "demo"
-    synthetic.make_study(study)
-    return study
+def whole(made: Made) -> Tables:
+    return made.tables()
 
 
-def test_factors_are_typed_columns_and_null_is_a_name(whole: Path) -> None:
-    results = load_results(whole)
+@pytest.fixture(scope="module")
+def analysed(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of its analysis."""
+    out = tmp_path_factory.mktemp("analysed") / "out"
+    analyse(made.study(), out)
+    return out
+
+
+def test_factors_are_typed_columns_and_null_is_a_name(whole: Tables) -> None:
+    results = whole.results
     assert results.factors == ("engine", "workers", "processes", "threads", "consistency", "index")
     assert results.trials["workers"].dtype == "int64"
     assert set(results.trials["engine"]) == set(synthetic.EMBEDDED)
@@ -66,9 +73,8 @@ def test_factors_are_typed_columns_and_null_is_a_name(whole: Path) -> None:
     assert results.inputs.files == synthetic.FILES
 
 
-def test_whole_study_is_analysed_into_files(whole: Path, tmp_path: Path) -> None:
-    analyse(whole, tmp_path / "out")
-    rates = pd.read_csv(tmp_path / "out" / "summary.csv", keep_default_na=False, na_values=[""])
+def test_whole_study_is_analysed_into_files(analysed: Path) -> None:
+    rates = pd.read_csv(analysed / "summary.csv", keep_default_na=False, na_values=[""])
     assert {"sqlite", "null"} <= set(rates["engine"])
     written = rates[
         (rates["engine"] == "sqlite")
@@ -78,21 +84,21 @@ def test_whole_study_is_analysed_into_files(whole: Path, tmp_path: Path) -> None
     ]
     assert written["mean"].item() == pytest.approx(21_000, rel=0.1)
     assert written["n"].item() == 2
-    data = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    data = json.loads((analysed / "verdict.json").read_text())
     assert data["finding"].startswith("For these inputs, on this machine: ")
-    names = {p.stem for p in (tmp_path / "out").iterdir()}
+    names = {p.stem for p in analysed.iterdir()}
     assert {"series", "latency", "scaling", "storage", "host", "warnings"} <= names
 
 
-def test_results_are_the_same_every_time(whole: Path, tmp_path: Path) -> None:
-    analyse(whole, tmp_path / "a")
-    analyse(whole, tmp_path / "b")
-    for path in (tmp_path / "a").iterdir():
-        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+def test_results_are_the_same_every_time(whole: Tables, analysed: Path, tmp_path: Path) -> None:
+    write_tables(whole, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in analysed.iterdir()}
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (analysed / path.name).read_bytes()
 
 
-def test_verdict_of_the_whole_study(whole: Path) -> None:
-    found = verdict(tables_of(whole))
+def test_verdict_of_the_whole_study(whole: Tables) -> None:
+    found = verdict(whole)
     by_name = {c.name: c for c in found.criteria}
     assert by_name["read"].leaders == ("SQLite",)
     assert by_name["disk"].leaders == ("Parquet files",)
@@ -105,8 +111,8 @@ def test_verdict_of_the_whole_study(whole: Path) -> None:
     assert found.text[0].startswith("What would change it: ")
 
 
-def test_summary_has_intervals_and_units(whole: Path) -> None:
-    table = summary_table(tables_of(whole))
+def test_summary_has_intervals_and_units(whole: Tables) -> None:
+    table = summary_table(whole)
     assert set(table["unit"]) >= {"documents/s", "B/document", "s"}
     rates = table[table["measure"] == "documents_per_s"]
     assert (rates["low"] <= rates["mean"]).all()
@@ -122,34 +128,16 @@ def test_nothing_to_analyse_is_a_clear_error(tmp_path: Path) -> None:
         analyse(tmp_path / "empty", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"engines": ["sqlite"]},
-        {"workers": [1]},
-        {"repeats": 1},
-        {"phases": ["write"]},
-        {"phases": ["read"]},
-        {"engines": ["null"], "workers": [1], "repeats": 1},
-        {"verify": False, "engines": ["sqlite"], "workers": [1]},
-    ],
-)
-def test_part_of_a_study_is_analysed_too(tmp_path: Path, options: dict[str, Any]) -> None:
-    study = tmp_path / "s"
-    synthetic.make_study(study, **{"engines": ["sqlite", "duckdb"], **options})
-    analyse(study, tmp_path / "out")
-    assert (tmp_path / "out" / "verdict.json").is_file()
-
-
 def test_one_engine_is_named_as_the_only_one(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["sqlite", "null"], workers=[1])
+    synthetic.make_study(tmp_path / "s", engines=["sqlite", "null"], workers=[1], repeats=1)
     found = verdict(tables_of(tmp_path / "s"))
     assert "only SQLite can be judged" in found.finding
 
 
 def test_only_the_ceiling_is_no_choice(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["null"], workers=[1])
-    assert "no store can be judged" in verdict(tables_of(tmp_path / "s")).finding
+    synthetic.make_study(tmp_path / "s", engines=["null"], workers=[1], repeats=1)
+    analyse(tmp_path / "s", tmp_path / "out")
+    assert "no store can be judged" in (tmp_path / "out" / "verdict.json").read_text()
 
 
 def test_engines_that_do_not_differ_are_named_together(

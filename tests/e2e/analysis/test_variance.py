@@ -3,15 +3,12 @@ must not matter."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
-from support.results import synthetic
+from support.results.made import Made
 
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import build_tables
+from storewise.analysis.tables import Tables
 from storewise.analysis.variance_groups import Ask, group_warnings, one_group
 from storewise.analysis.variance_study import COLUMNS, PAIR_COLUMNS, Wanted, study_analyses
 from storewise.errors import AnalysisError
@@ -35,15 +32,12 @@ def test_failed_checks_name_a_remedy() -> None:
     assert "robust against that" in robust[1]
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    results = tmp_path_factory.mktemp("results") / "demo"
-    synthetic.make_study(results, engines=["null", "sqlite", "duckdb"], repeats=3)
-    return results
+@pytest.fixture
+def tables(made: Made) -> Tables:
+    return made.tables(engines=["null", "sqlite", "duckdb"], repeats=3)
 
 
-def test_a_study_has_a_table_per_phase_and_measure(study: Path) -> None:
-    tables = build_tables(load_results(study))
+def test_a_study_has_a_table_per_phase_and_measure(tables: Tables) -> None:
     table, pairs = tables.judged["variance"], tables.judged["tukey"]
     assert list(table.columns) == list(COLUMNS)
     assert list(pairs.columns) == list(PAIR_COLUMNS)
@@ -70,8 +64,7 @@ def test_a_study_has_a_table_per_phase_and_measure(study: Path) -> None:
     assert read["ratio_low"] < read["ratio"] < read["ratio_high"]
 
 
-def test_what_a_study_can_be_asked(study: Path) -> None:
-    tables = build_tables(load_results(study))
+def test_what_a_study_can_be_asked(tables: Tables) -> None:
     found = study_analyses(tables, Wanted(response="p99", factors=("workers",), by=("engine",)))
     assert {(g.by["measure"], g.by["engine"]) for g in found.groups} == {
         (m, e)
@@ -91,23 +84,17 @@ def test_what_a_study_can_be_asked(study: Path) -> None:
             study_analyses(tables, wanted)
 
 
-def test_a_study_that_carries_no_variance_has_empty_tables(tmp_path: Path) -> None:
-    single = tmp_path / "single"
-    synthetic.make_study(single, engines=["sqlite", "duckdb"], workers=[1], repeats=1)
-    tables = build_tables(load_results(single))
+def test_a_study_that_carries_no_variance_has_empty_tables(made: Made) -> None:
+    tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
     assert tables.judged["tukey"].empty and list(tables.judged["tukey"]) == list(PAIR_COLUMNS)
     reasons = {reason for _, reason in study_analyses(tables, Wanted()).not_possible}
     assert reasons == {"no levels were repeated (`repeats: 2` or more in the study)"}
 
 
-def test_servers_and_embedded_stores_have_tables_of_their_own(tmp_path: Path) -> None:
+def test_servers_and_embedded_stores_have_tables_of_their_own(made: Made) -> None:
     """Nodes are a factor of servers only, so it is not crossed with the engine."""
-    mixed = tmp_path / "mixed"
-    synthetic.make_study(
-        mixed, engines=["sqlite", "postgres"], workers=[1], repeats=2, nodes=[1, 2]
-    )
-    tables = build_tables(load_results(mixed))
+    tables = made.tables(engines=["sqlite", "postgres"], workers=[1], repeats=2, nodes=[1, 2])
     table = tables.judged["variance"]
     read = table[table["measure"] == "operations_per_s"]
     assert {e: list(g["term"]) for e, g in read.groupby("engines")} == {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,10 +61,12 @@ def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | Non
     return frame if seen(frame) else None
 
 
-def test_a_run_is_watched_to_its_end_and_a_killed_one_told(workspace: Workspace) -> None:
-    storewise = str(Path(sys.executable).parent / "storewise")
-    environment = {**os.environ, "STOREWISE_LEASE_SECONDS": "6"}
-    run = workspace.start([storewise, "run", "s.yaml", "--omit-from", "analyse"])
+def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOREWISE_LEASE_SECONDS", "4")
+    measure = ("--omit-from", "analyse")
+    run = workspace.start(workspace.command(*measure))
     try:
         reads: list[Frame] = []
 
@@ -92,6 +93,27 @@ def test_a_run_is_watched_to_its_end_and_a_killed_one_told(workspace: Workspace)
         assert once.returncode == 0, once.stderr
         told = json.loads(once.stdout)
         assert (told["state"], told["trials"]["total"]) == ("runs", 2)
+        # Its second trial is killed, with all that the run has started.
+        wait_until(
+            lambda: frame_of(workspace, lambda f: f.done == 1 and bool(f.running)) is not None,
+            60,
+            "the second session",
+        )
+        frame = look(workspace.results)
+        assert (frame.state, frame.done, len(frame.running)) == ("runs", 1, 1)
+        assert re.fullmatch("from one trial, none of (null|sqlite)", frame.estimate.reason)
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait(30)
+    frame = look(workspace.results)
+    assert (frame.state, frame.done) == ("killed", 1)
+    assert "was killed or its host was lost" in line(frame)
+    workspace.gone(60)
+    run = workspace.start(workspace.storewise_command("run", "s.yaml", *measure))
+    try:
+        wait_until(
+            lambda: frame_of(workspace, lambda f: bool(f.running)) is not None, 60, "a session"
+        )
         # It ends by itself, a moment after the run.
         follow = workspace.storewise("watch", "--results", "results", timeout=600)
         assert follow.returncode == 0, follow.stderr
@@ -104,29 +126,3 @@ def test_a_run_is_watched_to_its_end_and_a_killed_one_told(workspace: Workspace)
             os.killpg(run.pid, signal.SIGKILL)
         run.wait(30)
     assert workspace.left_behind() == []
-    # Measure one again, and kill the run with all that it has started.
-    trial = next(iter(workspace.results.glob("trials/sqlite-*")))
-    (trial / "verify.parquet").unlink()
-    again = subprocess.Popen(
-        workspace.command("--omit-from", "analyse"),
-        cwd=workspace.directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment,
-    )
-    try:
-        wait_until(
-            lambda: frame_of(workspace, lambda f: bool(f.running)) is not None, 60, "a session"
-        )
-        frame = look(workspace.results)
-        assert (frame.state, frame.done, len(frame.running)) == ("runs", 1, 1)
-        assert frame.estimate.reason == "from one trial, none of sqlite"
-    finally:
-        os.killpg(again.pid, signal.SIGKILL)
-        again.wait(30)
-    frame = look(workspace.results)
-    assert (frame.state, frame.done) == ("killed", 1)
-    assert "was killed or its host was lost" in line(frame)
-    workspace.gone(60)

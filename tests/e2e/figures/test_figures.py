@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -9,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.results import synthetic
+from support.results.made import Made as MadeStudies
 
 from storewise.analysis.load import load_results
 from storewise.analysis.tables import Tables, build_tables
 from storewise.engines.registry import ENGINES
 from storewise.figures import captions, plots
-from storewise.figures.captions import FIGURES, FigureSpec, make_figures, stored_figures
+from storewise.figures.captions import FIGURES, FigureSpec, Made, make_figures, stored_figures
 from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
 
 #: Figures of servers and of published studies: not of every study.
@@ -27,23 +29,30 @@ OF_OTHER_STUDIES = {
 }
 
 
+pytestmark = pytest.mark.xdist_group("made-up servers")
+
+
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("results") / "demo"
-    engines = ["sqlite", "null", "parquet", "postgres", "mongodb"]
-    synthetic.make_study(study, engines=engines, nodes=[1, 2])
-    return build_tables(load_results(study))
+def tables(made: MadeStudies) -> Tables:
+    return made.tables(engines=["sqlite", "null", "postgres", "mongodb"], nodes=[1, 2])
 
 
-def test_every_figure_is_made_as_png_and_svg(tables: Tables, tmp_path: Path) -> None:
-    made = make_figures(tables, tmp_path)
+@pytest.fixture(scope="module")
+def drawn(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Made]]:
+    """All figures of the study, and the directory that they were written to."""
+    directory = tmp_path_factory.mktemp("figures")
+    return directory, make_figures(tables, directory)
+
+
+def test_every_figure_is_made_as_png_and_svg(drawn: tuple[Path, list[Made]]) -> None:
+    directory, made = drawn
     assert {m.spec.name for m in made if m.why} <= OF_OTHER_STUDIES
     for one in (m for m in made if not m.why):
-        png = (tmp_path / f"{one.spec.name}.png").read_bytes()
+        png = (directory / f"{one.spec.name}.png").read_bytes()
         width, height = struct.unpack(">II", png[16:24])
         assert width > 900
         assert height > 300
-        svg = ElementTree.fromstring((tmp_path / f"{one.spec.name}.svg").read_bytes())
+        svg = ElementTree.fromstring((directory / f"{one.spec.name}.svg").read_bytes())
         assert svg.tag.endswith("svg")
 
 
@@ -58,14 +67,17 @@ def test_files_are_the_same_every_time(tables: Tables, tmp_path: Path) -> None:
     assert b"<dc:date>" not in (tmp_path / "a").read_bytes()
 
 
-def test_stored_figures_are_used_only_for_the_same_tables(tables: Tables, tmp_path: Path) -> None:
+def test_stored_figures_are_used_only_for_the_same_tables(
+    tables: Tables, drawn: tuple[Path, list[Made]], tmp_path: Path
+) -> None:
+    directory, made = drawn
     assert stored_figures(tables, tmp_path) is None
-    made = make_figures(tables, tmp_path)
-    assert stored_figures(tables, tmp_path) == made
+    assert stored_figures(tables, directory) == made
     other = replace(tables, summary=tables.summary.assign(mean=tables.summary["mean"] * 2))
-    assert stored_figures(other, tmp_path) is None
-    (tmp_path / "latency.svg").unlink()
-    assert stored_figures(tables, tmp_path) is None
+    assert stored_figures(other, directory) is None
+    damaged = shutil.copytree(directory, tmp_path / "damaged")
+    (damaged / "latency.svg").unlink()
+    assert stored_figures(tables, damaged) is None
 
 
 def test_throughput_shows_the_means(tables: Tables) -> None:
@@ -78,14 +90,14 @@ def test_throughput_shows_the_means(tables: Tables) -> None:
     means = [container.lines[0].get_xdata()[0] for container in write.containers]
     assert sorted(means) == pytest.approx(sorted(rates["mean"]))
     read = next(a for a in figure.axes if a.get_title() == "read")
-    assert read.get_xscale() == "log"  # from 160 to 400,000 a second
+    assert read.get_xscale() == "log"  # from 3,000 to 400,000 a second
     assert write.get_xscale() == "linear"
 
 
-def test_one_level_has_no_scaling_and_says_so(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
-    made = make_figures(build_tables(load_results(tmp_path / "s")), tmp_path / "figures")
-    missing = {m.spec.name: m.why for m in made if m.why}
+def test_one_level_has_no_scaling_and_says_so(made: MadeStudies, tmp_path: Path) -> None:
+    tables = made.tables(engines=["sqlite"], workers=[1], repeats=1)
+    drawn = make_figures(tables, tmp_path / "figures")
+    missing = {m.spec.name: m.why for m in drawn if m.why}
     assert missing.pop("scaling") == "no numeric factor has more than one level"
     assert set(missing) - OF_OTHER_STUDIES == OF_SERVERS - OF_OTHER_STUDIES
     assert not (tmp_path / "figures" / "scaling.png").exists()

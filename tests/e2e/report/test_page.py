@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,42 +12,10 @@ from typing import Any
 
 import pytest
 from support.browsing import chromium, opened
-from support.results import synthetic
-from support.results.references import CSV, YAML
+from support.results.pages import EVIL
 from support.waiting import wait_until
 
-from storewise.analysis.load import REFERENCES
-from storewise.report.page import make_report
-
-FACTORS = {
-    "engine": "duckdb",
-    "workers": 4,
-    "processes": 1,
-    "threads": 1,
-    "consistency": "durable",
-    "index": "none",
-}
-#: What a name in the inputs must never become.
-EVIL = "<script>window.hit = 1</script></script><img src=x onerror='window.hit = 2'><!--"
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("results") / "demo"
-    engines = ["null", "sqlite", "duckdb", "postgres"]
-    synthetic.make_study(directory, engines=engines, nodes=[1, 2])
-    told = json.loads((directory / "study.json").read_text(encoding="utf-8"))
-    told["references"] = ["nobody2001"]
-    (directory / "study.json").write_text(json.dumps(told), encoding="utf-8")
-    workers = "{column: n, level: nodes}, same: {key: key}", "{column: n, level: workers}"
-    yaml = YAML.replace(*workers)
-    yaml = yaml.replace("theirs: [{engine: postgres}, {engine: mariadb, nodes: {from: 2}}]", "")
-    kept = {"nobody2001": {"yaml": f"{yaml}pairs: []\n", "csv": CSV.replace("theirs", "duckdb")}}
-    (directory / REFERENCES).write_text(json.dumps(kept), encoding="utf-8")
-    synthetic.make_failed(directory, FACTORS, 1, f"disk full {EVIL}")
-    synthetic.make_inputs(directory, [(f"in/{EVIL}.m10", "12", "345", f"=cmd {EVIL}")])
-    make_report(directory)
-    return directory
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
 
 
 @pytest.fixture(scope="module")

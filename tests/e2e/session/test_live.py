@@ -22,7 +22,13 @@ phases:
 """
 
 
-@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+ENGINES = [
+    pytest.param("postgres", marks=pytest.mark.needs("postgres")),
+    pytest.param("mariadb", marks=[pytest.mark.needs("mariadb"), pytest.mark.slow]),
+]
+
+
+@pytest.fixture(scope="module", params=ENGINES)
 def live(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workspace]:

@@ -30,7 +30,13 @@ def command(place: Workspace, name: str, scale: str, *more: str) -> list[str]:
     return [*line[:at], f"study={name}", f"scale={scale}", *line[at + 1 :]]
 
 
-@pytest.mark.parametrize("name", PAPER)
+#: What `make test` runs: sensors' readings on an embedded store, alignments on a server.
+EVERY_RUN = ("mahmood2015", "niec2014-vertical")
+DESIGNS = [n if n in EVERY_RUN else pytest.param(n, marks=pytest.mark.slow) for n in PAPER]
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.parametrize("name", DESIGNS)
 def test_a_tiny_run_of_each_design(tmp_path: Path, name: str) -> None:
     place = workspace(tmp_path)
     done = place.run(command(place, name, "tiny"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from support.driving import rows, total
 from support.workspace import Workspace
 
@@ -23,6 +24,8 @@ from storewise.workloads.measures_data import (
     threshold,
 )
 from storewise.workloads.measures_plan import uses_index
+
+pytestmark = pytest.mark.needs("postgres")
 
 
 def test_postgres_leaves_its_index_for_large_shares(tmp_path: Path) -> None:
@@ -61,6 +64,7 @@ verify: 50
 """
 
 
+@pytest.mark.slow  # make test measures this workload by the design mahmood2015
 def test_a_whole_study(tmp_path: Path) -> None:
     """By Snakemake: q2's readings are as many as q3 counts and as numpy finds."""
     space = Workspace(tmp_path)

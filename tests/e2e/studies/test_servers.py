@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import storewise
 from support.workspace import Workspace
 
 from storewise.config import load_study
@@ -36,10 +35,9 @@ def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert ";" in found[name].advice, "what to do stands behind the reason"
     assert found["sqlite"].runs and found["sqlite"].version
     assert found["snakemake-executor-plugin-slurm"].runs
-    command = [str(Path(sys.executable).parent / "storewise"), "doctor"]
-    done = subprocess.run([*command, "postgres"], capture_output=True, text=True)
+    done = storewise("doctor", "postgres")
     assert done.returncode == 1 and "no " in done.stdout
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    done = storewise("doctor", "--json")
     assert done.returncode == 0
     assert {json.loads(line)["name"] for line in done.stdout.splitlines()} == set(found)
 
