@@ -1,6 +1,5 @@
 """Worker jobs that end early: killed, aborted, signalled, failed. Nothing is left behind."""
 
-import os
 import resource
 import signal
 import subprocess
@@ -95,11 +94,9 @@ def test_a_signal_to_the_worker_leaves_no_client(number, place):
     assert all_gone(clients)
 
 
+@pytest.mark.needs("root", "mount")
 @pytest.mark.parametrize("engine", ["sqlite", "duckdb", "parquet", "files"])
 def test_a_full_disk_is_the_stores_own_error(place, engine):
-    if os.geteuid() != 0:
-        missing = pytest.fail if os.environ.get("STOREWISE_REQUIRE_ALL") == "1" else pytest.skip
-        missing("a small file system can be mounted by root only")
     store = place / "store.0"
     store.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", store], check=True)

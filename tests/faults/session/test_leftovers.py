@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 
 import pytest
-from support.needs import unavailable
 from support.paths import TESTS
 from support.servers.stores import available
 
 
+@pytest.mark.needs("root", "unshare")
 @pytest.mark.parametrize(
     "name",
     [
@@ -25,8 +23,7 @@ from support.servers.stores import available
     ],
 )
 def test_killed_servers_leave_nothing(name: str) -> None:
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        unavailable("an empty /tmp and /dev/shm of its own need root and unshare")
+    """With an empty /tmp and /dev/shm of its own."""
     program = TESTS / "support" / "servers" / "leftovers.py"
     done = subprocess.run(
         ["unshare", "--mount", "--ipc", sys.executable, str(program), name, "1",

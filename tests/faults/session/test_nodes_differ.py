@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from support.needs import unavailable
 from support.slurm.hosts import INTERFACE, Host, OnHosts, hosts
 from support.waiting import wait_until
 
@@ -24,11 +21,11 @@ from storewise.session.orders import Orders
 from storewise.trial import Trial
 from storewise.workloads.conditions import Slow
 
+pytestmark = pytest.mark.needs("root", "postgres", "ip", "nsenter", "unshare", "tc")
+
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[list[Host]]:
-    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "unshare", "tc"))):
-        unavailable("network namespaces need root, ip, tc, nsenter and unshare")
     with hosts(3) as found:
         yield found
 

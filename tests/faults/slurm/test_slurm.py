@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 from support.paths import ROOT
-from support.slurm.cluster import slurm_cluster, why_not
+from support.slurm.cluster import slurm_cluster
 from support.slurm.view import SlurmCluster
 from support.slurm.workspace import SOON, SlurmWorkspace
 from support.waiting import wait_until
@@ -106,8 +107,7 @@ def test_messages_of_the_plugin() -> None:
     assert ended_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") is None
 
 
-@pytest.mark.skipif(bool(why_not()), reason="needs Slurm's programs and root")
-def test_the_cluster_of_tests_leaves_nothing(tmp_path: Path) -> None:
+def test_the_cluster_of_tests_leaves_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
     """A second Slurm beside the first; a killed one takes its jobs along."""
     with slurm_cluster(tmp_path / "second", hosts=1) as cluster:
         cluster.command("sbatch", "--output=/dev/null", "--wrap", "exec sleep 1234")
@@ -117,3 +117,4 @@ def test_the_cluster_of_tests_leaves_nothing(tmp_path: Path) -> None:
         os.kill(init.pid, signal.SIGKILL)
         wait_until(lambda: not sleeper.is_running(), 30, "the end of the host's processes")
     assert not (Path("/sys/class/net") / f"storewise{cluster.slot}").exists()
+    assert not Path(tempfile.gettempdir(), f"storewise-slurm-{cluster.slot}.lock").exists()

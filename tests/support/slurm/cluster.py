@@ -39,13 +39,14 @@ from storewise.processes import dies_with_parent
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from support.needs import unavailable
+from support.needs import missing, unavailable
 from support.slurm.view import NETWORK, SlurmCluster
 from support.waiting import wait_until
 
-PROGRAMS = (
-    *("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo"),
-    *("scontrol", "ip", "nsenter", "unshare", "ss"),
+#: Of each package first the program by which it is known.
+NEEDS = (
+    *("root", "munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scancel"),
+    *("sinfo", "scontrol", "ip", "nsenter", "unshare", "ss"),
 )
 SLOTS = 32
 START_TIMEOUT = 60.0
@@ -270,12 +271,7 @@ def _wait(process: subprocess.Popen[str], log: Path, found: Callable[[], bool], 
 
 def why_not() -> str:
     """What this machine lacks for a Slurm of tests, empty if nothing."""
-    if os.geteuid() != 0:
-        return "a Slurm of tests needs root, for its namespaces"
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing:
-        return f"no {', '.join(missing)} here (on Debian: slurm-wlm munge iproute2 util-linux)"
-    return ""
+    return next(filter(None, map(missing, NEEDS)), "")
 
 
 @contextmanager
