@@ -28,7 +28,12 @@ from storewise.metrics.packed import write_pack
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("results") / "s"
     synthetic.make_study(
-        place, engines=["sqlite", "postgres"], nodes=[1, 2], store_hosts=["a", "b"], repeats=1
+        place,
+        engines=["sqlite", "postgres"],
+        workers=[2],
+        nodes=[1, 2],
+        store_hosts=["a", "b"],
+        repeats=1,
     )
     first = min(place.glob("trials/sqlite-w2-*"))
     (first / "read.0.parquet").write_bytes(b"PAR1 and no more")
@@ -78,7 +83,14 @@ def gone(children: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(children, timeout=20)[1]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+SIGNALS = [
+    pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    signal.SIGKILL,
+]
+
+
+@pytest.mark.parametrize("how", SIGNALS)
 def test_no_process_and_no_table_outlives_the_analysis(
     running: Running, how: signal.Signals
 ) -> None:
@@ -117,6 +129,7 @@ load_results(Path(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits address space by /proc")
 def test_no_more_than_a_lot_of_trials_is_in_memory(tmp_path: Path) -> None:
     """Of 1.2 million samples an eighth is read at a time; all at once they do not fit."""

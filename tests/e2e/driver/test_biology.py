@@ -1,4 +1,4 @@
-"""Mixed phases, questions and break-even: from the driver to the report."""
+"""Mixed phases and questions of the driver; a whole study of them: studies/test_biology.py."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def verified(measured: Any, place: Path, before: list[Path]) -> dict[str, float]
     return {row["operation"]: row["value"] for row in rows}
 
 
-@pytest.mark.parametrize("name", ["sqlite", "duckdb", "parquet", "files"])
+@pytest.mark.parametrize(
+    "name",
+    ["sqlite", "files", *(pytest.param(n, marks=pytest.mark.slow) for n in ("duckdb", "parquet"))],
+)
 def test_what_a_mixed_phase_stored_is_read_and_verified(name: str, tmp_path: Path) -> None:
     make_inputs(tmp_path, 2)
     steps = [{"writes": 0.5}, {"writes": 1.0}, {"writes": 0.0}]

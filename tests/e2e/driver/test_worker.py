@@ -15,6 +15,9 @@ from storewise.metrics.schema import read_part
 from storewise.ssearch.shards import load_shards
 from storewise.workloads.files import StoredFiles
 
+#: What whole studies of `make test` measure, too.
+OTHERS = ("null", "duckdb", "parquet")
+
 
 @pytest.fixture
 def place(tmp_path):
@@ -29,7 +32,9 @@ def wide(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("engine", ["null", "sqlite", "duckdb", "parquet"])
+@pytest.mark.parametrize(
+    "engine", ["sqlite", *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)]
+)
 def test_a_trial_of_two_workers(engine, wide):
     steps = [{"operations": 60, "threads": 2}, {"operations": 30, "batch": 4}]
     measured = trial(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import subprocess
 from collections.abc import Iterable
 from itertools import product
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.inputs.agreement import agreed
-from support.needs import unavailable
+
+pytestmark = pytest.mark.needs("ssearch36")  # and its siblings, of one package
 
 
 @functools.cache
@@ -53,8 +53,6 @@ QUERIES = {"one": 1, "three": 3, "none": 1}
 
 def check_live(program: str, cells: Iterable[tuple[str, str, str]], place: Path) -> None:
     """Each output (layout, queries, option) is complete for both readers and the scanner."""
-    if shutil.which(program) is None:
-        unavailable(f"{program} is not installed (Debian: fasta3)")
     for name, text in sequences().items():
         (place / name).write_text(text)
     query, library = PROGRAMS[program].split()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -14,13 +12,6 @@ from storewise.documents import Document
 from storewise.ssearch.reader import DocumentReader
 from storewise.ssearch.scan import scan_file
 from storewise.ssearch.search import run_search, split_fasta
-
-
-def need(program: str) -> None:
-    if shutil.which(program) is None:
-        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
-            pytest.fail(f"{program} is needed and not installed (Debian: fasta3)")
-        pytest.skip(f"{program} is not installed")
 
 
 def alignments(path: Path) -> Counter[tuple[object, ...]]:
@@ -47,9 +38,9 @@ def alignments(path: Path) -> Counter[tuple[object, ...]]:
     return found
 
 
+@pytest.mark.needs("ssearch36")
 @pytest.mark.parametrize("number, library", [(1, "orchids"), (4, "yersinia"), (15, "arabidopsis")])
 def test_one_file_made_again(tmp_path: Path, number: int, library: str) -> None:
-    need("ssearch36")
     part = split_fasta(SAMPLE / "fasta" / "queries.fa.gz", tmp_path, 4)[number - 1]
     kept = next(SAMPLE.glob(f"queries_{number:02}__{library}.m10.*"))
     made = tmp_path / "made.m10.gz"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,17 +11,9 @@ from support.paths import ROOT
 
 from storewise.ssearch.scan import scan_file
 
+pytestmark = pytest.mark.needs("ssearch36")  # and its siblings, of one package
+
 SAMPLE = ROOT / "resources" / "sample"
-
-
-def need(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
-            pytest.fail(f"{program} is needed and not installed (Debian: fasta3)")
-        pytest.skip(f"{program} is not installed")
-    return found
-
 
 PROTEIN = (
     ">prot1 first\nMKLVWTRHGGSLKPAAYDEQRMWVHNNRTLE\n>prot2 other\nMSTNPKPQRKTKRNTNRRPQDVKFPGG\n"
@@ -53,7 +43,6 @@ def fasta(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def output_of(case: str, fasta: Path) -> bytes:
     command = PROGRAMS[case]
-    need(command[0])
     query = "protein.fa" if case == "translated" else "few.fa"
     return subprocess.run(
         [*command, query, "yersinia.fa"], cwd=fasta, check=True, capture_output=True

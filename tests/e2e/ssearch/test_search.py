@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,17 +18,12 @@ from storewise.errors import InputError, SearchError
 from storewise.ssearch.scan import scan_file
 from storewise.ssearch.search import record_path, run_search
 
+pytestmark = pytest.mark.needs("ssearch36")
+
 QUERY = ">q1 [gene=a] first\nACGTTGCAAGGCTTACGATCGATTACGG\n>q2 second\nTTGACCATGCAGGATCCATAGGCA\n"
 LIBRARY = "".join(
     f">lib{i} [gene=g{i}]\n{'ACGTTGCAAGGCTTACGATCGATTACGGTTGACCATG'[i:] * 3}\n" for i in range(8)
 )
-
-
-def need(program: str) -> None:
-    if shutil.which(program) is None:
-        if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
-            pytest.fail(f"{program} is needed and not installed (Debian: fasta3)")
-        pytest.skip(f"{program} is not installed")
 
 
 @pytest.fixture
@@ -65,7 +58,6 @@ def leftovers(directory: Path) -> list[str]:
 def test_search_gives_a_complete_output_and_its_record(
     tmp_path: Path, query: Path, library: Path, name: str
 ) -> None:
-    need("ssearch36")
     output = tmp_path / name
     record = run_search(query, library, output)
     found = scan_file(output)
@@ -82,7 +74,6 @@ def test_search_gives_a_complete_output_and_its_record(
 
 
 def test_compressed_inputs_and_awkward_names(tmp_path: Path) -> None:
-    need("ssearch36")
     query = tmp_path / "my query @1.fa.gz"
     query.write_bytes(gzip.compress(QUERY.encode()))
     library = tmp_path / "lib %2 [x].fa.zst"
@@ -116,7 +107,6 @@ def test_bad_inputs_are_errors_not_outputs(
     error: type[Exception],
     message: str,
 ) -> None:
-    need("ssearch36")
     path = query if target == "query" else library
     path.unlink() if text is None else path.write_text(text)
     before = {p.name for p in tmp_path.iterdir()}
@@ -144,7 +134,6 @@ def test_failing_programs(
     tmp_path: Path, query: Path, library: Path, body: str, message: str
 ) -> None:
     if "{whole}" in body:
-        need("ssearch36")
         run_search(query, library, tmp_path / "whole.m10")
         body = body.replace("{whole}", str(tmp_path / "whole.m10"))
     program = script(tmp_path / "failing", body)
@@ -161,7 +150,6 @@ def test_a_program_that_is_not_there(tmp_path: Path, query: Path, library: Path)
 
 
 def test_output_without_m10_is_refused(tmp_path: Path, query: Path, library: Path) -> None:
-    need("ssearch36")
     with pytest.raises(SearchError, match="-m 10"):
         run_search(query, library, tmp_path / "out.m10", options=["-Q", "-H"])
 
@@ -197,7 +185,6 @@ def test_signals_leave_no_process_and_no_output(
         assert leftovers(tmp_path) == []
         return
     # Nothing can tidy up after SIGKILL; the next search does.
-    need("ssearch36")
     run_search(query, library, output)
     assert scan_file(output).queries == 2
     assert leftovers(tmp_path) == []
