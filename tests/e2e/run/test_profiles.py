@@ -6,12 +6,12 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import storewise
 from support.paths import ROOT
 from support.profiles import node_resources, settings
 
@@ -23,6 +23,7 @@ from storewise.profiles import install, profiles
 SHIPPED = ["aws", "local", "pbs", "slurm"]
 
 
+@cache
 def shipped(name: str) -> dict[str, Any]:
     found = settings(f"profiles/{name}")
     print(json.dumps({key: found[key] for key in sorted(found) if found[key]}, indent=1))
@@ -135,26 +136,33 @@ def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
     for old, new in edits.items():
         assert text.count(f"  {old}\n") == 1, old
         text = text.replace(f"  {old}\n", f"  {new}\n")
-    (tmp_path / "config.yaml").write_text(text)
+    assert text.count("  classes: {}\n") == 1
+    given = "  classes: {large: {queue: bigq, select: 'host_type=x:y=1'}, small: {}}\n"
+    (tmp_path / "config.yaml").write_text(text.replace("  classes: {}\n", given))
     found = settings(str(tmp_path))
     words = shlex.split(found["cluster_generic_submit_cmd"])[1:]
     options, _ = submit_options([*words, "script"])
     assert options.dialect == "torque"
-    assert options.queue == {"data": "dbq", "work": "batch"}
-    assert set(options.queue) == set(NODE_CLASSES)
-    assert options.select == {"data": "bigmem:ib=true"}
+    assert options.classes == (*NODE_CLASSES, "large", "small")
+    assert options.queue == {"data": "dbq", "work": "batch", "large": "bigq"}
+    assert options.select == {"data": "bigmem:ib=true", "large": "host_type=x:y=1"}
     assert (options.account, options.walltime, options.disk) == ("proj 1", 240, "scratch_local")
     assert options.extra == ("-V", "-W", "group_list=x")
     assert found["jobs"] == 7
     words = shlex.split(found["cluster_generic_status_cmd"])[1:]
     assert status_options([*words, "1"])[0].every == 33
-    assert node_resources(tmp_path) == {
+    resources = node_resources(tmp_path)
+    known = parse_classes(resources.pop("node_classes"))
+    assert {name: one.partition for name, one in known.items()} == {
+        **{"data": "dbq", "work": "batch"},
+        **{"large": "bigq", "small": "default"},
+    }
+    assert resources == {
         "scratch": "/scratch/$USER/x",
         "interface": "10.1.0.0/16",
         "ports": "20000-20999",
         "exclusive": 1,
         "runtime": 90,
-        "node_classes": "data=dbq, work=batch",
     }
     assert node_resources(tmp_path, "form") == {"runtime": 90}
 
@@ -209,12 +217,8 @@ def test_a_wrong_name_and_a_moved_checkout(folder: Path, tmp_path: Path) -> None
     assert (folder / "pbs" / "config.yaml").is_file()
 
 
-def test_the_command_lists_and_installs(folder: Path) -> None:
-    program = str(Path(sys.executable).parent / "storewise")
-
-    def storewise(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *words], cwd=ROOT, capture_output=True, text=True)
-
+def test_the_command_lists_and_installs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     assert "not installed" in storewise("profiles").stdout
     done = storewise("profiles", "install", "pbs")
     assert (done.returncode, (folder / "pbs").is_symlink()) == (0, True)
@@ -232,23 +236,3 @@ def test_without_a_checkout_it_is_said_where_profiles_are(
     with pytest.raises(StorewiseError, match=r"site-packages: run this in a checkout .*`make env`"):
         install()
     assert not folder.exists()
-
-
-def test_the_pbs_profile_hands_its_classes_over(tmp_path: Path) -> None:
-    import shlex
-
-    from support.profiles import node_resources, settings
-
-    text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
-    assert text.count("  classes: {}\n") == 1
-    given = "  classes: {large: {queue: bigmem, select: 'host_type=x:y=1'}, small: {}}\n"
-    (tmp_path / "config.yaml").write_text(text.replace("  classes: {}\n", given))
-    words = shlex.split(settings(str(tmp_path))["cluster_generic_submit_cmd"])[1:]
-    options, _ = submit_options([*words, "script"])
-    assert options.classes == ("data", "work", "large", "small")
-    assert (options.queue, options.select) == ({"large": "bigmem"}, {"large": "host_type=x:y=1"})
-    known = parse_classes(node_resources(tmp_path)["node_classes"])
-    assert {name: c.partition for name, c in known.items()} == {
-        **dict.fromkeys(("data", "work", "small"), "default"),
-        "large": "bigmem",
-    }

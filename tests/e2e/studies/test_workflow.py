@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -237,22 +236,6 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> No
     assert again.returncode == 0, again.stdout + again.stderr
     assert planned(again.stdout + again.stderr)["load"] == 1
     assert list(copy.results.glob("trials/*/failed.json")) == []
-
-
-def test_the_effective_settings_of_each_profile(copy: Workspace) -> None:
-    """profiles/default wins over --profile, so it may hold only what is right everywhere."""
-    code = (
-        "import sys; from snakemake.cli import parse_args;"
-        "_, a = parse_args(sys.argv[1:]);"
-        "print(a.cores, a.set_threads, a.rerun_incomplete, sorted(map(str, a.rerun_triggers)))"
-    )
-    command = copy.command()
-    shown = copy.run([command[0], "-c", code, *command[3:]])
-    assert shown.returncode == 0, shown.stderr
-    assert f"{os.cpu_count()} " in shown.stdout or "all " in shown.stdout
-    for rule in ("load", "phase", "verify"):
-        assert re.search(rf"'{rule}': Resource\([^)]*, 0\)", shown.stdout)
-    assert "input" not in shown.stdout.split("True", 1)[1]
 
 
 @pytest.mark.needs("root")
