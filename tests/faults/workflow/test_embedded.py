@@ -15,6 +15,7 @@ from support import kills
 from support.kills import SOON, UNCLEAN, Cause, Run, cells, short_lease
 from support.memory_cgroup import without_memory
 from support.paths import SMALL
+from support.waiting import wait_until
 from support.workspace import Workspace, interrupt_group
 
 pytestmark = pytest.mark.xdist_group("kills")
@@ -192,9 +193,13 @@ def test_results_that_are_removed_while_a_run_uses_them(
     place: Workspace, engine: str, phase: str
 ) -> None:
     run = begin(place, phase, engine)
-    # What is written meanwhile may stay of a removal, so it is made again.
-    while place.results.exists() and place.processes():
+
+    def removed() -> bool:
+        # What is written meanwhile may stay of a removal, so it is made again.
         shutil.rmtree(place.results, ignore_errors=True)
+        return not (place.results.exists() and place.processes())
+
+    wait_until(removed, SOON, "the removal")
     place.gone(SOON)
     assert run.wait() != 0
     told = place.output()
