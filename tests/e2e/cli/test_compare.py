@@ -105,8 +105,8 @@ def levels(path: Path, engine: str) -> dict[str, Any]:
 # Figures and their verdicts.
 
 
-def test_equal_studies_show_no_difference(before: Path) -> None:
-    found = compare(tables(before), tables(before))
+def test_equal_studies_show_no_difference(before: Path, tmp_path: Path) -> None:
+    found = compare(tables(before), tables(shutil.copytree(before, tmp_path / "again")))
     assert set(found.figures["verdict"]) == {"no difference shown"}
     assert found.figures["ratio"].to_list() == pytest.approx([1.0] * len(found.figures))
     assert found.only.empty
