@@ -11,7 +11,7 @@ from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
 
 # As a program it is not told where the tests are.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path[0] = str(Path(__file__).resolve().parents[2])
 from support.servers.samples import sample
 
 name, consistency, directory = sys.argv[1:]
