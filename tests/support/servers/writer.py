@@ -10,8 +10,10 @@ from storewise.documents import KINDS
 from storewise.engines.base import Cluster, Schema
 from storewise.engines.registry import engine
 
-# As a program it is not told where the tests are.
-sys.path[0] = str(Path(__file__).resolve().parents[2])
+# As a program it is not told where the tests are, and finds what lies beside it as top modules:
+# `cassandra` is the driver.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from support.servers.samples import sample
 
 name, consistency, directory = sys.argv[1:]
