@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shlex
@@ -49,6 +50,17 @@ def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
     if not launch.refuses_root or os.geteuid() != 0:
         return tuple(command)
     return ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}", "--", *command)
+
+
+def _end_step(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Ask it to end, because an initdb that is killed leaves shared memory; then kill what is left
+    of its group."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 class Server:
@@ -187,8 +199,8 @@ class Server:
                     continue
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                with undisturbed():
+                    _end_step(process, self.launch.stop_seconds)
         if process.returncode != 0:
             # A script has its own name as its $0.
             name = command[3] if command[:2] == ("sh", "-c") else Path(command[0]).name

@@ -80,7 +80,7 @@ class TcpEngine(ServerEngine):
         step = (
             sys.executable,
             "-c",
-            "import sys; sys.exit(" + repr(node.settings.get("step", 0)) + ")",
+            node.settings.get("program", f"import sys; sys.exit({node.settings.get('step', 0)!r})"),
         )
         return Launch(
             command=(sys.executable, "server.py", str(node.port), *words),

@@ -118,6 +118,37 @@ def test_a_first_step_that_fails(start: Start, tmp_path: Path) -> None:
     assert not (tmp_path / "data0").exists()
 
 
+#: With a child that nobody else would end.
+PREPARES = """\
+import signal, subprocess, sys, time
+from pathlib import Path
+def end(number, frame):
+    Path("../ended").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+Path("../child").write_text(f"{child.pid} ")
+time.sleep(600)
+"""
+
+
+def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(
+    start: Start, tmp_path: Path
+) -> None:
+    """As initdb, whose shared memory would stay if it was killed."""
+    found = tmp_path / "child"
+
+    def check() -> None:
+        if found.exists() and found.read_text().endswith(" "):
+            raise Aborted("the trial ends")
+
+    with pytest.raises(Aborted):
+        start(check=check, program=PREPARES)
+    assert (tmp_path / "ended").exists()
+    wait_until(lambda: not psutil.pid_exists(int(found.read_text())), 30, "the child's end")
+    assert ours() == []
+
+
 def test_a_server_that_never_answers(start: Start) -> None:
     own_time = FakeTime(tick=1_000_000_000)
     with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:\d+ for 5 s"):
