@@ -112,7 +112,11 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
     run = workspace.start(workspace.storewise_command("run", "s.yaml", *measure))
     try:
         wait_until(
-            lambda: frame_of(workspace, lambda f: bool(f.running)) is not None, 60, "a session"
+            lambda: (
+                frame_of(workspace, lambda f: f.state == "runs" and bool(f.running)) is not None
+            ),
+            60,
+            "a session of this run, not what is left of the killed one",
         )
         # It ends by itself, a moment after the run.
         follow = workspace.storewise("watch", "--results", "results", timeout=600)
