@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: what is started and sent (pure), and what real servers make of it."""
+"""MariaDB and MySQL: which installations are taken, and what real servers make of what is sent."""
 
 from __future__ import annotations
 

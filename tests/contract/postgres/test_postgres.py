@@ -1,4 +1,4 @@
-"""PostgreSQL: what is started (pure), and what a real server then is."""
+"""PostgreSQL: who enters, indexes, ways to load, and levels, on real servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strong and weak: one vocabulary for all engines, and what the documentation says of it."""
+"""PostgreSQL and MariaDB at their strongest and at their weakest level."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.paths import ROOT
 
 from storewise.engines.base import Client, Schema, Where
 from storewise.engines.registry import engine
@@ -16,14 +15,7 @@ from storewise.engines.server import Credentials
 from storewise.session.local import LocalCluster, running
 from storewise.workloads.measures_data import MEASURES, Part, Readings, batches
 
-PAGE = ROOT / "docs" / "consistency.md"
-
-
-def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading of the page."""
-    text = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+pytestmark = pytest.mark.needs("postgres", "mariadb")
 
 
 def _serve(name: str, level: str, directory: Path) -> AbstractContextManager[LocalCluster]:
