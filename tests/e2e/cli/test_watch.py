@@ -28,7 +28,7 @@ factors:
 repeats: 1
 phases:
   - write
-  - read: {seconds: 3}
+  - read: {seconds: 6, rate: 200}
 """
 
 

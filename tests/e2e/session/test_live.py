@@ -12,13 +12,14 @@ import pytest
 from support.waiting import wait_until
 from support.workspace import Workspace
 
+#: At a low rate: it is there to be looked at, and shall leave the processors to those who look.
 STUDY = """\
 inputs: {paths: data}
 engines: [postgres, mariadb]
 factors: {workers: 2, nodes: 2}
 phases:
   - write: {batch_size: 1000}
-  - read: {seconds: 600}
+  - read: {seconds: 600, rate: 20}
 """
 
 
