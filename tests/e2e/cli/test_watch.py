@@ -71,6 +71,7 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
         reads: list[Frame] = []
 
         def reading() -> bool:
+            assert run.poll() is None, workspace.output()
             frame = frame_of(
                 workspace,
                 lambda f: len(f.workers) == 2 and all(w.told.operations_per_s for w in f.workers),
