@@ -24,7 +24,7 @@ LEASE = 25.0
 EDITED = {
     'scratch: ""': 'scratch: "$TMPDIR"',
     "qstat_every: 10": "qstat_every: 1",
-    "seconds-between-status-checks: 5": "seconds-between-status-checks: 1",
+    "seconds-between-status-checks: 5": "seconds-between-status-checks: 3",
 }
 #: For a site whose login node reaches the network of the servers.
 LOCAL_ENDS = {
@@ -121,11 +121,7 @@ class PbsWorkspace(Workspace):
         ]
         if isinstance(self.pbs, RealPbs):
             return found + self.pbs.left()
-        return [
-            *found,
-            *map(str, self.pbs.scratch.glob("*/*")),
-            *map(str, self.pbs.scratch.glob("*")),
-        ]
+        return [*found, *map(str, self.pbs.scratch.glob("*"))]
 
     def nothing_left(self, seconds: float) -> float:
         """Wait until nothing is left, also no Snakemake; returns the seconds that it took."""
