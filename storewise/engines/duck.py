@@ -22,6 +22,7 @@ from storewise.engines.duckreads import (
     FAILURES,
     DuckReads,
     DuckSettings,
+    close_duckdb,
     open_duckdb,
     sql_string,
 )
@@ -197,7 +198,7 @@ class DuckdbClient(DuckReads):
                 client._closed = True
                 client._statements.clear()
                 try:
-                    client._connection.close()
+                    close_duckdb(client._connection)
                 except FAILURES as error:
                     self._fail(0, error)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -40,6 +40,11 @@ class DuckSettings(EngineSettings):
     )
 
 
+_TEMPORARY: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Callable[[], object]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
 def open_duckdb(
     engine_name: str,
     database: str,
@@ -49,7 +54,8 @@ def open_duckdb(
     """A connection to a database file or to ``:memory:``; EngineError in DuckDB's words.
 
     Sorts that outgrow the memory go to a new directory that only this user can enter, below that
-    of Python's `tempfile` (in a job the session's own); it goes with the connection.
+    of Python's `tempfile` (in a job the session's own); it goes with `close_duckdb`, or with the
+    connection.
     """
     temporary = tempfile.mkdtemp(prefix="storewise-duckdb-")
     config = {
@@ -65,8 +71,19 @@ def open_duckdb(
     except FAILURES as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise EngineError(f"{engine_name}: {database}: {error}") from error
-    weakref.finalize(connection, shutil.rmtree, temporary, ignore_errors=True)
+    _TEMPORARY[connection] = weakref.finalize(
+        connection, shutil.rmtree, temporary, ignore_errors=True
+    )
     return connection
+
+
+def close_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection of `open_duckdb`, or a cursor of one; whoever still holds a connection
+    that is closed holds no directory."""
+    connection.close()
+    remove = _TEMPORARY.pop(connection, None)
+    if remove is not None:
+        remove()
 
 
 def sql_string(text: str) -> str:

@@ -25,7 +25,13 @@ from pydantic import Field as Setting
 
 from storewise.documents import Document, Kind
 from storewise.engines.base import Cluster, Engine, EngineSettings, Flags, Mode, Schema
-from storewise.engines.duckreads import DuckReads, DuckSettings, open_duckdb, sql_string
+from storewise.engines.duckreads import (
+    DuckReads,
+    DuckSettings,
+    close_duckdb,
+    open_duckdb,
+    sql_string,
+)
 from storewise.engines.parquet_files import (
     final_file,
     last_part,
@@ -185,7 +191,7 @@ class ParquetClient(DuckReads):
                     continue
                 client._closed = True
                 client._statements.clear()
-                client._connection.close()
+                close_duckdb(client._connection)
 
     def status(self) -> dict[str, float]:
         """Memory and temporary space in bytes, and the number of Parquet files."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from support.needs import unavailable
 from support.paths import SMALL
@@ -20,7 +21,7 @@ from support.users.doors import NOBODY, beside_an_intruder, need_another_user
 from support.waiting import wait_until
 from support.workspace import Workspace
 
-from storewise.engines.duckreads import DuckSettings, open_duckdb
+from storewise.engines.duckreads import DuckSettings, close_duckdb, open_duckdb
 from storewise.engines.hbase import HbaseEngine
 from storewise.engines.server import Credentials, Topology
 from storewise.errors import ConfigError
@@ -165,9 +166,10 @@ def test_what_duckdb_spills_is_where_nobody_else_can_be(
         assert as_another_user(shared, LOOK_INTO, directory) == "refused\n"
     assert victim.read_text() == "precious"
     assert all(path.is_symlink() for path in expected.iterdir())
-    connection.close()
-    del connection
-    assert list(shared.iterdir()) == [expected], "it goes with the connection"
+    close_duckdb(connection)  # which is still held, as a traceback may hold one
+    assert list(shared.iterdir()) == [expected]
+    with pytest.raises(duckdb.Error):
+        connection.execute("SELECT 1")
 
 
 #: Tries to change, replace, remove and read all that is below a directory, and to add to it.
