@@ -53,6 +53,18 @@ def _engines(value: Any) -> Any:
     raise ValueError("give a list of engine names, or a mapping of names to settings")
 
 
+def _rules(value: Any) -> Any:
+    """Rules of `exclude`; YAML's null is the engine `null` here too."""
+    if not isinstance(value, list):
+        return value
+    return [
+        {**rule, "engine": "null"}
+        if isinstance(rule, dict) and rule.get("engine", "") is None
+        else rule
+        for rule in value
+    ]
+
+
 def _phases(value: Any) -> Any:
     """A list of phase names or of one-key mappings `name: parameters`."""
     if not isinstance(value, list):
@@ -93,7 +105,7 @@ class Study(Section):
     """Empty for a workload that makes its data itself."""
     engines: Annotated[dict[str, dict[str, Any]], BeforeValidator(_engines)] = Field(min_length=1)
     factors: dict[str, Annotated[list[Any], BeforeValidator(as_list)]] = Field(default_factory=dict)
-    exclude: list[dict[str, Any]] = Field(default_factory=list)
+    exclude: Annotated[list[dict[str, Any]], BeforeValidator(_rules)] = Field(default_factory=list)
     repeats: int = Field(default=1, ge=1, le=1000)
     phases: Annotated[list[Phase], BeforeValidator(_phases)] = Field(min_length=1)
     indexes: list[str] = Field(default_factory=list)

@@ -44,6 +44,8 @@ def test_a_bare_null_is_the_null_engine(tmp_path: Path) -> None:
     assert list(study(tmp_path).engines) == ["null", "sqlite"]
     text = BASE.replace("[null, sqlite]", "{null: {}, sqlite: }")
     assert list(study(tmp_path, text).engines) == ["null", "sqlite"]
+    left = study(tmp_path, BASE + "exclude: [{engine: null}]\n").trials()
+    assert [trial.engine for trial in left] == ["sqlite"]
 
 
 @pytest.mark.parametrize(
