@@ -165,9 +165,12 @@ def test_two_stores_do_the_core_workloads(measured: Measured, engine: str) -> No
     verified = totals(trial / "verify.parquet", "checked_documents")
     if engine == "sqlite":
         assert verified == {"usertable": 600 + inserted}
-    else:  # and those of phase g, some of which a killed server stored and did not answer
+    else:  # and those of phase g
         assert verified["usertable"] > 600 + inserted
-    assert totals(trial / "verify.parquet", "counted_documents") == verified
+    # A killed server may have stored what it could not answer any more.
+    failed = sum(totals(part, "errors").get("insert", 0.0) for part in trial.glob("g.*.parquet"))
+    (counted,) = totals(trial / "verify.parquet", "counted_documents").values()
+    assert verified["usertable"] <= counted <= verified["usertable"] + failed
     assert totals(trial / "verify.parquet", "lost_documents") == {"usertable": 0}
     assert totals(trial / "verify.parquet", "wrong_documents") == {"usertable": 0}
 
