@@ -67,3 +67,25 @@ def terminate(place: Workspace, run: Run) -> None:
 
 #: Snakemake cleans up nothing then: files are left for the next run.
 UNCLEAN = (kill_snakemake, hang_up)
+
+
+def ends_a_phase(
+    place: Workspace,
+    begin: Callable[[Workspace, str], Run],
+    cause: Cause,
+    phase: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`begin` a run and end it by `cause` while `phase` is at work; no process is left, and where
+    Snakemake could clean up, no file either."""
+    if cause in UNCLEAN:
+        short_lease(monkeypatch)
+    run = begin(place, phase)
+    cause(place, run)
+    place.gone(SOON)
+    if cause not in UNCLEAN:
+        assert place.left_behind() == []
+        assert run.wait() != 0
+    # Otherwise the cause came too late and the cell has shown nothing.
+    logs = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
+    assert not any(log.rstrip().endswith("INFO done") for log in logs), "the phase ended by itself"

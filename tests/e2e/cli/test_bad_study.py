@@ -5,15 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.small_studies import GOOD
 from support.workspace import Workspace
-
-GOOD = """\
-inputs: {paths: data}
-engines: [sqlite]
-phases:
-  - write: {batch_size: 10}
-  - read: {operations: 100}
-"""
 
 
 def test_a_bad_study_is_one_message(tmp_path: Path) -> None:

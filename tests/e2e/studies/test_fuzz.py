@@ -7,18 +7,8 @@ import sys
 from pathlib import Path
 
 from support.paths import ROOT
+from support.small_studies import BOMB, GOOD
 from support.workspace import Workspace
-
-GOOD = """\
-inputs: {paths: data}
-engines: [sqlite]
-phases:
-  - write: {batch_size: 10}
-  - read: {operations: 100}
-"""
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
-)
 
 
 def test_many_is_asked_for_by_name(tmp_path: Path) -> None:

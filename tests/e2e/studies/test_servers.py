@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 from support.commands import storewise
+from support.small_studies import OF_SERVERS
 from support.workspace import Workspace
 
 from storewise.config import load_study
 from storewise.doctor import examine
 from storewise.engines.registry import ENGINES
 from storewise.runner import slots_needed
-
-BASE = """\
-inputs: {paths: data}
-engines: [sqlite, postgres, mongodb]
-factors: {nodes: [1, 2]}
-phases:
-  - write
-  - read: {operations: 100}
-"""
 
 
 def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -46,7 +38,7 @@ def test_more_nodes_and_workers_than_can_run_at_once_are_refused(tmp_path: Path)
     place = Workspace(tmp_path)
     place.copy_inputs()
     place.write_study(
-        BASE.replace("nodes: [1, 2]", "nodes: 9, workers: 2").replace(", mongodb", "")
+        OF_SERVERS.replace("nodes: [1, 2]", "nodes: 9, workers: 2").replace(", mongodb", "")
     )
     done = place.snakemake("--cores", "2", timeout=100)
     assert done.returncode != 0
@@ -60,7 +52,7 @@ def test_sessions_that_are_live_at_once_must_fit_together(tmp_path: Path) -> Non
     """One of them would fit, but two would each hold what the other one waits for."""
     place = Workspace(tmp_path)
     place.copy_inputs()
-    text = BASE.replace("nodes: [1, 2]", "nodes: 2, workers: 2").replace(", mongodb", "")
+    text = OF_SERVERS.replace("nodes: [1, 2]", "nodes: 2, workers: 2").replace(", mongodb", "")
     place.write_study(text + "live_sessions: 2\nrepeats: 2\n")
     done = place.snakemake("--cores", "2", timeout=100)
     assert done.returncode != 0

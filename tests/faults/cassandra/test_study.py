@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.paths import SAMPLE, SMALL
@@ -26,14 +24,6 @@ phases:
 #: (phase, victim): in the load and in the reads, the server and the job that runs it. `make
 #: test-slow` tries one of Java's stores, HBase.
 CELLS = [("write", "server"), ("read", "server"), ("read", "node"), ("write", "node")]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workspace]:
-    place = Workspace(tmp_path)
-    yield place
-    for process in place.processes():
-        process.kill()
 
 
 def study(

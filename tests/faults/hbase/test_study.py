@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -19,14 +18,6 @@ from storewise.metrics.schema import read_part
 pytestmark = pytest.mark.xdist_group("hbase")
 #: Within which all processes have gone after a fault, s.
 SOON = 60.0
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workspace]:
-    place = Workspace(tmp_path)
-    yield place
-    for process in place.processes():
-        process.kill()
 
 
 def study(

@@ -6,13 +6,11 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 from support import kills
-from support.kills import SOON, UNCLEAN, Cause, Run, cells, short_lease
+from support.kills import SOON, Cause, Run, cells
 from support.memory_cgroup import without_memory
 from support.paths import SMALL
 from support.waiting import wait_until
@@ -40,14 +38,6 @@ phases:
   - write: {{batch_size: 1000}}
   - read: {{seconds: {seconds}}}
 """
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workspace]:
-    place = Workspace(tmp_path)
-    yield place
-    for process in place.processes():
-        process.kill()
 
 
 def begin(
@@ -132,17 +122,7 @@ def test_nothing_is_left_and_the_next_run_goes_on(
     phase: str,
     reason: str | None,
 ) -> None:
-    if cause in UNCLEAN:
-        short_lease(monkeypatch)
-    run = begin(place, phase)
-    cause(place, run)
-    place.gone(SOON)
-    if cause not in UNCLEAN:
-        assert place.left_behind() == []
-        assert run.wait() != 0
-    # Otherwise the cause came too late and the cell has shown nothing.
-    logs = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
-    assert not any(log.rstrip().endswith("INFO done") for log in logs), "the phase ended by itself"
+    kills.ends_a_phase(place, begin, cause, phase, monkeypatch)
     failures = list(place.results.glob("failures/*.jsonl"))
     if reason is None:
         assert failures == [], "stopping a run is not a trial's failure"

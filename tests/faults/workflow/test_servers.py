@@ -11,13 +11,13 @@ import shutil
 import signal
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from support import kills
-from support.kills import SOON, UNCLEAN, Cause, Run, cells, short_lease
+from support.kills import SOON, Cause, Run, cells
 from support.needs import unavailable
 from support.paths import SAMPLE, SMALL
 from support.servers import jvm_binaries, mongodb_binaries
@@ -66,14 +66,6 @@ def alignments(
     seconds: float = 0.3,
 ) -> str:
     return ALIGNMENTS.format(**locals())
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workspace]:
-    place = Workspace(tmp_path)
-    yield place
-    for process in place.processes():
-        process.kill()
 
 
 def begin(place: Workspace, phase: str) -> Run:
@@ -184,16 +176,7 @@ def test_nothing_is_left_and_the_next_run_goes_on(
     phase: str,
     reason: str | None,
 ) -> None:
-    if cause in UNCLEAN:
-        short_lease(monkeypatch)
-    run = begin(place, phase)
-    cause(place, run)
-    place.gone(SOON)
-    if cause not in UNCLEAN:
-        assert place.left_behind() == []
-        assert run.wait() != 0
-    ended = [log.read_text() for log in place.results.glob(f"logs/*/{phase}.?.log")]
-    assert not any(log.rstrip().endswith("INFO done") for log in ended), "the phase had ended"
+    kills.ends_a_phase(place, begin, cause, phase, monkeypatch)
     if cause is stop_node_again:
         # On a host of its own nobody else would remove what it leaves.
         (log,) = place.results.glob("logs/*/data0.log")

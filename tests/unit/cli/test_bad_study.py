@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands import storewise
 from support.paths import SMALL
-
-GOOD = """\
-inputs: {paths: data}
-engines: [sqlite]
-phases:
-  - write: {batch_size: 10}
-  - read: {operations: 100}
-"""
+from support.small_studies import GOOD
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.paths import ROOT
+from support.small_studies import BOMB, GOOD
 
 from storewise.config import Study, load_study
 from storewise.engines.registry import ENGINES, engine
@@ -21,16 +22,6 @@ from storewise.studyfile import LONGEST, MOST_BYTES, MOST_LEVELS, MOST_VALUES
 from storewise.studylimits import MOST_JOBS, MOST_RULES, MOST_TRIALS, MOST_VARIANTS
 from storewise.workloads.registry import WORKLOADS, workload
 
-GOOD = """\
-inputs: {paths: data}
-engines: [sqlite]
-phases:
-  - write: {batch_size: 10}
-  - read: {operations: 100}
-"""
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
-)
 MANY = "storewise run --many"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.small_studies import OF_SERVERS
 
 from storewise.config import Study, load_study
 from storewise.errors import ConfigError
@@ -12,17 +13,8 @@ from storewise.session.cluster import (
     node_jobs,
 )
 
-BASE = """\
-inputs: {paths: data}
-engines: [sqlite, postgres, mongodb]
-factors: {nodes: [1, 2]}
-phases:
-  - write
-  - read: {operations: 100}
-"""
 
-
-def study(tmp_path: Path, text: str = BASE) -> Study:
+def study(tmp_path: Path, text: str = OF_SERVERS) -> Study:
     path = tmp_path / "s.yaml"
     path.write_text(text)
     return load_study(path)
@@ -43,7 +35,7 @@ def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path: Path) -> N
         ("postgres", 2),
         ("sqlite", 1),
     ]
-    plain = study(tmp_path, BASE.replace("factors: {nodes: [1, 2]}\n", "")).trials()
+    plain = study(tmp_path, OF_SERVERS.replace("factors: {nodes: [1, 2]}\n", "")).trials()
     assert {t.id for t in plain if t.engine == "sqlite"} <= {t.id for t in trials}
     assert all("nodes" not in t.factors for t in trials if t.engine == "sqlite")
 
@@ -55,7 +47,7 @@ def test_the_nodes_of_a_trial(tmp_path: Path) -> None:
     assert found["mongodb", 1] == ["data0"]
     # Routers live on the worker hosts unless the study says otherwise.
     assert found["mongodb", 2] == ["config0", "data0", "data1"]
-    text = BASE.replace("[sqlite, postgres, mongodb]", "[mongodb]")
+    text = OF_SERVERS.replace("[sqlite, postgres, mongodb]", "[mongodb]")
     text = text.replace(
         "{nodes: [1, 2]}", "{nodes: 2, routers: 2, replicas: 3, node_memory_mb: 512}"
     )
@@ -85,6 +77,6 @@ def test_the_nodes_of_a_trial(tmp_path: Path) -> None:
     ],
 )
 def test_bad_studies_of_servers(tmp_path: Path, change: tuple[str, str], parts: list[str]) -> None:
-    message = refusal(tmp_path, BASE.replace(*change))
+    message = refusal(tmp_path, OF_SERVERS.replace(*change))
     for part in parts:
         assert part in message, message
