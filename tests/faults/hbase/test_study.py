@@ -70,7 +70,8 @@ def kill_gateway(place: Workspace) -> None:
 def killed(place: Workspace, cause: Callable[[Workspace], None], phase: str, reason: str) -> None:
     """A run whose phase is at work, and what remains of it."""
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
-    place.write_study(study(batch=1) if phase == "write" else study(read="{seconds: 600, rate: 20}"))
+    long_read = study(read="{seconds: 600, rate: 20}")
+    place.write_study(study(batch=1) if phase == "write" else long_read)
     run = place.start()
     place.await_worker(run, f"{phase}.1")
     cause(place)
