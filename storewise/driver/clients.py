@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 from types import TracebackType
@@ -41,7 +42,7 @@ from storewise.driver.shared import Shared
 from storewise.driver.stores import reading_cluster, writing_cluster
 from storewise.engines.base import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
-from storewise.errors import Aborted, StorewiseError
+from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.recorder import NS, Recorded, Recorder
 from storewise.session.ending import NO_MEMORY
 from storewise.workloads.base import (
@@ -134,6 +135,7 @@ class _Process:
         self.spec: PhaseSpec = self.workload.phases[job.phase]
         self.load = load_params(trial, self.workload.phases[trial.load.name])
         self.before = notes_of(job.before)
+        self.client: Client | None = None
         #: An embedded store has one writing process: a phase that changes data works on its own.
         self.own = self.engine.flags.embedded and self.spec.changes
         self.fatal = self.spec.loads and (
@@ -162,20 +164,28 @@ class _Process:
         return reading_cluster(job.trial, job.stores, job.shards, job.written, self.before)
 
     def run(self) -> None:
-        client: Client | None = None
+        try:
+            self._obey()
+        finally:
+            # After an error only: a server sees that the process ends, a store in it leaves files.
+            if self.client is not None and self.engine.flags.embedded:
+                with suppress(EngineError):  # the error that ends the process says more
+                    self.client.close()
+
+    def _obey(self) -> None:
         while True:
             order = self.connection.recv()
             if isinstance(order, Prepare):
-                client = client or self._connect()
+                client = self.client or self._connect()
                 done = self._step(client, order.step)
                 self.before += tuple(done.notes)
                 self.connection.send(done)
                 continue
-            if client is not None:
+            if self.client is not None:
                 if self.own:
-                    client.finish()
-                client.close()
-                client = None
+                    self.client.finish()
+                self.client.close()
+                self.client = None
             if isinstance(order, End):
                 self.connection.send(Ended())
                 return
@@ -183,10 +193,10 @@ class _Process:
 
     def _connect(self) -> Client:
         writes = self.spec.loads or self.spec.changes
-        client = self.engine.connect(self._cluster(), "write" if writes else "read")
+        self.client = self.engine.connect(self._cluster(), "write" if writes else "read")
         if writes and self.engine.flags.embedded:
-            client.create(self.job.trial.store_schema())
-        return client
+            self.client.create(self.job.trial.store_schema())
+        return self.client
 
     def _context(
         self,
