@@ -17,7 +17,8 @@ from storewise.metrics.schema import METRICS
 #: Uses so many s of processor time, says so and waits.
 BURN = """
 import time
-while time.process_time() < {}: pass
+start = time.process_time()
+while time.process_time() - start < {}: pass
 print("burnt", flush=True)
 input()
 """
