@@ -12,6 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support.paths import ROOT
 
+#: Where code is.
+TOPS = ("storewise", "tests", "benchmarks", "scripts", "rules", "report")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: conda-forge's names where they differ.
 CONDA_NAMES = {
@@ -89,3 +91,26 @@ def test_examples_for_contributors_are_parts_of_the_project() -> None:
     assert len(examples) == text.count("```python")
     for name, example in examples:
         assert example in (ROOT / name).read_text(), name
+
+
+DOCUMENTS = sorted(
+    path
+    for pattern in ("*.md", "*/*.md")
+    for path in ROOT.glob(pattern)
+    if ".venv" not in path.parts
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_modules_that_documents_name_are_there(document: Path) -> None:
+    """A path from the root, or as much of one as tells the file from others: `driver/loop.py`."""
+    text = document.read_text()
+    files = {f"/{path.relative_to(ROOT)}" for top in TOPS for path in (ROOT / top).rglob("*.*")}
+    for name in set(re.findall(r"`([\w./-]+\.(?:py|smk))`", text)):
+        assert any(file.endswith(f"/{name}") for file in files), name
+    for name in set(re.findall(r"\bstorewise(?:\.[a-z_]\w*)+\b(?!/)", text)):
+        parts = name.split(".")
+        # The last word may be a function.
+        places = [ROOT.joinpath(*parts[:end]) for end in (len(parts), len(parts) - 1)]
+        there = any(p.is_dir() or p.with_suffix(".py").is_file() for p in places)
+        assert there or name in {"storewise.yaml"}, name
