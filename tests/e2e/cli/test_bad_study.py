@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.small_studies import GOOD
+from support.inputs.small_studies import GOOD
 from support.workspace import Workspace
 
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.inputs.small_studies import BOMB, GOOD
 from support.paths import ROOT
-from support.small_studies import BOMB, GOOD
 from support.workspace import Workspace
 
 

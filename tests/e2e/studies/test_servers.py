@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import storewise
-from support.small_studies import OF_SERVERS
+from support.inputs.small_studies import OF_SERVERS
 from support.workspace import Workspace
 
 from storewise.config import load_study

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.commands import storewise
+from support.inputs.small_studies import GOOD
 from support.paths import SMALL
-from support.small_studies import GOOD
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.inputs.small_studies import BOMB, GOOD
 from support.paths import ROOT
-from support.small_studies import BOMB, GOOD
 
 from storewise.config import Study, load_study
 from storewise.engines.registry import ENGINES, engine

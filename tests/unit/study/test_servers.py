@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.small_studies import OF_SERVERS
+from support.inputs.small_studies import OF_SERVERS
 
 from storewise.config import Study, load_study
 from storewise.errors import ConfigError
