@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support import kills
 from support.paths import ROOT
 from support.slurm.cluster import slurm_cluster
 from support.slurm.view import SlurmCluster
@@ -47,6 +48,28 @@ def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> 
     assert "PartitionConfig. Change threads, mem_mb and slurm_partition" in waits.stderr
     assert "Slurm would never start job" in place.failures()[-1]
     place.nothing_left(SOON)
+
+
+@pytest.mark.all_cells
+@pytest.mark.timeout(900)
+def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
+    place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after another in one directory; with servers too it is each run's (test_servers.py)."""
+    two = STUDY + "factors: {workers: 2}\n"
+    long = two.replace("seconds: 0.3", "seconds: 600, target: 20")
+    for cause in (kills.interrupt, kills.terminate, kills.kill_snakemake):
+        if cause is kills.kill_snakemake:
+            kills.short_lease(monkeypatch)
+        place.write_study(long)
+        run = place.start()
+        place.await_work(run, "c", 240)
+        cause(place, run)
+        place.nothing_left(kills.LEASE + SOON)
+        run.wait(SOON)
+        assert place.failures() == []
+    place.write_study(two)
+    place.goes_on()
 
 
 def test_a_profile_s_texts_arrive_on_the_host(
