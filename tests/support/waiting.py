@@ -1,10 +1,14 @@
-"""Waiting for what other processes do."""
+"""Waiting for what other processes do. Limits only tell a hang: a busy machine gets more time."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
+
+#: `seconds` are those of an idle machine; a busy one gets so many times as many.
+BUSY = 5
 
 
 def wait_until(
@@ -12,14 +16,18 @@ def wait_until(
 ) -> Any:
     """The first value that is not None or False, looked for every `pause` seconds.
 
-    The limit only tells a hang: `seconds` are an idle machine's, a busy one gets five times as
-    many. `what` is what did not happen then, or says it.
+    `what` is what did not happen within :data:`BUSY` times `seconds`, or says it.
     """
-    end = time.monotonic() + 5 * seconds
+    end = time.monotonic() + BUSY * seconds
     while time.monotonic() < end:
         value = found()
         if value:
             return value
         time.sleep(pause)
     text = what if isinstance(what, str) else what()
-    raise AssertionError(f"{text} did not happen within {5 * seconds} s")
+    raise AssertionError(f"{text} did not happen within {BUSY * seconds} s")
+
+
+def exit_code(process: subprocess.Popen[Any], seconds: float) -> int:
+    """How a process ended, within :data:`BUSY` times `seconds`."""
+    return process.wait(BUSY * seconds)

@@ -18,7 +18,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from support.paths import ROOT, SMALL
-from support.waiting import wait_until
+from support.waiting import BUSY, wait_until
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Workspace:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=BUSY * timeout,
             **options,
         )
 

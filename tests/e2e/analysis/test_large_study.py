@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.results import synthetic
+from support.waiting import exit_code
 
 from storewise.analysis import readers
 from storewise.analysis.load import load_results
@@ -99,7 +100,7 @@ def test_no_process_and_no_table_outlives_the_analysis(
         os.killpg(process.pid, how)
     else:
         process.send_signal(how)
-    assert process.wait(20) != 0
+    assert exit_code(process, 20) != 0
     assert gone(children)
     assert not out.exists()
 

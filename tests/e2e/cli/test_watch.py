@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 from support.workspace import Workspace
 
 from storewise.errors import ResultError
@@ -105,7 +105,7 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
         assert re.fullmatch("from one trial, none of (null|sqlite)", frame.estimate.reason)
     finally:
         os.killpg(run.pid, signal.SIGKILL)
-        run.wait(30)
+        exit_code(run, 30)
     frame = look(workspace.results)
     assert (frame.state, frame.done) == ("killed", 1)
     assert "was killed or its host was lost" in line(frame)
@@ -125,9 +125,9 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
         last = follow.stdout.splitlines()[-1]
         assert "nothing runs; the last run ended" in last
         assert "2 of 2 done, 0 running, 0 failed, 0 left" in last
-        run.wait(30)
+        exit_code(run, 30)
     finally:
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
-        run.wait(30)
+        exit_code(run, 30)
     assert workspace.left_behind() == []

@@ -8,6 +8,7 @@ import sys
 import pytest
 from support import driving
 from support.driving import make_inputs, rows, start, total, trial, verify
+from support.waiting import exit_code
 
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.hdr import merge_logs, tags
@@ -45,7 +46,7 @@ def test_a_trial_of_two_workers(engine, wide):
     )
     for phase in ("write", "read"):
         jobs = [start(measured, wide, phase, worker) for worker in range(2)]
-        codes = [job.wait(90) for job in jobs]
+        codes = [exit_code(job, 90) for job in jobs]
         assert codes == [0, 0], (wide / f"{phase}.0.log").read_text()
     expected = sum(load_shards(wide / "shards.parquet")["documents"].to_pylist())
     parts = [wide / f"{phase}.{k}.parquet" for phase in ("write", "read") for k in range(2)]

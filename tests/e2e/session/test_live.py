@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 from support.workspace import Workspace
 
 #: At a low rate: it is there to be looked at, and shall leave the processors to those who look.
@@ -44,7 +44,7 @@ def live(
         ended = place.storewise("sessions", "--end", live_id(place))
         assert ended.returncode == 0, ended.stderr
         assert "has ended" in ended.stderr
-        assert run.wait(300) != 0
+        assert exit_code(run, 300) != 0
         wait_until(lambda: not place.processes(), 30, "the end of all processes")
         assert place.left_behind() == []
         assert list(place.results.glob("failures/*")) == [], "ended by hand: no failure"

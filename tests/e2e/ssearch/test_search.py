@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 import zstandard
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, SearchError
 from storewise.ssearch.scan import scan_file
@@ -176,7 +176,7 @@ def test_signals_leave_no_process_and_no_output(
         )
         child = psutil.Process(int(pid_file.read_text()))
         runner.send_signal(number)
-        assert runner.wait(timeout=30) != 0
+        assert exit_code(runner, 30) != 0
     wait_until(
         lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 30, "its end"
     )

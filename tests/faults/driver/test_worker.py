@@ -8,6 +8,7 @@ import psutil
 import pytest
 from support import driving
 from support.driving import all_gone, children, make_inputs, start, trial, wait_for
+from support.waiting import exit_code
 
 from storewise.engines.null import NullClient
 from storewise.errors import StorewiseError
@@ -35,7 +36,7 @@ def test_a_killed_client_ends_the_worker(place):
     (victim,) = children(job, 1)
     wait_for(lambda: "waiting for the other workers" in (place / "read.0.log").read_text())
     victim.send_signal(signal.SIGKILL)
-    assert job.wait(300) != 0
+    assert exit_code(job, 300) != 0
     text = (place / "read.0.log").read_text()
     assert f"client process 0 (pid {victim.pid}) was ended by SIGKILL" in text
     assert not (place / "read.0.parquet").exists()
@@ -46,7 +47,7 @@ def test_no_client_outlives_a_killed_worker(phase, wide):
     measured = trial("sqlite", ["write", LONG_READ], workers=2, processes=2)
     if phase == "read":
         jobs = [start(measured, wide, "write", worker) for worker in range(2)]
-        assert [job.wait(300) for job in jobs] == [0, 0]
+        assert [exit_code(job, 300) for job in jobs] == [0, 0]
         jobs = [start(measured, wide, "read", worker) for worker in range(2)]
         clients = [c for job in jobs for c in children(job, 2)]
     else:
@@ -69,14 +70,14 @@ def test_an_abort_ends_the_worker(when, wide):
         jobs = [start(measured, wide, "write", 0)]
     else:
         jobs = [start(measured, wide, "write", worker) for worker in range(2)]
-        assert [job.wait(300) for job in jobs] == [0, 0]
+        assert [exit_code(job, 300) for job in jobs] == [0, 0]
         jobs = [start(measured, wide, "read", worker) for worker in range(2)]
     clients = [c for job in jobs for c in children(job, 2)]
     wait_for(lambda: "waiting for the other workers" in (wide / f"{phase}.0.log").read_text())
     if when == "loop":
         wait_for(lambda: all(c.cpu_times().user > 0.5 for c in clients))
     (wide / "live" / "abort").write_text("node 1 died: no space left")
-    assert [job.wait(300) for job in jobs] == [1] * len(jobs)
+    assert [exit_code(job, 300) for job in jobs] == [1] * len(jobs)
     assert all_gone(clients)
     assert "Aborted: node 1 died: no space left" in (wide / f"{phase}.0.log").read_text()
     assert not list(wide.glob(f"{phase}.*.parquet"))
@@ -90,7 +91,7 @@ def test_a_signal_to_the_worker_leaves_no_client(number, place):
     clients = children(job, 1)
     wait_for(lambda: "waiting for the other workers" in (place / "read.0.log").read_text())
     job.send_signal(number)
-    assert job.wait(300) != 0
+    assert exit_code(job, 300) != 0
     assert all_gone(clients)
 
 

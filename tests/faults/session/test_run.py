@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support.fake_time import FakeTime
 from support.session import opened
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 
 from storewise.errors import Aborted
 from storewise.session.live import (
@@ -68,7 +68,7 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     child.stdout.readline()
     assert members(directory)["w"].pid == child.pid
     sweep(tmp_path, directory, patience=0.0)
-    assert child.wait(timeout=300) == -9
+    assert exit_code(child, 300) == -9
     assert not directory.exists()
     child.stdout.close()
     run.end()

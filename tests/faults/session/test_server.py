@@ -16,7 +16,7 @@ import pytest
 from support.fake_time import FakeTime
 from support.paths import TESTS
 from support.tcp_engine import TcpEngine, node_of
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 
 from storewise.engines.server import Credentials
 from storewise.errors import Aborted, ConfigError, EngineError
@@ -203,7 +203,7 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
     os.kill(pids[victim], signal.SIGKILL)
     if victim != 0:
         job.communicate(timeout=300)  # the job itself ends with its input
-    job.wait(300)
+    exit_code(job, 300)
     left = processes if victim != 1 else [p for p in processes if p.pid in pids]
     assert gone(left, 30)
     if victim == 0:

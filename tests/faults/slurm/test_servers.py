@@ -11,7 +11,7 @@ from support.kills import SOON, Cause, Run
 from support.needs import unavailable
 from support.servers import mongodb_binaries
 from support.slurm.workspace import SlurmWorkspace
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 
 pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("slurm")]
 
@@ -177,7 +177,7 @@ def test_nothing_is_left_on_slurm_and_the_next_run_goes_on(
         assert len(place.node_directories()) == 2
         cause(place, run)
         place.nothing_left(SOON)
-        assert run.wait(5 * SOON) != 0
+        assert exit_code(run, SOON) != 0
         if cause is not kills.kill_snakemake:
             assert place.left_behind() == []
             wait_until(lambda: not place.registered(), SOON, "the end of cancelling")
@@ -206,7 +206,7 @@ def test_a_node_that_never_starts_is_named(place: SlurmWorkspace, room_for_form:
         place.slurm.command("sbatch", *options, *job)
     wait_until(lambda: len(place.slurm.processes(name="sleep")) >= 2, 30, "the others' jobs")
     run = place.start()
-    assert run.wait(240) != 0, place.output()
+    assert exit_code(run, 240) != 0, place.output()
     (text,) = place.failures()
     # Where there is no room even for `form`, the one node that runs has to say it.
     queued = r"data[01] never started" if room_for_form else r"data[01], form had not started yet"

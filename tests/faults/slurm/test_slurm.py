@@ -14,7 +14,7 @@ from support.paths import ROOT
 from support.slurm.cluster import slurm_cluster
 from support.slurm.view import SlurmCluster
 from support.slurm.workspace import SOON, SlurmWorkspace
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 
 from storewise.session.slurm_run import ended_job, lost_job, refusal, run_name
 
@@ -66,7 +66,7 @@ def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
         place.await_work(run, "c", 240)
         cause(place, run)
         place.nothing_left(kills.LEASE + SOON)
-        run.wait(SOON)
+        exit_code(run, SOON)
         assert place.failures() == []
     place.write_study(two)
     place.goes_on()

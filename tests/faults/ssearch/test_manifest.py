@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.inputs.manifests import small
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.manifest import (
@@ -100,7 +100,7 @@ def test_resumes_after_kill_and_leaves_no_process(tmp_path: Path) -> None:
         with pytest.raises(StorewiseError, match="another manifest is being built"):
             build_manifest(paths, tmp_path / "m.parquet")
         build.send_signal(signal.SIGKILL)
-        build.wait(timeout=30)
+        exit_code(build, 30)
     wait_until(
         lambda: all(not c.is_running() or c.status() == psutil.STATUS_ZOMBIE for c in children),
         30,

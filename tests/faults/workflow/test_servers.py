@@ -21,7 +21,7 @@ from support.kills import SOON, Cause, Run, cells
 from support.needs import unavailable
 from support.paths import SAMPLE, SMALL
 from support.servers import jvm_binaries, mongodb_binaries
-from support.waiting import wait_until
+from support.waiting import exit_code, wait_until
 from support.workspace import Workspace
 
 from storewise.metrics.hdr import merge_logs, tags
@@ -202,7 +202,7 @@ def fails(place: Workspace, *arguments: str, settings: str = "{}") -> str:
     """A run that fails by itself and leaves nothing; returns what was recorded of it."""
     place.write_study(STUDY.format(settings=settings, records=20, seconds=600))
     run = place.start(place.command(*arguments))
-    assert run.wait(600) != 0
+    assert exit_code(run, 600) != 0
     wait_until(lambda: not place.processes(), 30, "the end of all processes")
     assert place.left_behind() == []
     text = the_failure(place)
@@ -289,7 +289,7 @@ def test_a_server_that_stands_still_for_a_while_is_slow_not_lost(
     wait_until(lambda: log.read_text().count(", 0 operations/s") >= 2, 120, "a stall of 20 s")
     for process in stopped:
         process.resume()
-    assert run.wait(300) == 0, place.output()
+    assert exit_code(run, 300) == 0, place.output()
     assert set(place.counts().values()) == {(place.documents(), place.documents())}
     assert ", 0 errors in " in log.read_text()
     (part,) = place.results.glob("trials/*/read.0.hlog")
@@ -333,7 +333,7 @@ def test_a_server_that_stands_still_while_it_loads_loses_nothing(
     for process in stopped:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
-    assert run.wait(600) == 0, place.output()
+    assert exit_code(run, 600) == 0, place.output()
     assert log.read_text().count(stall) >= 6
     assert set(place.counts().values()) == {(place.documents(), place.documents())}
     assert place.left_behind() == []
@@ -419,7 +419,7 @@ def test_two_users_sessions_on_one_host(tmp_path: Path) -> None:
         place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
     runs = [place.start(place.command("--omit-from", "analyse")) for place in places]
     try:
-        assert [run.wait(1200) for run in runs] == [0, 0], [p.output() for p in places]
+        assert [exit_code(run, 1200) for run in runs] == [0, 0], [p.output() for p in places]
     finally:
         for place in places:
             for process in place.processes():
