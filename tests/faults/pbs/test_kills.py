@@ -62,7 +62,11 @@ def kill_job(place: PbsWorkspace, run: Run) -> None:
     ask(place.host("data0"), "kill_session", str(place.node_job("data0")["group"]))
 
 
-ENDED = r"data0: its job on host \S+ has ended without ending its server"
+#: Whoever sees it first: the other jobs of the trial, or Snakemake.
+ENDED = (
+    r"data0: its job on host \S+ has ended without ending its server"
+    r"|data0 failed without a message of its own: was it killed with all of its processes"
+)
 #: Cause, and what the recorded reason must say (None: no failure of the trial).
 CELLS: list[tuple[Cause, str | None]] = [
     (kills.interrupt, None),
