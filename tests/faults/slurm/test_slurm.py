@@ -66,7 +66,7 @@ def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
         place.await_work(run, "c", 240)
         cause(place, run)
         place.nothing_left(kills.LEASE + SOON)
-        exit_code(run, SOON)
+        assert exit_code(run, SOON) != 0
         assert place.failures() == []
     place.write_study(two)
     place.goes_on()
