@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from storewise.documents import KINDS, Document, Kind, make_id
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 
 CASES = [

@@ -29,10 +29,10 @@ import psycopg
 from engines import make_documents
 
 from storewise.documents import Document, Kind
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials, Topology
-from storewise.engines.tabular import Row, make_table
+from storewise.engines.support.table import Row, make_table
 from storewise.session.local import local_cluster
 
 TABLE = make_table(Kind.ALIGN, study_fields=False)

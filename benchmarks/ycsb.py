@@ -40,10 +40,11 @@ import psutil
 import pyarrow.compute as pc
 
 from storewise.driver.worker import WorkerJob, run_worker
-from storewise.engines import mysqllink, postgresclient
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.mysql import connection as mysqllink
+from storewise.engines.postgres import client as postgresclient
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials, Topology
 from storewise.metrics.host import facts
 from storewise.metrics.schema import read_part
 from storewise.session.local import local_cluster

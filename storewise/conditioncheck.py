@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import engine
-from storewise.engines.server import ServerEngine
 from storewise.studyfile import StudyText
 from storewise.trial import Trial
 from storewise.workloads.conditions import Crash, Slow

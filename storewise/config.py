@@ -21,7 +21,7 @@ from pydantic import (
     ValidationError,
 )
 
-from storewise.engines.base import Engine
+from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
 from storewise.prices import PRICES, Corpus, InstancePrice, Prices, with_defaults

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
-from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
 
 #: Programs and packages beside the engines: name, what it is for, what to install.

@@ -62,7 +62,7 @@ class Kind:
     sort as the fields do. Stores with composite keys have these columns instead of ``_id``."""
     splits: Callable[[int], Sequence[bytes]] | None = None
     """The n - 1 ids that cut what will be stored into n ranges of about equal numbers, for stores
-    that are split before the load; None: as `storewise.engines.splits` has it."""
+    that are split before the load; None: as `storewise.engines.support.splits` has it."""
 
     TASKS: ClassVar[Kind]
     RNA: ClassVar[Kind]

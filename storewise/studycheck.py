@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from storewise.conditioncheck import check_conditions
 from storewise.criteria import KEYS
-from storewise.engines.base import Engine
+from storewise.engines.contract.engine import Engine
+from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
-from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
 from storewise.nodeclasses import is_class_name
 from storewise.studyfile import StudyText, nearest, shown

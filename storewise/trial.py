@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from storewise.documents import Kind
-from storewise.engines.base import IndexTime, Schema
-from storewise.engines.server import Topology
+from storewise.engines.contract.engine import IndexTime, Schema
+from storewise.engines.contract.server import Topology
 from storewise.nodeclasses import DATA
 from storewise.workloads.registry import workload
 

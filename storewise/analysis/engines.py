@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.engines.base import Engine
+from storewise.engines.contract.engine import Engine
+from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
-from storewise.engines.server import ServerEngine
 from storewise.errors import EngineError
 from storewise.studycheck import OF_SERVERS
 from storewise.trial import Trial

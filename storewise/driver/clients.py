@@ -40,7 +40,7 @@ from storewise.driver.outages import merged as merge_marks
 from storewise.driver.pace import Paced, arrivals
 from storewise.driver.shared import Shared
 from storewise.driver.stores import reading_cluster, writing_cluster
-from storewise.engines.base import Client, Cluster, Engine
+from storewise.engines.contract.engine import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.recorder import NS, Recorded, Recorder

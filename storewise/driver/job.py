@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from storewise.engines.base import Cluster, Engine
+from storewise.engines.contract.engine import Cluster, Engine
 from storewise.errors import ConfigError
 from storewise.metrics.schema import read_conditions
 from storewise.sweeps import Clients, take_clients

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storewise.engines.base import Cluster, SourceFile
+from storewise.engines.contract.engine import Cluster, SourceFile
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.metrics.host import file_system, is_network

@@ -11,7 +11,7 @@ from typing import Any
 from storewise.driver.job import load_params, must_succeed, notes_of
 from storewise.driver.stores import reading_cluster
 from storewise.driver.worker import versions
-from storewise.engines.base import Cluster, Engine
+from storewise.engines.contract.engine import Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.metrics.host import facts, host_name

@@ -41,7 +41,7 @@ from storewise.driver.search import (
     summary_of,
 )
 from storewise.driver.stores import make_stores
-from storewise.engines.base import Engine
+from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.canary import run_canary

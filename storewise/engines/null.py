@@ -11,8 +11,8 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 
 from storewise.documents import Document, Kind
-from storewise.engines.base import Client, Cluster, Engine, Flags, Mode, Schema, Where
-from storewise.engines.tabular import (
+from storewise.engines.contract.engine import Client, Cluster, Engine, Flags, Mode, Schema, Where
+from storewise.engines.support.table import (
     check_limit,
     consistency_of,
     parse_settings,

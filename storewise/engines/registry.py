@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from storewise.engines.base import Engine
+from storewise.engines.contract.engine import Engine
 from storewise.errors import EngineError
 
 #: Engine name -> "module:class". Modules are imported when they are asked for, so that a missing
 #: driver concerns only the studies that name its engine.
 ENGINES: dict[str, str] = {
     "null": "storewise.engines.null:NullEngine",
-    "files": "storewise.engines.files:FilesEngine",
-    "sqlite": "storewise.engines.sqlite:SqliteEngine",
-    "duckdb": "storewise.engines.duck:DuckdbEngine",
-    "parquet": "storewise.engines.parquet:ParquetEngine",
-    "postgres": "storewise.engines.postgres:PostgresEngine",
-    "mariadb": "storewise.engines.mysql:MysqlEngine",
-    "mongodb": "storewise.engines.mongo:MongoEngine",
-    "cassandra": "storewise.engines.cassandra_engine:CassandraEngine",
-    "hbase": "storewise.engines.hbase:HbaseEngine",
-    "riak": "storewise.engines.riak:RiakEngine",
-    "sql": "storewise.engines.sql:SqlEngine",
+    "files": "storewise.engines.files.engine:FilesEngine",
+    "sqlite": "storewise.engines.sqlite.engine:SqliteEngine",
+    "duckdb": "storewise.engines.duckdb.engine:DuckdbEngine",
+    "parquet": "storewise.engines.parquet.engine:ParquetEngine",
+    "postgres": "storewise.engines.postgres.engine:PostgresEngine",
+    "mariadb": "storewise.engines.mysql.engine:MysqlEngine",
+    "mongodb": "storewise.engines.mongodb.engine:MongoEngine",
+    "cassandra": "storewise.engines.cassandra.engine:CassandraEngine",
+    "hbase": "storewise.engines.hbase.engine:HbaseEngine",
+    "riak": "storewise.engines.riak.engine:RiakEngine",
+    "sql": "storewise.engines.sqlalchemy.engine:SqlEngine",
 }
 
 

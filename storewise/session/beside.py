@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from storewise.driver.barrier import Barrier
-from storewise.engines.base import Cluster, Endpoint
-from storewise.engines.server import Credentials, Node, NodeSpec
+from storewise.engines.contract.engine import Cluster, Endpoint
+from storewise.engines.contract.server import Credentials, Node, NodeSpec
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.sampler import elect

@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storewise.engines.base import Cluster, Endpoint
+from storewise.engines.contract.engine import Cluster, Endpoint
+from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine, cluster_of
 from storewise.engines.registry import engine as engine_named
-from storewise.engines.server import Credentials, NodeSpec, ServerEngine, cluster_of
 from storewise.errors import EngineError
 from storewise.session.live import write_aside
 from storewise.trial import Trial

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storewise.engines.base import Cluster
-from storewise.engines.external import ExternalEngine
+from storewise.engines.contract.engine import Cluster
+from storewise.engines.contract.external import ExternalEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.session.live import write_aside

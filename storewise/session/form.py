@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from storewise.engines.base import Endpoint
-from storewise.engines.server import Credentials, Forming, ServerEngine
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Forming, ServerEngine
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.host import host_name
 from storewise.session.address import is_loopback

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storewise.engines.base import Cluster, Endpoint, Schema
-from storewise.engines.registry import engine as engine_named
-from storewise.engines.server import (
+from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.server import (
     OUTLIVE_SECONDS,
     Credentials,
     Forming,
@@ -28,6 +27,7 @@ from storewise.engines.server import (
     Topology,
     cluster_of,
 )
+from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError
 from storewise.session.address import LOOPBACK, address_of
 from storewise.session.guarded import POLL

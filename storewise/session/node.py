@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storewise.engines.base import Endpoint
-from storewise.engines.server import (
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import (
     OUTLIVE_SECONDS,
     Credentials,
     Installation,

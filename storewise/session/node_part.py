@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storewise.engines.base import Endpoint
-from storewise.engines.server import Installation, ServerEngine
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Installation, ServerEngine
 from storewise.metrics.host import facts, host_name
 from storewise.metrics.schema import Sample, write_part
 from storewise.session.cluster import GoneNode

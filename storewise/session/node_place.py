@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from storewise.engines.server import NodeSpec, ServerEngine
+from storewise.engines.contract.server import NodeSpec, ServerEngine
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import file_system, host_name, is_network
 from storewise.session.address import is_loopback

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from storewise.engines.server import NodeSpec
+from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError, StorewiseError
 from storewise.session.orders import Answer, NodeOrder, answer, answers_to, orders_for
 from storewise.session.server import Server

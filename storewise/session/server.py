@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from storewise.engines.base import Endpoint
-from storewise.engines.server import Credentials, Launch, Node, ServerEngine, Settling
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Launch, Node, ServerEngine, Settling
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills

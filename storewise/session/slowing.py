@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from storewise.engines.server import Node
+from storewise.engines.contract.server import Node
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.session.guard import Order, clean

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.base import Client, Placement, SourceFile
+from storewise.engines.contract.engine import Client, Placement, SourceFile
 from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.remote import fetched_ahead, prepare
 from storewise.ssearch.shards import load_shard

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from storewise.documents import Kind
-from storewise.engines.base import Client, Where
+from storewise.engines.contract.engine import Client, Where
 from storewise.errors import ConfigError, EngineError
 from storewise.ssearch.reader import DocumentReader
 from storewise.workloads.base import ClientContext, Operation, PhaseParams

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.base import Client, Engine, Placement, Schema, SourceFile
+from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
 from storewise.workloads.conditions import Crash, Slow
 
 

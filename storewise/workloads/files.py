@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, KINDS, ORDINAL_BITS, Kind
-from storewise.engines.base import Placement, SourceFile
+from storewise.engines.contract.engine import Placement, SourceFile
 from storewise.errors import ResultError
 from storewise.ssearch.shards import load_shards
 from storewise.ssearch.table import rows_of

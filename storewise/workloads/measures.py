@@ -20,7 +20,7 @@ import numpy as np
 from bson.objectid import ObjectId
 
 from storewise.documents import Document, Kind
-from storewise.engines.base import Client, Placement, Where
+from storewise.engines.contract.engine import Client, Placement, Where
 from storewise.errors import ConfigError, EngineError
 from storewise.workloads.base import (
     Checked,

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from storewise.documents import KINDS, Document, Kind, make_id
-from storewise.engines.base import Client
+from storewise.engines.contract.engine import Client
 from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.remote import fetched_ahead, prepare
 from storewise.ssearch.shards import load_shard

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from storewise.documents import Kind, make_id
-from storewise.engines.base import Client
+from storewise.engines.contract.engine import Client
 from storewise.errors import InputError
 from storewise.objects.uri import is_remote
 from storewise.ssearch.reader import Counts, DocumentReader

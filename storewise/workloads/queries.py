@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from storewise.documents import Document, Kind
-from storewise.engines.base import Client, Flags, Where
+from storewise.engines.contract.engine import Client, Flags, Where
 from storewise.errors import EngineError
 
 Name = Literal["best_hits", "gene_hits", "strong_hits", "top_genes", "bits_histogram"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from storewise.documents import Field, Kind
-from storewise.engines.base import Client, Placement
+from storewise.engines.contract.engine import Client, Placement
 from storewise.errors import ConfigError
 from storewise.workloads import ycsb_run
 from storewise.workloads.base import (

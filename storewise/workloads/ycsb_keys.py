@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from storewise.engines.base import Placement
+from storewise.engines.contract.engine import Placement
 
 Numbers = NDArray[np.int64]
 

@@ -18,7 +18,7 @@ import bson
 import numpy as np
 
 from storewise.documents import Document, Kind
-from storewise.engines.base import Client
+from storewise.engines.contract.engine import Client
 from storewise.errors import EngineError, StorewiseError
 from storewise.workloads.base import ClientContext, Operation
 from storewise.workloads.ycsb_draws import (

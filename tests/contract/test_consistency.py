@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from storewise.engines.base import Client, Schema, Where
+from storewise.engines.contract.engine import Client, Schema, Where
+from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials
 from storewise.session.local import LocalCluster, running
 from storewise.workloads.measures_data import MEASURES, Part, Readings, batches
 
@@ -60,7 +60,7 @@ def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("level", ["serializable", "unlogged"])
 def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
-    from storewise.engines.postgresclient import connect
+    from storewise.engines.postgres.client import connect
 
     with _serve("postgres", level, tmp_path / "servers") as found:
         assert found.cluster.credentials is not None
@@ -83,7 +83,7 @@ def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
 
 
 def test_mariadb_runs_at_its_weakest_level(tmp_path: Path) -> None:
-    from storewise.engines.mysqllink import sign_in
+    from storewise.engines.mysql.connection import sign_in
 
     with _serve("mariadb", "uncommitted", tmp_path / "servers") as found:
         assert found.cluster.credentials is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from support.servers.stores import available
 
-from storewise.engines.base import Endpoint
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, ServerEngine, Topology
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials, ServerEngine, Topology
 from storewise.session.local import running
 
 HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'

@@ -21,7 +21,7 @@ from support.servers.samples import connect
 from support.servers.stores import SINGLE, Clusters, Target, cell, cells
 
 from storewise.documents import Document, Field, Kind
-from storewise.engines.base import Client, Cluster, IndexTime, Schema, Where
+from storewise.engines.contract.engine import Client, Cluster, IndexTime, Schema, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 

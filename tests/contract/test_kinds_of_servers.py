@@ -15,9 +15,9 @@ from support.servers.samples import holds
 from support.servers.stores import SERVERS, Clusters, Target, cells
 
 from storewise.documents import Document, Field, Kind
-from storewise.engines.base import Client, Cluster, Endpoint, Flags, Mode, Schema, Where
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema, Where
 from storewise.engines.registry import engine
-from storewise.engines.splits import split_points
+from storewise.engines.support.splits import split_points
 from storewise.errors import EngineError
 
 KEYED = Kind(
@@ -355,9 +355,9 @@ def test_owners_are_the_servers_own(store: Store) -> None:
 
 
 def hashed_by_mongodb(store: Store) -> None:
-    from storewise.engines.mongo_cluster import as_user
-    from storewise.engines.mongo_routing import hashed_id, hashed_text
-    from storewise.engines.server import Credentials
+    from storewise.engines.contract.server import Credentials
+    from storewise.engines.mongodb.cluster import as_user
+    from storewise.engines.mongodb.routing import hashed_id, hashed_text
 
     assert store.cluster.credentials is not None
     secrets = Credentials.read(store.cluster.credentials)
@@ -372,8 +372,8 @@ def hashed_by_mongodb(store: Store) -> None:
 def tokens_of_cassandra(store: Store) -> None:
     from cassandra.metadata import Murmur3Token
 
-    from storewise.engines.cassandra_cluster import query
-    from storewise.engines.server import Credentials
+    from storewise.engines.cassandra.cluster import query
+    from storewise.engines.contract.server import Credentials
 
     assert store.cluster.credentials is not None
     secrets = Credentials.read(store.cluster.credentials)
@@ -392,7 +392,7 @@ def tokens_of_cassandra(store: Store) -> None:
 
 def regions_of_hbase(store: Store) -> None:
     """Where the regions are is the server's own answer; keys are spread over them."""
-    from storewise.engines.hbase_thrift import Link
+    from storewise.engines.hbase.thrift import Link
 
     link = Link(next(e for e in store.cluster.endpoints if e.role == "thrift"), 30.0)
     starts: dict[Kind, list[bytes]] = {}
@@ -428,8 +428,8 @@ def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
     """Where the routing table has a key, there it is."""
     from support.servers.mongodb_binaries import emulated
 
-    from storewise.engines.mongo_cluster import as_system
-    from storewise.engines.server import Credentials, Topology
+    from storewise.engines.contract.server import Credentials, Topology
+    from storewise.engines.mongodb.cluster import as_system
     from storewise.session.local import running
 
     settings = {"home": str(emulated()), "shard_key": key}

@@ -16,7 +16,15 @@ from support.servers.samples import ByDigest, connect, fill
 from support.servers.stores import SINGLE, Target, cells
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.base import Client, Cluster, Flags, IndexTime, Schema, SourceFile, Where
+from storewise.engines.contract.engine import (
+    Client,
+    Cluster,
+    Flags,
+    IndexTime,
+    Schema,
+    SourceFile,
+    Where,
+)
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.ssearch.reader import DocumentReader

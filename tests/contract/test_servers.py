@@ -19,11 +19,12 @@ from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, ce
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines import mongo_link, mysqllink
-from storewise.engines.base import Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.server import Credentials, ServerEngine
+from storewise.engines.mongodb import connection as mongo_link
+from storewise.engines.mysql import connection as mysqllink
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials, ServerEngine
-from storewise.engines.sharded import ShardedClient
+from storewise.engines.sql.sharded_client import ShardedClient
 from storewise.errors import EngineError
 
 SHARDED = [

@@ -18,7 +18,7 @@ from support.servers.samples import ByDigest, connect, digest_of, holds, load, s
 from support.servers.stores import KEEPING, SERVED, Clusters, Target, cells, marks_of
 
 from storewise.documents import KINDS, Document, Field, Kind, fields, make_id
-from storewise.engines.base import Client, Cluster, Schema
+from storewise.engines.contract.engine import Client, Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from storewise.documents import Kind
-from storewise.engines.base import Schema
+from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.server import ServerEngine, Topology
 from storewise.engines.registry import engine as engine_named
-from storewise.engines.server import ServerEngine, Topology
 from storewise.errors import EngineError
 from storewise.session.local import running
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from storewise.engines.base import Client, Cluster, Endpoint, Mode, Schema
-from storewise.engines.server import Launch, Node, NodeSpec, Settling, Topology
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Mode, Schema
+from storewise.engines.contract.server import Launch, Node, NodeSpec, Settling, Topology
 from support.tcp_engine import TcpEngine
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from storewise.engines.base import Client, Cluster, Endpoint, Flags, Mode
-from storewise.engines.server import (
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
+from storewise.engines.contract.server import (
     Credentials,
     Installation,
     Launch,

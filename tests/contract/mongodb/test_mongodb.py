@@ -17,12 +17,12 @@ from support.servers.samples import fill, sample
 from support.servers.stores import Clusters, Target
 
 from storewise.documents import Document, Kind
-from storewise.engines import mongo_link
-from storewise.engines.base import Client, Cluster
-from storewise.engines.mongo import MongoEngine
-from storewise.engines.mongo_cluster import as_user
-from storewise.engines.mongo_routing import hashed_id
-from storewise.engines.server import Credentials
+from storewise.engines.contract.engine import Client, Cluster
+from storewise.engines.contract.server import Credentials
+from storewise.engines.mongodb import connection as mongo_link
+from storewise.engines.mongodb.cluster import as_user
+from storewise.engines.mongodb.engine import MongoEngine
+from storewise.engines.mongodb.routing import hashed_id
 from storewise.errors import EngineError
 from storewise.session.local import LocalCluster
 from storewise.ssearch.build import to_bson

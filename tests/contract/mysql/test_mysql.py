@@ -14,9 +14,9 @@ from support.servers.samples import sample
 from support.servers.stores import Clusters, Target, available
 
 from storewise.documents import Kind
-from storewise.engines.base import Client, Endpoint, Schema
-from storewise.engines.mysqllink import sign_in
-from storewise.engines.server import Node, Topology
+from storewise.engines.contract.engine import Client, Endpoint, Schema
+from storewise.engines.contract.server import Node, Topology
+from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
 from storewise.session.local import running
 from storewise.session.server import Server, start_server

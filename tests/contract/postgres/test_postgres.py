@@ -13,10 +13,10 @@ from support.servers.samples import connect, fill, sample
 from support.servers.stores import Clusters, Target, available
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.base import Cluster, IndexTime, Schema
-from storewise.engines.postgres import PostgresEngine
-from storewise.engines.postgresclient import connect as sign_in
-from storewise.engines.server import Credentials, Topology
+from storewise.engines.contract.engine import Cluster, IndexTime, Schema
+from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.postgres.client import connect as sign_in
+from storewise.engines.postgres.engine import PostgresEngine
 from storewise.errors import EngineError
 from storewise.session.local import running
 

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from support.servers.stores import Clusters, Target
 
-from storewise.engines.postgresclient import connect
-from storewise.engines.postgresprepared import MOST, Prepared, numbered
-from storewise.engines.server import Credentials
+from storewise.engines.contract.server import Credentials
+from storewise.engines.postgres.client import connect
+from storewise.engines.postgres.prepared import MOST, Prepared, numbered
 
 pytestmark = pytest.mark.xdist_group("postgres")
 

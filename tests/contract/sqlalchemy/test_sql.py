@@ -12,9 +12,9 @@ from support.servers.samples import connect, sample
 from support.servers.stores import SERVERS, Clusters, cells
 
 from storewise.documents import Kind
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
-from storewise.engines.sql import SqlEngine
+from storewise.engines.sqlalchemy.engine import SqlEngine
 from storewise.errors import EngineError
 
 DOCUMENTS = sample(0, alignments=20)

@@ -200,7 +200,7 @@ def test_a_store_that_is_elsewhere_is_said_so(place):
 def test_the_worker_imports_nothing_slow():
     code = (
         "import sys, storewise.driver.worker\n"
-        "import storewise.workloads.alignments, storewise.engines.sqlite\n"
+        "import storewise.workloads.alignments, storewise.engines.sqlite.engine\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ import pytest
 from support.tcp_engine import TcpEngine
 from support.waiting import wait_until
 
-from storewise.engines.server import NodeSpec
+from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError
 from storewise.session import beside
 from storewise.session.beside import Served, phase_cluster

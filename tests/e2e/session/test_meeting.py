@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_until
 
+from storewise.engines.contract.server import Topology
 from storewise.engines.registry import ENGINES
-from storewise.engines.server import Topology
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.metrics.schema import read_part
 from storewise.session.cluster import (

@@ -13,7 +13,7 @@ from support.driving import rows, total
 from support.workspace import Workspace
 
 from storewise.driver.job import notes_of
-from storewise.engines.base import Schema, Where
+from storewise.engines.contract.engine import Schema, Where
 from storewise.engines.registry import engine
 from storewise.session.local import running
 from storewise.workloads.measures_data import (

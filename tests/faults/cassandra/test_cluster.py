@@ -25,11 +25,11 @@ from support.servers.stores import available
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines import cassandra_link
-from storewise.engines.base import Client, Cluster, Endpoint, Schema
-from storewise.engines.cassandra_client import CassandraClient
-from storewise.engines.cassandra_cluster import FAILURES, query, words_of
-from storewise.engines.server import Credentials, Node, Topology
+from storewise.engines.cassandra import connection as cassandra_link
+from storewise.engines.cassandra.client import CassandraClient
+from storewise.engines.cassandra.cluster import FAILURES, query, words_of
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
+from storewise.engines.contract.server import Credentials, Node, Topology
 from storewise.errors import EngineError
 from storewise.session.address import free_port
 from storewise.session.local import LocalCluster, running

@@ -18,7 +18,7 @@ from support.paths import TESTS
 from support.servers.samples import EMBEDDED, STORING, load, sample
 
 from storewise.documents import KINDS, Document, Kind, make_id
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -119,7 +119,7 @@ def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
     readers = [engine(name).connect(cluster, "read") for _ in range(2)]
     code = (
         "import sys; from pathlib import Path; from storewise.documents import Kind\n"
-        "from storewise.engines.base import Cluster\n"
+        "from storewise.engines.contract.engine import Cluster\n"
         "from storewise.engines.registry import engine\n"
         "e = engine(sys.argv[1]); p = Path(sys.argv[2])\n"
         "print(e.connect(Cluster(engine=e.name, stores=(p,)), 'read').count(Kind.RNA))\n"

@@ -21,11 +21,11 @@ from support.servers.stores import available, empty_hbase
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.base import Cluster, Schema
-from storewise.engines.hbase_client import HbaseClient
-from storewise.engines.hbase_thrift import idl
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.server import Topology
+from storewise.engines.hbase.client import HbaseClient
+from storewise.engines.hbase.thrift import idl
 from storewise.engines.registry import engine
-from storewise.engines.server import Topology
 from storewise.errors import EngineError
 from storewise.session import local
 from storewise.session import server as session_server

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storewise.engines.base import Cluster, Endpoint
-from storewise.engines.hbase import HbaseEngine
-from storewise.engines.server import Credentials
+from storewise.engines.contract.engine import Cluster, Endpoint
+from storewise.engines.contract.server import Credentials
+from storewise.engines.hbase.engine import HbaseEngine
 from storewise.errors import EngineError
 
 ENGINE = HbaseEngine()
@@ -78,7 +78,7 @@ def test_javas_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ENGINE.find({"home": place, "java": str(tmp_path / "none")})
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("storewise.engines.java._USUAL_JAVA", ())
+    monkeypatch.setattr("storewise.engines.support.java._USUAL_JAVA", ())
     with pytest.raises(EngineError, match=r"no Java found; version 8 or 11 or 17.*JAVA_HOME"):
         ENGINE.find({"home": place})
 

@@ -16,10 +16,10 @@ from support.servers.samples import sample
 from support.servers.stores import available
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.base import Client, Cluster, Schema
-from storewise.engines.mongo import MongoEngine
-from storewise.engines.mongo_cluster import as_system, as_user
-from storewise.engines.server import Credentials, Topology
+from storewise.engines.contract.engine import Client, Cluster, Schema
+from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.mongodb.cluster import as_system, as_user
+from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
 from storewise.session.local import LocalCluster, running
 from storewise.ssearch.build import to_bson

@@ -13,9 +13,9 @@ from support.riak.standin import Standin
 from support.servers.samples import sample
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.base import Client, Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
 from storewise.engines.registry import engine
-from storewise.engines.riak_client import RiakClient
+from storewise.engines.riak.client import RiakClient
 from storewise.errors import EngineError
 
 DOCUMENTS = sample(3, alignments=60)

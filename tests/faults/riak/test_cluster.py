@@ -26,15 +26,15 @@ from support.waiting import wait_until
 from support.workspace import Workspace
 
 from storewise.documents import KINDS, Kind
-from storewise.engines import riak_pb as pb
-from storewise.engines.base import Cluster, Schema
-from storewise.engines.registry import engine
-from storewise.engines.riak_conf import cookie_of, endpoint_name
-from storewise.engines.riak_install import VARIABLES
-from storewise.engines.server import (
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.server import (
     Credentials,
     Topology,
 )
+from storewise.engines.registry import engine
+from storewise.engines.riak import protocol as pb
+from storewise.engines.riak.config import cookie_of, endpoint_name
+from storewise.engines.riak.installation import VARIABLES
 from storewise.errors import EngineError
 from storewise.session.local import running
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.riak.standin import framed
 
-from storewise.engines import riak_pb as pb
-from storewise.engines.base import Endpoint
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.riak import protocol as pb
 
 
 @given(st.lists(st.binary(max_size=2000), min_size=1, max_size=5), st.integers(1, 400))

@@ -11,11 +11,11 @@ import pytest
 from support.riak.release import make_release
 from support.riak.standin import Standin
 
-from storewise.engines.base import Endpoint
-from storewise.engines.riak import RiakEngine
-from storewise.engines.riak_install import COPY, VARIABLES, VM_ARGS
-from storewise.engines.riak_serving import lacking, partition_keys, store_keys
-from storewise.engines.riak_settings import Quorums
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.riak.engine import RiakEngine
+from storewise.engines.riak.installation import COPY, VARIABLES, VM_ARGS
+from storewise.engines.riak.serving import lacking, partition_keys, store_keys
+from storewise.engines.riak.settings import Quorums
 from storewise.errors import EngineError
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from support.tcp_engine import TcpEngine, node_of
 from support.waiting import wait_until
 
-from storewise.engines.server import NodeSpec
+from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError
 from storewise.session.cluster import ENDPOINTS, ReadyNode, publish
 from storewise.session.obey import LOOK_EVERY, Obedience

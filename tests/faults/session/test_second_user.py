@@ -21,9 +21,9 @@ from support.users.doors import NOBODY, beside_an_intruder, need_another_user
 from support.waiting import wait_until
 from support.workspace import Workspace
 
-from storewise.engines.duckreads import DuckSettings, close_duckdb, open_duckdb
-from storewise.engines.hbase import HbaseEngine
-from storewise.engines.server import Credentials, Topology
+from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.hbase.engine import HbaseEngine
+from storewise.engines.sql.duckdb_reads import DuckSettings, close_duckdb, open_duckdb
 from storewise.errors import ConfigError
 from storewise.session.cluster import NODES, FormedCluster, StartedNode, publish, write_cluster
 from storewise.session.live import Abort, abort, membership

@@ -18,7 +18,7 @@ from support.paths import TESTS
 from support.tcp_engine import TcpEngine, node_of
 from support.waiting import exit_code, wait_until
 
-from storewise.engines.server import Credentials
+from storewise.engines.contract.server import Credentials
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session import server as server_module
 from storewise.session.address import free_port, port_range

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from storewise.engines.base import Endpoint
-from storewise.engines.cassandra_engine import CassandraEngine
-from storewise.engines.server import Credentials, Installation, Node, Topology
+from storewise.engines.cassandra.engine import CassandraEngine
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Installation, Node, Topology
 
 ENGINE = CassandraEngine()
 HOME = Path("/opt/cassandra")

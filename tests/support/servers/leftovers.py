@@ -40,7 +40,7 @@ def found() -> list[str]:
 
 
 def main() -> None:
-    from storewise.engines.server import Topology
+    from storewise.engines.contract.server import Topology
     from storewise.session.local import running
 
     name, nodes, settings = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from storewise.engines.mysql import MysqlEngine
-from storewise.engines.server import Credentials, Installation, Node, Topology
+from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from storewise.engines.mysql.engine import MysqlEngine
 
 ENGINE = MysqlEngine()
 MARIADB = Installation(

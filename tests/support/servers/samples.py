@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from storewise.documents import KINDS, Document, Kind, fields, make_id
-from storewise.engines.base import Client, Cluster, Mode, Placement, Schema
+from storewise.engines.contract.engine import Client, Cluster, Mode, Placement, Schema
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 from storewise.ssearch.build import to_bson

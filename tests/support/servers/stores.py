@@ -15,9 +15,9 @@ from support.servers import jvm_binaries, mongodb_binaries
 from support.servers.samples import STORING, fill
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.base import Cluster
+from storewise.engines.contract.engine import Cluster
+from storewise.engines.contract.server import Credentials, ServerEngine, Topology
 from storewise.engines.registry import engine
-from storewise.engines.server import Credentials, ServerEngine, Topology
 from storewise.errors import EngineError
 from storewise.session.local import LocalCluster, running
 
@@ -54,7 +54,7 @@ class Served:
     home: Callable[[], Path] | None = None
     """Where the programs are, for engines that no package of the system brings."""
     sharded_by_client: bool = True
-    """Whether several nodes are independent servers (`storewise.engines.sharded`)."""
+    """Whether several nodes are independent servers (`storewise.engines.sql.sharded_client`)."""
     takes_nul: Callable[[Mapping[str, Any]], bool] = lambda settings: True
     """Whether texts may hold NUL characters."""
     takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
@@ -62,7 +62,7 @@ class Served:
 
 
 def empty_postgres(cluster: Cluster) -> None:
-    from storewise.engines.postgresclient import connect
+    from storewise.engines.postgres.client import connect
 
     assert cluster.credentials is not None
     secrets = Credentials.read(cluster.credentials)
@@ -74,7 +74,7 @@ def empty_postgres(cluster: Cluster) -> None:
 
 
 def empty_mariadb(cluster: Cluster) -> None:
-    from storewise.engines.mysqllink import DATABASE, sign_in
+    from storewise.engines.mysql.connection import DATABASE, sign_in
 
     assert cluster.credentials is not None
     secrets = Credentials.read(cluster.credentials)
@@ -96,7 +96,7 @@ def mongodb_home() -> Path:
 
 
 def empty_mongodb(cluster: Cluster) -> None:
-    from storewise.engines.mongo_cluster import DATABASE, as_user
+    from storewise.engines.mongodb.cluster import DATABASE, as_user
 
     assert cluster.credentials is not None
     secrets = Credentials.read(cluster.credentials)
@@ -117,7 +117,7 @@ def cassandra_home() -> Path:
 
 
 def empty_cassandra(cluster: Cluster) -> None:
-    from storewise.engines.cassandra_cluster import KEYSPACE, query
+    from storewise.engines.cassandra.cluster import KEYSPACE, query
 
     assert cluster.credentials is not None
     secrets = Credentials.read(cluster.credentials)
@@ -136,8 +136,8 @@ def hbase_home() -> Path:
 
 
 def empty_hbase(cluster: Cluster) -> None:
-    from storewise.engines.hbase_tables import drop_tables
-    from storewise.engines.hbase_thrift import Link
+    from storewise.engines.hbase.tables import drop_tables
+    from storewise.engines.hbase.thrift import Link
 
     link = Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)
     try:
@@ -147,8 +147,8 @@ def empty_hbase(cluster: Cluster) -> None:
 
 
 def empty_riak(cluster: Cluster) -> None:
-    from storewise.engines import riak_pb as pb
-    from storewise.engines.riak_client import SCHEMA
+    from storewise.engines.riak import protocol as pb
+    from storewise.engines.riak.client import SCHEMA
 
     connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
     for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from storewise.documents import KINDS
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 
 # As a program it is not told where the tests are, and finds what lies beside it as top modules:

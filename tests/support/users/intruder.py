@@ -202,8 +202,8 @@ def _words(address: str, port: int, tried: str, words: bytes) -> Attempt:
 
 
 def _thrift(address: str, port: int) -> Iterator[Attempt]:
-    from storewise.engines.base import Endpoint
-    from storewise.engines.hbase_thrift import Link, Thrift2Rows
+    from storewise.engines.contract.engine import Endpoint
+    from storewise.engines.hbase.thrift import Link, Thrift2Rows
 
     def named(client: Any) -> Any:
         return client.getTableDescriptorsByNamespace("default")
@@ -229,8 +229,8 @@ def _thrift(address: str, port: int) -> Iterator[Attempt]:
 
 def riak(address: str, port: int) -> Iterator[Attempt]:
     """He is asked for no name by Riak either; a port that is another service's answers nonsense."""
-    from storewise.engines import riak_pb as pb
-    from storewise.engines.base import Endpoint
+    from storewise.engines.contract.engine import Endpoint
+    from storewise.engines.riak import protocol as pb
 
     function = {"language": "erlang", "module": "riak_kv_mapreduce", "function": "map_object_value"}
     job = json.dumps({"inputs": [["rna", "x"]], "query": [{"map": function}]}).encode()

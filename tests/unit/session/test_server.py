@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from storewise.engines.server import Credentials
+from storewise.engines.contract.server import Credentials
 from storewise.errors import ConfigError
 from storewise.session.address import address_of, addresses
 

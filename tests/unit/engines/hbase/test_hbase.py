@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from support.servers.samples import sample
 
 from storewise.documents import PARAMS_COLUMN, Kind
-from storewise.engines.base import Endpoint, Schema
-from storewise.engines.hbase import HbaseEngine
-from storewise.engines.hbase_rows import make_layouts
-from storewise.engines.hbase_settings import LEVELS
-from storewise.engines.hbase_site import class_path
-from storewise.engines.server import Credentials, Installation, Launch, Node, Topology
-from storewise.engines.splits import split_points
+from storewise.engines.contract.engine import Endpoint, Schema
+from storewise.engines.contract.server import Credentials, Installation, Launch, Node, Topology
+from storewise.engines.hbase.config import class_path
+from storewise.engines.hbase.engine import HbaseEngine
+from storewise.engines.hbase.rows import make_layouts
+from storewise.engines.hbase.settings import LEVELS
+from storewise.engines.support.splits import split_points
 from storewise.errors import EngineError
 
 ENGINE = HbaseEngine()

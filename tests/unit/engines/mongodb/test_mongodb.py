@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from storewise.config import load_study
 from storewise.documents import KINDS, Field, Kind
-from storewise.engines.base import Endpoint
-from storewise.engines.mongo import MongoEngine
-from storewise.engines.mongo_routing import RoutingTable
-from storewise.engines.mongo_sharding import key_field
-from storewise.engines.mongo_status import counters_of
-from storewise.engines.server import Credentials, Installation, Node, Topology
-from storewise.engines.splits import split_points
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from storewise.engines.mongodb.counters import counters_of
+from storewise.engines.mongodb.engine import MongoEngine
+from storewise.engines.mongodb.routing import RoutingTable
+from storewise.engines.mongodb.sharding import key_field
+from storewise.engines.support.splits import split_points
 from storewise.errors import ConfigError, EngineError
 
 ENGINE = MongoEngine()

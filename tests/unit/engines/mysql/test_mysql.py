@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.servers.mariadb import ENGINE, MARIADB, node
 
 from storewise.documents import Field
-from storewise.engines.mysql import MysqlEngine, option_file, pool_mb, server_version
-from storewise.engines.mysqlrows import load_text, value_lists
-from storewise.engines.server import Installation, Topology
+from storewise.engines.contract.server import Installation, Topology
+from storewise.engines.mysql.engine import MysqlEngine, option_file, pool_mb, server_version
+from storewise.engines.mysql.load_data import load_text, value_lists
 from storewise.errors import EngineError
 
 MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")

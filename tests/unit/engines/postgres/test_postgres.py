@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from storewise.engines.base import Cluster
-from storewise.engines.postgres import PostgresEngine
-from storewise.engines.server import Credentials, Installation, Node, Topology
+from storewise.engines.contract.engine import Cluster
+from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from storewise.engines.postgres.engine import PostgresEngine
 from storewise.errors import EngineError
 
 ENGINE = PostgresEngine()

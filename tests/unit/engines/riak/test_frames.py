@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.riak.standin import hash_of, pack, unpack
 
-from storewise.engines import riak_pb as pb
-from storewise.engines import riak_ring as ring
+from storewise.engines.riak import protocol as pb
+from storewise.engines.riak import ring
 from storewise.errors import EngineError
 
 #: The example of "PBC Fetch Object" in Riak's documentation.

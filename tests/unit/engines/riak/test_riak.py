@@ -13,12 +13,8 @@ import pytest
 from support.fake_time import FakeTime
 from support.riak.recordings import all_recorded, recorded
 
-from storewise.engines.base import Endpoint
-from storewise.engines.riak import RiakEngine
-from storewise.engines.riak_cluster import Joiner
-from storewise.engines.riak_conf import PORTS, cookie_of
-from storewise.engines.riak_install import VARIABLES
-from storewise.engines.server import (
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import (
     Credentials,
     Installation,
     Launch,
@@ -27,6 +23,10 @@ from storewise.engines.server import (
     Settling,
     Topology,
 )
+from storewise.engines.riak.cluster import Joiner
+from storewise.engines.riak.config import PORTS, cookie_of
+from storewise.engines.riak.engine import RiakEngine
+from storewise.engines.riak.installation import VARIABLES
 from storewise.errors import EngineError
 
 

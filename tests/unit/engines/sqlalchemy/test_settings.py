@@ -56,7 +56,7 @@ def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path: Path) -> No
 
 
 def test_a_secret_within_an_option_is_taken_out() -> None:
-    from storewise.engines.sql import SqlSettings, _url
+    from storewise.engines.sqlalchemy.engine import SqlSettings, _url
 
     text = "sqlite:///?odbc_connect=UID%3Dme%3BPWD%3D%7Bhunter2%3Bx%7D%3BServer%3Ddb"
     _, scrub = _url(SqlSettings(url=text))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from storewise import measures_cli
 from storewise.cli import app
 from storewise.config import load_study
-from storewise.engines.base import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 from storewise.workloads import measures_data

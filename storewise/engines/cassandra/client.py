@@ -1,0 +1,385 @@
+"""What one process does with Cassandra, through the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from cassandra import ConsistencyLevel
+from cassandra.concurrent import execute_concurrent
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
+
+from storewise.documents import Document, FieldType, Kind
+from storewise.engines.cassandra.cluster import KEYSPACE
+from storewise.engines.cassandra.connection import (
+    KEYS,
+    PATIENCE_SECONDS,
+    CassandraLink,
+    open_shared,
+    passes,
+)
+from storewise.engines.cassandra.counters import counters_of, disk_bytes_of
+from storewise.engines.cassandra.cql import (
+    FIRST_TOKEN,
+    LAST_TOKEN,
+    bounds,
+    full_name,
+    insert_cql,
+    of_key,
+    select_cql,
+)
+from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
+from storewise.engines.sql.shards import SCHEMA_TABLE, describe
+from storewise.engines.support.table import Row, Table, check_limit, make_tables, quoted
+from storewise.errors import EngineError
+
+_TYPES: Mapping[FieldType, str] = {
+    "id": "blob",
+    "key": "blob",
+    "int": "bigint",
+    "float": "double",
+    "str": "text",
+}
+_LAYOUT = "columns"
+_COMPRESSORS = {
+    "lz4": "LZ4Compressor",
+    "zstd": "ZstdCompressor",
+    "snappy": "SnappyCompressor",
+    "deflate": "DeflateCompressor",
+}
+_COMPACTIONS = {
+    "size-tiered": "SizeTieredCompactionStrategy",
+    "leveled": "LeveledCompactionStrategy",
+    "unified": "UnifiedCompactionStrategy",
+}
+#: A count asks for so many parts of the ring of each node, so that none takes long.
+_PARTS = 16
+_COUNTS_AT_ONCE = 8
+#: Far above any build; one that fails never says so to clients.
+_INDEX_SECONDS = 4 * 3600.0
+#: An index that no node is building, and that cannot be asked either, has failed.
+_INDEX_IDLE_SECONDS = 300.0
+
+
+def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
+    """Connect to a formed cluster."""
+    return CassandraClient(open_shared(engine, cluster, mode))
+
+
+class CassandraClient(CassandraLink):
+    """All threads of a process share one."""
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        tables = make_tables(schema, KEYS)
+        content = describe(schema, _LAYOUT)
+        self._learn()
+        if shared.schema is not None and describe(shared.schema, _LAYOUT) != content:
+            raise EngineError(
+                "cassandra: the cluster has tables of another schema: "
+                f"{describe(shared.schema, _LAYOUT)}; this one is {content}"
+            )
+        for table in tables.values():
+            self._ddl(self._table_ddl(table))
+        if schema.index_time == "before":
+            self._make_indexes(schema)
+        self._ddl(
+            f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{SCHEMA_TABLE} "
+            "(id int PRIMARY KEY, content text)"
+        )
+        # The last step: a reader of a half-made schema must find none.
+        self._rows(
+            f"INSERT INTO {KEYSPACE}.{SCHEMA_TABLE} (id, content) VALUES (?, ?)",
+            [1, content],
+            ConsistencyLevel.ALL,
+        )
+        with shared.lock:
+            shared.schema, shared.tables = schema, tables
+
+    def _table_ddl(self, table: Table) -> str:
+        settings = self._shared.settings
+        columns = ", ".join(
+            f"{quoted(column.name)} {_TYPES[column.type]}" for column in table.columns
+        )
+        *partition, last = map(quoted, table.key)
+        key = f"({', '.join(partition)}), {last}" if partition else last
+        if settings.compressor == "none":
+            compression = "{'enabled': 'false'}"
+        else:
+            compression = f"{{'class': '{_COMPRESSORS[settings.compressor]}'}}"
+        return (
+            f"CREATE TABLE IF NOT EXISTS {full_name(table)} ({columns}, PRIMARY KEY ({key})) "
+            f"WITH compression = {compression} "
+            f"AND compaction = {{'class': '{_COMPACTIONS[settings.compaction]}'}}"
+        )
+
+    def _make_indexes(self, schema: Schema) -> None:
+        """Storage-attached indexes; returns when all rows are in them."""
+        oldest = min(self._versions())
+        if schema.indexes and oldest < (5, 0):
+            raise EngineError(
+                "cassandra: secondary indexes that know ranges (SAI) come with version 5.0; a node "
+                f"has {'.'.join(map(str, oldest))}: leave indexes out or take a newer Cassandra"
+            )
+        for kind, name in schema.indexes:
+            self._ddl(
+                f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{name}')} ON "
+                f"{KEYSPACE}.{kind.table} ({quoted(name)}) USING 'sai'"
+            )
+        self._await_indexes(schema)
+
+    def _versions(self) -> list[tuple[int, ...]]:
+        hosts = self._shared.driver.metadata.all_hosts()
+        return [tuple(map(int, str(host.release_version).split(".")[:2])) for host in hosts]
+
+    def _await_indexes(self, schema: Schema) -> None:
+        """Of a table with rows an index is built in the background, on each node."""
+        wanted = {f"{kind.table}_{name}" for kind, name in schema.indexes}
+        cql = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
+        idle_from = started = time.monotonic()
+        while True:
+            lacking = 0
+            for host in self._shared.driver.metadata.all_hosts():
+                rows = self._rows_of(host, cql)
+                if any(building for name, _, building in rows if name in wanted):
+                    idle_from = time.monotonic()
+                done = {name for name, queryable, building in rows if queryable and not building}
+                lacking += len(wanted - done)
+            if not lacking:
+                return
+            now = time.monotonic()
+            if now - started > _INDEX_SECONDS or now - idle_from > _INDEX_IDLE_SECONDS:
+                raise EngineError(
+                    f"cassandra: {lacking} indexes are still not built on all nodes after "
+                    f"{now - started:.0f} s; look for their errors in the nodes' logs"
+                )
+            time.sleep(0.1)
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        settings = self._writing("insert").settings
+        table = self._table(kind)
+        rows = table.rows(documents)
+        if not rows:
+            return
+        blobs = [n for n, column in enumerate(table.columns) if column.type in ("id", "key")]
+        key_of = table.key_of_row()
+        # Requests of one call are not in order: of equal ids the last document counts.
+        wanted: dict[Any, Row] = {key_of(row): row for row in rows}
+        for row in wanted.values():
+            for n in blobs:
+                # Of an integer the driver would make so many bytes.
+                if row[n].__class__ is not bytes and (
+                    row[n] is not None or table.names[n] == "_id"
+                ):
+                    raise EngineError(
+                        f"{table.name}.{table.names[n]}: {row[n]!r} is no id of bytes"
+                    )
+        statement = self._prepared(insert_cql(table))
+        unset = settings.nulls == "unset"
+        with self._words(f"insert into {table.name}"):
+            # All are bound before the first is sent: a refused batch leaves nothing behind.
+            bound = [
+                statement.bind(
+                    [UNSET_VALUE if value is None else value for value in row] if unset else row
+                )
+                for row in wanted.values()
+            ]
+        self._send("insert", bound if settings.batch_rows == 1 else list(self._batches(bound)))
+
+    def _batches(self, bound: list[Any]) -> Iterator[Any]:
+        """Unlogged batches, each of rows that the same node holds."""
+        metadata, size = self._shared.driver.metadata, self._shared.settings.batch_rows
+        groups: dict[Any, list[Any]] = {}
+        for statement in bound:
+            replicas = metadata.get_replicas(KEYSPACE, statement.routing_key)
+            groups.setdefault(replicas[0] if replicas else None, []).append(statement)
+        for statements in groups.values():
+            for start in range(0, len(statements), size):
+                batch = BatchStatement(
+                    BatchType.UNLOGGED, consistency_level=self._shared.level.requests
+                )
+                batch.is_idempotent = True
+                for statement in statements[start : start + size]:
+                    batch.add(statement)
+                batch.routing_key = statements[start].routing_key
+                yield batch
+
+    def _send(self, verb: str, statements: list[Any]) -> list[Any]:
+        """Send many requests, `concurrency` of them at a time; their results in order.
+
+        Waits for all; those that no server answered are sent again for some seconds."""
+        results: list[Any] = [None] * len(statements)
+        left = list(range(len(statements)))
+        until: float | None = None
+        while left:
+            done = self._try(verb, partial(self._execute, [statements[n] for n in left]))
+            # Counted from the first answers: those of a server that stood still come late.
+            until = until or self._clock() + PATIENCE_SECONDS
+            again = []
+            for n, (success, result) in zip(left, done, strict=True):
+                if success:
+                    results[n] = result
+                elif passes(result) and self._clock() < until:
+                    again.append(n)
+                elif isinstance(result, Exception):
+                    raise self._error(verb, result) from result
+            left = again
+            if left:
+                self._sleep(0.2)
+        return results
+
+    def _execute(self, statements: list[Any]) -> list[Any]:
+        found: list[Any] = execute_concurrent(
+            self._shared.session,
+            [(statement, ()) for statement in statements],
+            concurrency=self._shared.settings.concurrency,
+            raise_on_first_error=False,
+        )
+        return found
+
+    def finish(self) -> None:
+        self._writing("finish")
+        if self._shared.schema is None:
+            self._learn()
+        schema = self._shared.schema
+        if schema is not None and schema.index_time == "after":
+            self._make_indexes(schema)
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        table = self._table(kind)
+        key = table.key_values(document_id)
+        found = self._rows(select_cql(table, of_key(table)), key) if key is not None else []
+        return table.document(found[0]) if found else None
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        """One request for each id: `IN` would make one node ask all others for the client."""
+        table = self._table(kind)
+        statement = self._prepared(select_cql(table, of_key(table)))
+        keys = map(table.key_values, dict.fromkeys(document_ids))
+        with self._words("get"):
+            bound = [statement.bind(key) for key in keys if key is not None]
+        id_of = table.id_of_row()
+        found: dict[bytes, Document] = {}
+        for rows in self._send("get", bound):
+            for row in rows:
+                found[id_of(row)] = table.document(row)
+        return [found.get(document_id) for document_id in document_ids]
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """A read, then a write of the changed columns; not one transaction."""
+        self._writing("update")
+        table = self._table(kind)
+        table.check_changes(changes)
+        old = self.get(kind, document_id)
+        if old is None:
+            return False
+        (row,) = table.rows([{**old, **changes}])
+        own = [name for name in table.names if name in changes]
+        if table.has_params and len(own) < len(changes):
+            own.append(table.names[-1])
+        values = dict(zip(table.names, row, strict=True))
+        clauses = ", ".join(f"{quoted(name)} = ?" for name in own)
+        self._rows(
+            f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
+            [*(values[name] for name in own), *(table.key_values(document_id) or ())],
+        )
+        return True
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        """A read, then a delete; not one transaction."""
+        self._writing("delete")
+        table = self._table(kind)
+        key = table.key_values(document_id)
+        select = f"SELECT {table.key_list} FROM {full_name(table)} {of_key(table)}"
+        if key is None or not self._rows(select, key):
+            return False
+        self._rows(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
+        return True
+
+    def range(
+        self,
+        kind: Kind,
+        field_name: str,
+        low: float | str | None = None,
+        high: float | str | None = None,
+        limit: int | None = None,
+    ) -> list[Document]:
+        """Through an index where the column has one that can, else each node looks at all."""
+        check_limit(limit)
+        table = self._table(kind)
+        # Refuses unknown fields and bounds of another type; the clause itself is SQL.
+        table.range_clause(field_name, low, high)
+        if limit == 0:
+            return []
+        column = table.column(field_name)
+        limits = bounds(column, low, high)
+        if limits is None:
+            return []
+        place = table.names.index(field_name)
+        if not limits:
+            # CQL cannot ask for what is not null.
+            found = [row for row in self._rows(select_cql(table, "")) if row[place] is not None]
+            return [table.document(row) for row in found[:limit]]
+        clause = " AND ".join(f"{quoted(field_name)} {operator} ?" for operator, _ in limits)
+        end = "" if limit is None else f" LIMIT {int(limit)}"
+        rows = self._rows(
+            select_cql(table, f"WHERE {clause}{end} ALLOW FILTERING"),
+            [value for _, value in limits],
+        )
+        return [table.document(row) for row in rows]
+
+    def count(self, kind: Kind) -> int:
+        """By a look at all rows, at the session's level: no node knows the number."""
+        table = self._table(kind)
+        token = f"token({', '.join(map(quoted, table.key[:-1] or table.key))})"
+        statement = self._prepared(
+            f"SELECT count(*) FROM {full_name(table)} WHERE {token} >= ? AND {token} <= ?"
+        )
+        parts = _PARTS * len(self._shared.endpoints)
+        width = (LAST_TOKEN - FIRST_TOKEN + 1) // parts
+        starts = [FIRST_TOKEN + n * width for n in range(parts)]
+        ends = [start - 1 for start in starts[1:]] + [LAST_TOKEN]
+        bound = [statement.bind(pair) for pair in zip(starts, ends, strict=True)]
+        answers = self._send("count", bound)
+        return sum(int(row[0]) for rows in answers for row in rows)
+
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
+        """Name of the node whose part of the ring has the id: the first replica."""
+        routing = self.routing_key(kind, document_id)
+        if routing is None:
+            return None
+        replicas = self._shared.driver.metadata.get_replicas(KEYSPACE, routing)
+        if not replicas:
+            return None
+        place = (replicas[0].endpoint.address, replicas[0].endpoint.port)
+        for endpoint in self._shared.endpoints:
+            if (endpoint.address, endpoint.port) == place:
+                return endpoint.name
+        return None
+
+    def routing_key(self, kind: Kind, document_id: bytes) -> bytes | None:
+        """The bytes whose hash is the document's place on the ring; None for an id that no
+        document can have."""
+        table = self._table(kind)
+        if table.composite is None:
+            return document_id
+        key = table.key_values(document_id)
+        if key is None:
+            return None
+        with self._words("owner"):
+            bound = self._prepared(select_cql(table, of_key(table))).bind(key)
+        routing: bytes = bound.routing_key
+        return routing
+
+    def disk_bytes(self) -> int:
+        """Of the tables on disk, replicas and indexes counted, after a flush of what is in memory.
+
+        The servers say whole MiB of each table, rounded up; commit logs are not in it.
+        """
+        tables = [table.name for table in self._shared.tables.values()]
+        return self._try("disk size", lambda: disk_bytes_of(self._shared, tables))
+
+    def status(self) -> dict[str, float]:
+        return self._try("status", lambda: counters_of(self._shared))

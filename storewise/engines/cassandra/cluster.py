@@ -1,0 +1,240 @@
+"""Cassandra's nodes before and while they become one cluster: first answers, ring, roles.
+
+Roles: https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/security.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from logging import Logger
+from ssl import SSLContext
+from typing import Any
+
+from cassandra import AuthenticationFailed, ConsistencyLevel, DriverException, OperationTimedOut
+from cassandra import RequestExecutionException as RequestFailed
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import DefaultConnection, NoHostAvailable
+from cassandra.connection import ConnectionException, DefaultEndPoint
+from cassandra.protocol import ErrorMessage, QueryMessage
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials
+from storewise.errors import EngineError
+
+PROTOCOL = 4
+#: Of all tables; made with the roles, when the number of replicas is known.
+KEYSPACE = "storewise"
+#: The role that Cassandra makes by itself, with a password that everybody knows.
+DEFAULT_ROLE = "cassandra"
+_ANSWER_SECONDS = 3.0
+_QUERY_SECONDS = 60.0
+#: From the first answers of all nodes to one ring that each of them sees.
+_RING_SECONDS = 180.0
+_POLL = 0.2
+#: What the driver raises.
+FAILURES = (
+    ConnectionException,
+    DriverException,
+    ErrorMessage,
+    NoHostAvailable,
+    OperationTimedOut,
+    OSError,
+    RequestFailed,
+)
+_ROLES = "SELECT role FROM system_auth.roles"
+_REFUSED = ("incorrect", "not permitted to log in", "Bad credentials")
+
+
+def where(endpoint: Endpoint) -> str:
+    return f"{endpoint.name} ({endpoint.address}:{endpoint.port})"
+
+
+def words_of(error: BaseException) -> str:
+    """One line: what each host said, where there are several."""
+    if isinstance(error, NoHostAvailable):
+        found = {
+            str(getattr(host, "endpoint", host)): words_of(reason)
+            for host, reason in dict(error.errors or {}).items()
+            if isinstance(reason, BaseException)
+        }
+        if found:
+            return "no server answers: " + "; ".join(f"{h}: {w}" for h, w in found.items())
+        # The driver gives up on nodes that it knows to be down without asking them.
+        return "no server answers"
+    text = error.summary_msg() if isinstance(error, ErrorMessage) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+@contextmanager
+def dialled(
+    endpoint: Endpoint, user: str, password: str, tls: SSLContext | None = None
+) -> Iterator[Any]:
+    """One connection of the driver, without its pools; what the driver raises."""
+    DefaultConnection.initialize_reactor()
+    address = DefaultEndPoint(endpoint.address, endpoint.port)
+    login = None
+    if user:
+        login = PlainTextAuthProvider(user, password).new_authenticator(endpoint.address)
+    connection = DefaultConnection.factory(
+        address,
+        _ANSWER_SECONDS,
+        authenticator=login,
+        protocol_version=PROTOCOL,
+        compression=False,
+        ssl_context=tls,
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def greets(endpoint: Endpoint) -> bool:
+    """Whether a server speaks Cassandra's protocol there: it says what it supports and asks who
+    we are. No role is needed for that."""
+    try:
+        with dialled(endpoint, "", ""):
+            return True
+    except AuthenticationFailed:
+        return True
+    except FAILURES:
+        return False
+
+
+def query(
+    endpoint: Endpoint, user: str, password: str, cql: str, level: int = ConsistencyLevel.ONE
+) -> list[tuple[Any, ...]]:
+    """The rows of one statement on one node; what the driver raises."""
+    with dialled(endpoint, user, password) as connection:
+        return ask(connection, cql, level)
+
+
+def ask(connection: Any, cql: str, level: int = ConsistencyLevel.ONE) -> list[tuple[Any, ...]]:
+    """The same on a connection that is open."""
+    answer = connection.wait_for_response(QueryMessage(cql, level), timeout=_QUERY_SECONDS)
+    return [tuple(row) for row in getattr(answer, "parsed_rows", None) or ()]
+
+
+def refused(error: BaseException) -> bool:
+    """Whether a server has refused the role or its password (and not just failed to look)."""
+    return isinstance(error, AuthenticationFailed) and any(w in str(error) for w in _REFUSED)
+
+
+def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
+    """Whether the node answers a query of the session's user; EngineError if it refuses them."""
+    try:
+        return bool(
+            query(
+                endpoint,
+                credentials.user,
+                credentials.password,
+                "SELECT release_version FROM system.local",
+            )
+        )
+    except FAILURES as error:
+        if refused(error):
+            raise EngineError(
+                f"cassandra: {where(endpoint)} refuses the user or password of this session"
+            ) from error
+        return False
+
+
+def establish(
+    endpoints: tuple[Endpoint, ...],
+    credentials: Credentials,
+    replicas: int,
+    check: Callable[[], None],
+    log: Logger,
+) -> None:
+    """Wait until the nodes are one ring, then give each the session's user, whom data0 made before
+    it listened, and make the keyspace with so many replicas of each row.
+
+    Run once, for the first of `endpoints`, when all of them greet. EngineError with the node and
+    what it says where that does not come to be in time.
+    """
+    first = endpoints[0]
+    until = time.monotonic() + _RING_SECONDS
+    login = (credentials.user, credentials.password)
+    for endpoint in endpoints:
+        await_ring(endpoint, len(endpoints), login, until, check)
+    said = ""
+    while True:
+        check()
+        try:
+            _share_user(first, credentials, len(endpoints))
+            query(first, *login, _keyspace_cql(replicas))
+            break
+        except FAILURES as error:
+            said = words_of(error)
+        if time.monotonic() > until:
+            raise EngineError(f"cassandra: {where(first)}: no user for the session: {said}")
+        time.sleep(_POLL)
+    for endpoint in endpoints:
+        # A client makes tables at any node: each must know the keyspace.
+        await_ring(endpoint, len(endpoints), login, until, check)
+    log.info("cassandra: %d nodes are one ring; the session's user is the only one", len(endpoints))
+
+
+def await_ring(
+    endpoint: Endpoint,
+    nodes: int,
+    login: tuple[str, str],
+    until: float,
+    check: Callable[[], None],
+) -> None:
+    """Return when a node knows the tokens and the schema of all others."""
+    said = "nothing"
+    while True:
+        check()
+        try:
+            rows = query(endpoint, *login, "SELECT tokens, schema_version FROM system.peers_v2")
+            own = query(endpoint, *login, "SELECT tokens, schema_version FROM system.local")
+        except FAILURES as error:
+            said = words_of(error)
+        else:
+            found = [row for row in [*rows, *own] if row[0]]
+            versions = {row[1] for row in found}
+            if len(found) == nodes and len(versions) == 1:
+                return
+            said = f"it knows {len(found)} of {nodes} nodes and {len(versions)} schemas"
+        if time.monotonic() > until:
+            raise EngineError(
+                f"cassandra: {where(endpoint)} has not become one ring with the others in "
+                f"{_RING_SECONDS:g} s: {said}; look whether the nodes reach each other's port "
+                f"{endpoint.ports.get('gossip', '')} (gossip)"
+            )
+        time.sleep(_POLL)
+
+
+def _share_user(endpoint: Endpoint, credentials: Credentials, nodes: int) -> None:
+    """Copies of the session's user on all nodes, and no other role."""
+    with dialled(endpoint, credentials.user, credentials.password) as connection:
+        if nodes > 1:
+            ask(
+                connection,
+                "ALTER KEYSPACE system_auth WITH replication = "
+                f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {nodes}}}",
+            )
+        # data0 made it alone: a read of all copies writes those that are missing.
+        ask(
+            connection,
+            f"SELECT * FROM system_auth.roles WHERE role = '{credentials.user}'",
+            ConsistencyLevel.ALL,
+        )
+        drop_others(connection, credentials)
+
+
+def drop_others(connection: Any, credentials: Credentials) -> None:
+    """Remove all roles but the session's user, who is logged in."""
+    for (name,) in ask(connection, _ROLES, ConsistencyLevel.ALL):
+        if name != credentials.user:
+            ask(connection, f'DROP ROLE IF EXISTS "{name}"')
+
+
+def _keyspace_cql(replicas: int) -> str:
+    return (
+        f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = "
+        f"{{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}"
+    )

@@ -1,0 +1,106 @@
+"""Cassandra's own counters and sizes, from the virtual tables of each node.
+
+https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/virtualtables.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE
+from storewise.errors import EngineError
+
+_MIB = 1 << 20
+#: Counts of operations by table, and our names for them.
+_LATENCIES = {
+    "local_read_latency": "reads_local",
+    "local_write_latency": "writes_local",
+    "local_scan_latency": "scans_local",
+    "coordinator_read_latency": "reads_coordinated",
+    "coordinator_write_latency": "writes_coordinated",
+    "coordinator_scan_latency": "scans_coordinated",
+}
+_POOLS = ("CompactionExecutor", "MemtableFlushWriter", "MutationStage", "ReadStage")
+_FLUSH_POOLS = ("MemtableFlushWriter", "MemtablePostFlush", "MemtableReclaimMemory")
+_FLUSH_MS = 250
+_FLUSH_SECONDS = 120.0
+
+
+def counters_of(shared: Any) -> dict[str, float]:
+    """Sums by name over the nodes that answer; `servers` is their number."""
+    totals = {"servers": 0.0}
+    for host in shared.driver.metadata.all_hosts():
+        try:
+            for name, value in _counters(shared.session, host):
+                totals[name] = totals.get(name, 0.0) + value
+        except FAILURES:
+            # A node that failed has no numbers; `servers` tells.
+            continue
+        totals["servers"] += 1.0
+    return totals
+
+
+def _counters(session: Any, host: Any) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for table, ours in _LATENCIES.items():
+        cql = f"SELECT keyspace_name, count FROM system_views.{table}"
+        rows = session.execute(cql, host=host)
+        found.append((ours, float(sum(n for keyspace, n in rows if keyspace == KEYSPACE))))
+    cql = "SELECT name, hit_count, request_count, size_bytes FROM system_views.caches"
+    for name, hits, requests, size in session.execute(cql, host=host):
+        found += [
+            (f"cache.{name}.hits", float(hits)),
+            (f"cache.{name}.requests", float(requests)),
+            (f"cache.{name}.bytes", float(size)),
+        ]
+    cql = "SELECT name, completed_tasks, pending_tasks FROM system_views.thread_pools"
+    for name, completed, pending in session.execute(cql, host=host):
+        if name in _POOLS:
+            found += [
+                (f"pool.{name}.completed", float(completed)),
+                (f"pool.{name}.pending", float(pending)),
+            ]
+    return found
+
+
+def disk_bytes_of(shared: Any, tables: Iterable[str]) -> int:
+    """Bytes of our tables on the disks of all nodes; whole MiB of each table and node."""
+    session, hosts = shared.session, shared.driver.metadata.all_hosts()
+    names = list(tables)
+    # Without JMX the way to have memory written to disk is to say that it may not be old.
+    for period in (_FLUSH_MS, 0):
+        for name in names:
+            session.execute(
+                f"ALTER TABLE {KEYSPACE}.{name} WITH memtable_flush_period_in_ms = {period}"
+            )
+        if period:
+            _await_flushes(session, hosts)
+    total = 0
+    for host in hosts:
+        cql = "SELECT keyspace_name, mebibytes FROM system_views.disk_usage"
+        rows = session.execute(cql, host=host)
+        total += sum(int(size) for keyspace, size in rows if keyspace == KEYSPACE)
+    return total * _MIB
+
+
+def _await_flushes(session: Any, hosts: Iterable[Any]) -> None:
+    """Return when no node has flushed anything for several periods."""
+    cql = "SELECT name, active_tasks, pending_tasks, completed_tasks FROM system_views.thread_pools"
+    until = time.monotonic() + _FLUSH_SECONDS
+    for host in hosts:
+        before, quiet_since = None, 0.0
+        while True:
+            rows = [row for row in session.execute(cql, host=host) if row[0] in _FLUSH_POOLS]
+            done = {row[0]: row[3] for row in rows}
+            now = time.monotonic()
+            if done != before or any(row[1] or row[2] for row in rows):
+                before, quiet_since = done, now
+            elif now - quiet_since > 4 * _FLUSH_MS / 1000:
+                break
+            if now > until:
+                raise EngineError(
+                    f"cassandra: {host.endpoint} still writes to disk after {_FLUSH_SECONDS:g} s"
+                )
+            time.sleep(_FLUSH_MS / 1000)

@@ -1,0 +1,194 @@
+"""Cassandra: one server, or a ring of several with replicas.
+
+The servers' configuration is in `config`, forming in `cluster`, what clients
+do in `client`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+from storewise.engines.cassandra import cluster as cassandra_cluster
+from storewise.engines.cassandra.client import open_client
+from storewise.engines.cassandra.config import GOSSIP, launch_of
+from storewise.engines.cassandra.settings import CONSISTENCIES, CassandraSettings
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.server import (
+    Credentials,
+    Installation,
+    Launch,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    Settling,
+    Topology,
+)
+from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
+from storewise.engines.support.table import parse_settings
+from storewise.errors import EngineError
+
+ROLE = "data"
+#: Versions that are taken, and the versions of Java that each runs with.
+JAVAS: Mapping[str, tuple[int, ...]] = {"5.0": (11, 17), "4.1": (8, 11)}
+_JAR = r"(?:cassandra-all|apache-cassandra)-(\d+\.\d+\S*)\.jar"
+_JAMM = re.compile(r"jamm-[0-9.]+\.jar")
+
+
+class CassandraEngine(ServerEngine):
+    """Cassandra's servers."""
+
+    name: ClassVar[str] = "cassandra"
+    title: ClassVar[str] = "Cassandra"
+    flags: ClassVar[Flags] = Flags(
+        embedded=False,
+        durable=True,
+        distributed=True,
+        replicas=True,
+        authentication=True,
+        secondary_indexes=True,
+        updates=True,
+        deletes=True,
+        # Rows lie in the order of their ids' hashes; groups can be made of primary keys only.
+        scans=False,
+        ranges=True,
+        server_aggregation=False,
+        count="scan",
+        owner=True,
+    )
+    consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
+    #: All but the first: what commit logs have only in memory is lost with their hosts.
+    losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
+    Settings: ClassVar[type[EngineSettings]] = CassandraSettings
+    #: Three servers that start together on two processors have taken 40 s.
+    ready_seconds: ClassVar[float] = 240.0
+    own_loopback: ClassVar[bool] = True
+    programs: ClassVar[tuple[str, ...]] = ("java",)
+    install_hint: ClassVar[str] = (
+        "fetch Cassandra with `make cassandra` (Maven; conda: envs/cassandra.yaml), or name the "
+        "directory of a tarball or package in the setting `home` or in STOREWISE_CASSANDRA_HOME"
+    )
+
+    def versions(self) -> dict[str, str]:
+        return {"cassandra-driver": version("cassandra-driver")}
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        self._settings(settings)
+        if topology.nodes < 1:
+            raise EngineError(f"cassandra cannot have {topology.nodes} nodes")
+        if not 1 <= topology.replicas <= topology.nodes:
+            raise EngineError(
+                f"cassandra with {topology.nodes} nodes has 1 to {topology.nodes} replicas of a "
+                f"document, not {topology.replicas}"
+            )
+        if topology.routers != 0:
+            raise EngineError(
+                f"cassandra: routers is {topology.routers}; every node answers clients: leave "
+                "routers at 0"
+            )
+        return tuple(
+            NodeSpec(
+                ROLE,
+                index,
+                topology.threads,
+                topology.memory_mb,
+                # Alone it has nobody to meet, and may try another port if one is taken.
+                meets=(ROLE,) if topology.nodes > 1 else (),
+                ports=(GOSSIP,),
+            )
+            for index in range(topology.nodes)
+        )
+
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        """The jars and a Java that fits them; EngineError for other versions of either."""
+        found = find_jars(
+            self.title,
+            settings,
+            jar=_JAR,
+            variables=("STOREWISE_CASSANDRA_HOME", "CASSANDRA_HOME"),
+            usual=(
+                f"{OWN_STORES}/cassandra*",
+                "/opt/apache-cassandra*",
+                "/usr/share/cassandra",
+            ),
+            hint=self.install_hint,
+        )
+        series = ".".join(found.version.split(".")[:2])
+        if series not in JAVAS:
+            raise EngineError(
+                f"Cassandra: {found.programs['jars']} holds version {found.version}; versions "
+                f"{' and '.join(JAVAS)} are taken; {self.install_hint}"
+            )
+        title = f"Cassandra {found.version}"
+        java = find_java(title, JAVAS[series], settings)
+        home, jars = found.programs["home"], found.programs["jars"]
+        jamm = next(
+            (
+                path
+                for place in (jars, home / "lib")
+                if place.is_dir()
+                for path in sorted(place.iterdir())
+                if _JAMM.fullmatch(path.name)
+            ),
+            None,
+        )
+        if jamm is None:
+            raise EngineError(
+                f"Cassandra: there is no jamm-*.jar in {jars}, so it is not complete; "
+                f"{self.install_hint}"
+            )
+        return Installation(
+            {**found.programs, "java": java, "jamm": jamm},
+            f"{title} (Java {java_version(java)})",
+            found.environment,
+        )
+
+    def launch(self, node: Node) -> Launch:
+        return launch_of(node, self._settings(node.settings), _java_of(node.installation))
+
+    def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        return cassandra_cluster.greets(endpoint)
+
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        return cassandra_cluster.answers(endpoint, credentials)
+
+    def settle(self, settling: Settling) -> None:
+        """data0 waits for the ring and gives each node the session's user, whom it has made."""
+        if settling.node.spec.index == 0:
+            cassandra_cluster.establish(
+                settling.endpoints(ROLE),
+                settling.node.credentials,
+                settling.node.topology.replicas,
+                settling.check,
+                settling.log,
+            )
+
+    def guards(self, endpoint: Endpoint) -> str:
+        return "password (PasswordAuthenticator)"
+
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        return {GOSSIP: "nothing; TLS and loopback where there is one node"}
+
+    def open_ports(
+        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        if topology.nodes == 1:
+            return {}
+        return {GOSSIP: "read and write all data as a node of the ring"}
+
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        return open_client(self, cluster, mode)
+
+    def _settings(self, settings: Mapping[str, Any]) -> CassandraSettings:
+        return parse_settings(CassandraSettings, self, Cluster(engine=self.name, settings=settings))
+
+
+def _java_of(installation: Installation) -> int:
+    """`find` puts it there: `launch` runs no program."""
+    found = re.search(r"\(Java (\d+)\)", installation.version)
+    if found is None:
+        raise EngineError(f"cassandra: {installation.version!r} does not say which Java it is")
+    return int(found[1])

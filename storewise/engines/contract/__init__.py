@@ -1,0 +1,1 @@
+"""What every engine promises: the store, its clients, its servers."""

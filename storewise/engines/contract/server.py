@@ -1,0 +1,337 @@
+"""The contract of engines whose stores are servers: nodes, how one starts, how they become one.
+
+The engine says what to start and how to ask it; `storewise.session` starts, watches and ends it.
+`launch` is pure: it returns files and command lines and touches nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import signal
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from logging import Logger
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings, Schema
+
+#: A node that outlives others waits so long for their end, s.
+OUTLIVE_SECONDS = 60.0
+
+
+_MODULE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+@-]*(/[A-Za-z0-9_+][A-Za-z0-9_.+@-]*)*")
+
+
+class ServerSettings(EngineSettings):
+    """Settings that every engine with servers has."""
+
+    home: str | None = Field(
+        default=None,
+        description="directory of the installation (it, or its bin/ or sbin/, holds the programs)",
+    )
+    module: str | None = Field(
+        default=None, description="environment module to load first, such as `postgresql/16`"
+    )
+
+    @field_validator("module")
+    @classmethod
+    def _a_name(cls, module: str | None) -> str | None:
+        # A path would run the module file that lies there, an option do something else.
+        if module is not None and not _MODULE.fullmatch(module):
+            raise ValueError(f"{module!r} is no name of a module, such as postgresql/16")
+        return module
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The shape of a cluster as a study's factors give it."""
+
+    nodes: int = 1
+    """Data nodes that share the documents (shards)."""
+    replicas: int = 1
+    """Copies of each document, where the engine has replicas."""
+    routers: int = 0
+    """Routers as jobs of their own; 0: one on each worker host, where the engine has routers."""
+    threads: int = 1
+    """Processors of each data node."""
+    memory_mb: int = 1024
+    """Memory of each data node, MiB; caches are a share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One server process of a session."""
+
+    role: str
+    index: int
+    threads: int = 1
+    memory_mb: int = 1024
+    placement: Literal["node", "worker"] = "node"
+    """On a job of its own, or started by the worker jobs, once per host; of a role on workers
+    `roles` gives one spec with index 0."""
+    after: tuple[str, ...] = ()
+    """Roles whose servers must answer before this node can be launched (its peers)."""
+    meets: tuple[str, ...] = ()
+    """Roles, its own perhaps, whose addresses and ports must be known before this node can be
+    launched, though their servers may not answer yet: nodes that start together."""
+    ports: tuple[str, ...] = ()
+    """Names of the further ports that its server listens on (gossip, JMX, HTTP)."""
+    outlives: tuple[str, ...] = ()
+    """Roles, of nodes on jobs of their own, that end before this node when a session is closed;
+    it waits for them for `OUTLIVE_SECONDS` at most."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the session, part of file names and of results: ``data0``, ``config2``."""
+        return f"{self.role}{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The secrets of one session; never printed."""
+
+    user: str
+    password: str = field(repr=False)
+    key: str = field(repr=False)
+    """A longer secret that servers share among themselves (MongoDB's key file)."""
+
+    @classmethod
+    def make(cls) -> Credentials:
+        """New random secrets: 160 bits for users, letters and digits only; 512 bits for servers."""
+        return cls("storewise", secrets.token_hex(20), secrets.token_hex(64))
+
+    @classmethod
+    def read(cls, path: Path) -> Credentials:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def write(self, path: Path) -> None:
+        """Write them into a new file that only this user can read."""
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An engine's programs as found on a host."""
+
+    programs: Mapping[str, Path]
+    """Paths by the names that the engine uses for them."""
+    version: str
+    """Of the server, as it says it itself: ``MariaDB 10.11.6``."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the programs need (from an environment module)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """All that `launch` may know of the node to be started."""
+
+    spec: NodeSpec
+    topology: Topology
+    settings: Mapping[str, Any]
+    consistency: str
+    session: str
+    """Name of the session, letters, digits and dashes, for servers that want a cluster name."""
+    directory: Path
+    """The node's own empty directory, 0700, on node-local scratch or the session's file system."""
+    address: str
+    """Where to listen, and what other hosts connect to. Never more than this address."""
+    port: int
+    installation: Installation
+    credentials: Credentials
+    peers: tuple[Endpoint, ...] = ()
+    """Endpoints of the roles in ``spec.after`` and ``spec.meets``, by role and index; this node's
+    own is among them where it meets its own role."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Its further ports by the names in ``spec.ports``; like `port`, chosen free for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a server is started and ended. Runs in the foreground, output on stdout or stderr."""
+
+    command: tuple[str, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Text by path relative to the node's directory; written 0600, directories 0700. Secrets go
+    here, never into a command or the environment."""
+    directories: tuple[str, ...] = ()
+    """To be made first, relative to the node's directory."""
+    steps: tuple[tuple[str, ...], ...] = ()
+    """Commands to run to their end first, such as initdb; their output goes to the server log."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    """Commands that remove what the server keeps outside its directory (a place in HDFS). They run
+    in the same environment when the server has ended and its data are not kept, after the nodes
+    that it outlives; several nodes may run them."""
+    remove_when_ready: tuple[str, ...] = ()
+    """Files to remove as soon as the server answers (those whose secrets it has read)."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    """Asks the server to end in order."""
+    stop_seconds: float = 30.0
+    """Time it has for that; then it is killed."""
+    refuses_root: bool = False
+    """The server must not be started as root: root runs it in a user namespace as nobody."""
+
+
+class Settling:
+    """What `settle` may use. Made by the session; here for its types.
+
+    `endpoints(role)` waits until the servers of a role all answer, and returns them by index.
+    `run(command)` runs a program of the engine on the node's host, in the node's directory and
+    with its server's environment, and returns what it prints (stdout and stderr); EngineError
+    with that text where it ends with another status than 0 or not within `seconds`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        run: Callable[[Sequence[str], float], str],
+        check: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        self.node = node
+        self.endpoints = endpoints
+        self.run = run
+        self.check = check
+        """Raises when the trial is to end or the server has; call it in every loop that waits."""
+        self.log = log
+
+
+class Forming:
+    """What `form` may use. Made by the session; here for its types.
+
+    `endpoints(role)` waits until every node of the role on a job of its own has published its
+    endpoint, which it does when its server answers and has settled, and returns them by index. It
+    raises Aborted when the trial ends meanwhile.
+    """
+
+    def __init__(
+        self,
+        *,
+        specs: tuple[NodeSpec, ...],
+        topology: Topology,
+        settings: Mapping[str, Any],
+        consistency: str,
+        session: str,
+        schema: Schema,
+        credentials: Credentials,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        check: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        self.specs = specs
+        self.topology = topology
+        self.settings = settings
+        self.consistency = consistency
+        self.session = session
+        self.schema = schema
+        self.credentials = credentials
+        self.endpoints = endpoints
+        self.check = check
+        """Raises Aborted when the trial is to end; call it in every loop that waits."""
+        self.log = log
+
+
+class ServerEngine(Engine):
+    """An engine whose store is one or more servers."""
+
+    Settings: ClassVar[type[EngineSettings]] = ServerSettings
+    ready_seconds: ClassVar[float] = 60.0
+    """From the start of a server's process to its first answer, at most."""
+    own_loopback: ClassVar[bool] = False
+    """On loopback node k listens on 127.0.0.(k + 1), for servers that tell nodes by address."""
+    programs: ClassVar[tuple[str, ...]]
+    """Names of the programs it needs, for `storewise doctor`."""
+    install_hint: ClassVar[str]
+    """What to install where they are missing, in a line."""
+
+    @abstractmethod
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        """The nodes of a cluster; EngineError for a shape that the engine cannot have.
+
+        Pure: asked when the study is read, on a host that may not have the engine.
+        """
+
+    @abstractmethod
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        """The programs on this host; EngineError with where it looked and what to install."""
+
+    @abstractmethod
+    def launch(self, node: Node) -> Launch:
+        """How to start this node. Pure."""
+
+    def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        """Whether the server has started, which its node waits for before it settles: `answers`,
+        or what a server says to anybody while the cluster does not know the session's user yet.
+        """
+        return self.answers(endpoint, credentials)
+
+    @abstractmethod
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        """Whether the server at `endpoint` gives a real answer (a query as the session's user,
+        or what it can answer before the cluster is formed); False while it does not yet.
+
+        EngineError where waiting will not help (the password is refused)."""
+
+    def settle(self, settling: Settling) -> None:
+        """What can be done only on the node's own host once its server answers, such as joining
+        the others; runs in the job of every node, at the same time."""
+
+    def resume(self, settling: Settling) -> None:
+        """Wait until a node that was started again on its data serves as before; its server
+        answers already. The recovery time ends here; ``endpoints`` gives those that the node
+        met, whether they answer or not."""
+
+    def form(self, forming: Forming) -> None:
+        """Make one cluster of the nodes: replica sets, users, shards, placement of data.
+
+        Tables and collections are made after it, by `create` of a client. The default waits for
+        every node and asks each from this host.
+        """
+        for role in dict.fromkeys(s.role for s in forming.specs if s.placement == "node"):
+            for endpoint in forming.endpoints(role):
+                while not self.answers(endpoint, forming.credentials):
+                    forming.check()
+
+    @abstractmethod
+    def guards(self, endpoint: Endpoint) -> str:
+        """What guards the port of a node, in a few words for the report ("password (scram)")."""
+
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        """The same for each of its further ports; by name."""
+        return dict.fromkeys(endpoint.ports, self.guards(endpoint))
+
+    def open_ports(
+        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        """Ports of a node that ask nobody who they are, by name, and what whoever reaches them
+        could do ("read and write"). Off loopback a study must allow them."""
+        return {} if self.flags.authentication else {"client port": "read and write"}
+
+
+def cluster_of(
+    engine: str,
+    endpoints: tuple[Endpoint, ...],
+    credentials: Path,
+    settings: Mapping[str, Any],
+    consistency: str,
+    kinds: tuple[Kind, ...] = KINDS,
+) -> Cluster:
+    """The cluster that clients of a server engine connect to."""
+    return Cluster(
+        engine=engine,
+        endpoints=endpoints,
+        settings=settings,
+        consistency=consistency,
+        credentials=credentials,
+        kinds=kinds,
+    )

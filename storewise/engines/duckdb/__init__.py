@@ -1,0 +1,1 @@
+"""DuckDB in the client's process."""

@@ -1,0 +1,1 @@
+"""The SSEARCH outputs themselves, read anew for each question."""

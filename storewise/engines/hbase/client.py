@@ -1,0 +1,345 @@
+"""What one process does with an HBase cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import weakref
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from storewise.documents import Document, Kind
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
+from storewise.engines.contract.server import Credentials
+from storewise.engines.hbase import counters as hbase_status
+from storewise.engines.hbase.config import HAPPYBASE, THRIFT, no_async
+from storewise.engines.hbase.rows import Layout, make_layouts
+from storewise.engines.hbase.settings import LEVELS, HbaseSettings
+from storewise.engines.hbase.tables import About, make_table, tables_of
+from storewise.engines.hbase.thrift import (
+    Cells,
+    HappybaseLink,
+    HappybaseRows,
+    Link,
+    Rows,
+    Thrift2Rows,
+)
+from storewise.engines.support.table import check_limit, chunks, consistency_of, parse_settings
+from storewise.errors import EngineError
+
+#: Rows of one get.
+_GET_LIST = 500
+#: Bytes of values of one call that puts rows, and rows at most.
+_PUT_BYTES = 4 << 20
+_PUT_ROWS = 5000
+#: Where regions are is asked again after that, s: servers move them at times.
+_LOCATIONS_SECONDS = 10.0
+_UPDATE_TRIES = 50
+_GREET_SECONDS = 10.0
+#: For a table with all its regions.
+_CREATE_SECONDS = 180.0
+#: A gateway answers within its own time for an operation; its client waits a little longer.
+_PATIENCE = 8.0
+
+
+@dataclass
+class Shared:
+    """What the clients of one process have in common."""
+
+    mode: Mode
+    settings: HbaseSettings
+    level: str
+    gateways: tuple[Endpoint, ...]
+    """Of Thrift 2."""
+    others: tuple[Endpoint, ...]
+    """Of Thrift 1, for happybase."""
+    servers: tuple[Endpoint, ...]
+    """Those that hold documents."""
+    kinds: tuple[Kind, ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    layouts: dict[Kind, Layout] = field(default_factory=dict)
+    locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
+    clients: weakref.WeakSet[HbaseClient] = field(default_factory=weakref.WeakSet)
+    closed: bool = False
+    numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
+
+    def link(self) -> Link:
+        """A new connection to a gateway of Thrift 2: on this host, else in turn."""
+        seconds = self.settings.operation_seconds + _PATIENCE
+        return Link(self._one(self.gateways), seconds, self.explain)
+
+    def rows(self, link: Link) -> Rows:
+        durability = LEVELS[self.level].durability
+        if self.settings.gateway == "thrift2":
+            return Thrift2Rows(link, durability)
+        seconds = self.settings.operation_seconds + _PATIENCE
+        link = HappybaseLink(self._one(self.others), seconds, self.explain)
+        return HappybaseRows(link, durability)
+
+    def explain(self) -> str:
+        """Which region servers cannot be reached: gateways do not always say it."""
+        return hbase_status.unreachable(self.servers)
+
+    def _one(self, gateways: tuple[Endpoint, ...]) -> Endpoint:
+        here = tuple(e for e in gateways if e.host == socket.gethostname()) or gateways
+        return here[next(self.numbers) % len(here)]
+
+
+def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> HbaseClient:
+    """Connect to a formed cluster; EngineError within seconds where it cannot be reached."""
+    settings = parse_settings(HbaseSettings, engine, cluster)
+    level = consistency_of(engine, cluster)
+    if cluster.credentials is None:
+        raise EngineError("hbase: the cluster names no file with credentials")
+    try:
+        Credentials.read(cluster.credentials)
+    except (OSError, ValueError, TypeError) as error:
+        raise EngineError(
+            f"hbase: the credentials {cluster.credentials} cannot be read: {error}"
+        ) from error
+    gateways, others = (
+        tuple(e for e in cluster.endpoints if e.role == role) for role in (THRIFT, HAPPYBASE)
+    )
+    happybase = settings.gateway == "happybase"
+    if happybase and LEVELS[level].durability == "ASYNC_WAL":
+        raise EngineError(no_async(level))
+    if not gateways or (happybase and not others):
+        missing = "happybase" if gateways else "thrift"
+        raise EngineError(f"hbase: the cluster has no endpoints of role {missing}")
+    servers = hbase_status.holding(cluster.endpoints)
+    shared = Shared(mode, settings, level, gateways, others, servers, cluster.kinds)
+    client = HbaseClient(shared)
+    try:
+        client.greet()
+    except EngineError:
+        client.close()
+        raise
+    return client
+
+
+class HbaseClient(Client):
+    """One thread's connections: a gateway takes one call at a time on each."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._link = shared.link()
+        self._rows = shared.rows(self._link)
+        self._buffers: dict[Kind, dict[bytes, Cells]] = {}
+        # Threads end with their step, and each connection holds a thread of its gateway.
+        self._end = weakref.finalize(self, _shut, self._link, self._rows.link)
+        with shared.lock:
+            shared.clients.add(self)
+
+    def for_thread(self) -> HbaseClient:
+        if self._shared.closed:
+            raise EngineError("hbase: this client is closed")
+        return HbaseClient(self._shared)
+
+    def greet(self) -> None:
+        """Ask for what was created; EngineError where nobody answers."""
+        link = Link(self._link.endpoint, _GREET_SECONDS)
+        try:
+            link.call("connect", lambda c: c.getThriftServerType())
+        finally:
+            link.close()
+        self._learn()
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        if schema.indexes and schema.index_time != "none":
+            raise EngineError("hbase has no secondary indexes: its flags say so")
+        layouts = make_layouts(schema, shared.settings.layout)
+        known = tables_of(self._link, shared.kinds)
+        for kind in schema.kinds:
+            if kind in known and known[kind] != About(shared.settings.layout, schema.study_fields):
+                about = known[kind]
+                raise EngineError(
+                    f"hbase: {kind.table} was created with study_fields: "
+                    f"{str(about.study_fields).lower()} in layout {about.layout}"
+                )
+        missing = [kind for kind in schema.kinds if kind not in known]
+
+        def make(kind: Kind) -> None:
+            link = Link(self._link.endpoint, _CREATE_SECONDS, shared.explain)
+            try:
+                make_table(link, kind, schema, shared.settings, shared.level, len(shared.servers))
+            finally:
+                link.close()
+
+        with ThreadPoolExecutor(len(schema.kinds)) as pool:
+            list(pool.map(make, missing))
+        with shared.lock:
+            shared.layouts = layouts
+
+    def _learn(self) -> None:
+        """Take the schema of the tables that there are."""
+        found = tables_of(self._link, self._shared.kinds)
+        layouts = {
+            kind: make_layouts(Schema((kind,), study_fields=about.study_fields), about.layout)[kind]
+            for kind, about in found.items()
+        }
+        with self._shared.lock:
+            self._shared.layouts = layouts
+
+    def _layout(self, kind: Kind) -> Layout:
+        if kind not in self._shared.layouts:
+            self._learn()
+        if kind not in self._shared.layouts:
+            raise EngineError(f"hbase: {kind.table} was never created")
+        return self._shared.layouts[kind]
+
+    def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
+        shared = self._writing("insert")
+        rows = self._layout(kind).rows(documents)
+        size = shared.settings.buffer
+        if not size:
+            self._put(kind, rows)
+            return
+        self._link.client("insert")  # a closed client says so at once
+        buffer = self._buffers.setdefault(kind, {})
+        buffer |= rows
+        if len(buffer) >= size:
+            self._send(kind)
+
+    def _send(self, kind: Kind) -> None:
+        self._put(kind, self._buffers[kind])
+        del self._buffers[kind]
+
+    def _put(self, kind: Kind, rows: Mapping[bytes, Cells]) -> None:
+        part: dict[bytes, Cells] = {}
+        size = 0
+        for row, cells in rows.items():
+            part[row] = cells
+            size += sum(map(len, cells.values()))
+            if size >= _PUT_BYTES or len(part) >= _PUT_ROWS:
+                self._rows.put(_name(kind), part)
+                part, size = {}, 0
+        if part:
+            self._rows.put(_name(kind), part)
+
+    def flush(self) -> None:
+        for kind in list(self._buffers):
+            self._send(kind)
+
+    def finish(self) -> None:
+        self._writing("finish")
+        self.flush()
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        return self.get_many(kind, [document_id])[0]
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        layout = self._reading(kind)
+        found: dict[bytes, Document] = {}
+        for ids in chunks(list(dict.fromkeys(document_ids)), _GET_LIST):
+            for row, cells in zip(ids, self._rows.get(_name(kind), ids), strict=True):
+                if cells is not None:
+                    found[row] = layout.document(row, cells)
+        return [found.get(document_id) for document_id in document_ids]
+
+    def _reading(self, kind: Kind) -> Layout:
+        """How the kind is kept; what this thread has buffered is sent first."""
+        if kind in self._buffers:
+            self._send(kind)
+        return self._layout(kind)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """Compare and set, again where another client was faster."""
+        self._writing("update")
+        layout = self._reading(kind)
+        layout.table.check_changes(changes)
+        for _ in range(_UPDATE_TRIES):
+            (old,) = self._rows.get(_name(kind), [document_id])
+            if old is None:
+                return False
+            new = layout.changed(document_id, old, changes)
+            guard = layout.guard(new)
+            if self._rows.replace(_name(kind), document_id, guard, old[guard], new):
+                return True
+        raise EngineError(
+            f"hbase: update of {kind.table}: other clients changed the document "
+            f"{_UPDATE_TRIES} times meanwhile"
+        )
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        """Deletes what there is now: a delete of HBase's own time would hide a document that is
+        inserted again in the same millisecond."""
+        self._writing("delete")
+        self._reading(kind)
+        until = self._rows.written(_name(kind), document_id)
+        if until is None:
+            return False
+        self._rows.delete(_name(kind), document_id, until)
+        return True
+
+    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
+        check_limit(limit)
+        layout = self._reading(kind)
+        if limit == 0:
+            return []
+        rows = self._rows.scan(_name(kind), start, limit)
+        return [layout.document(row, cells) for row, cells in rows]
+
+    def count(self, kind: Kind) -> int:
+        self._reading(kind)
+        return self._rows.count(_name(kind))
+
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
+        """The region server of the id's region, as the master knew at most 10 s ago."""
+        self._layout(kind)
+        known = self._shared.locations.get(kind)
+        if known is None or time.monotonic() - known[0] > _LOCATIONS_SECONDS:
+            known = self._shared.locations[kind] = self._locations(kind)
+        _, starts, names = known
+        return names[bisect_right(starts, document_id) - 1] or None
+
+    def _locations(self, kind: Kind) -> tuple[float, list[bytes], list[str]]:
+        """Now, the first keys of all regions, and the nodes that hold them."""
+        nodes = {(e.address, e.port): e.name for e in self._shared.servers}
+        now = time.monotonic()
+        found = self._link.call("owner", lambda c: c.getAllRegionLocations(_name(kind)))
+        regions = sorted((r.regionInfo.startKey or b"", r.serverName) for r in found)
+        return (
+            now,
+            [start for start, _ in regions],
+            [nodes.get((_text(s.hostName), s.port), "") for _, s in regions],
+        )
+
+    def disk_bytes(self) -> int:
+        """Files of tables and write-ahead logs (`hbase_status.disk_bytes`)."""
+        return hbase_status.disk_bytes(self._shared.servers)
+
+    def status(self) -> dict[str, float]:
+        return hbase_status.counters(self._shared.servers)
+
+    def close(self) -> None:
+        """Closes the connections of all threads."""
+        with self._shared.lock:
+            self._shared.closed = True
+            clients = list(self._shared.clients)
+        for client in clients:
+            client._end()
+
+    def _writing(self, verb: str) -> Shared:
+        if self._shared.mode != "write":
+            raise EngineError(f"hbase: {verb} needs a client that is connected to write")
+        return self._shared
+
+
+def _shut(*links: Link) -> None:
+    for link in links:
+        link.close()
+
+
+def _name(kind: Kind) -> bytes:
+    return kind.table.encode()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

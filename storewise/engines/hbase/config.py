@@ -1,0 +1,339 @@
+"""HBase's servers as processes: class path, options of Java, hbase-site.xml.
+
+Properties: https://hbase.apache.org/book.html#hbase_default_configurations; the modules that must
+be opened on Java 11 and 17 are those of HBase's own ``bin/hbase``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from storewise.engines.contract.server import Launch, Node
+from storewise.engines.hbase.settings import LEVELS, HbaseSettings
+from storewise.engines.support.java import heap_mb
+from storewise.errors import EngineError
+
+MASTER, REGION, ZOOKEEPER = "master", "regionserver", "zookeeper"
+#: The gateway of Thrift 2, which makes tables and knows regions, and that of Thrift 1.
+THRIFT, HAPPYBASE = "thrift", "happybase"
+INFO = "info"
+
+_MAIN: Mapping[str, tuple[str, ...]] = {
+    MASTER: ("org.apache.hadoop.hbase.master.HMaster", "start"),
+    REGION: ("org.apache.hadoop.hbase.regionserver.HRegionServer", "start"),
+    ZOOKEEPER: ("org.apache.hadoop.hbase.zookeeper.HQuorumPeer",),
+    THRIFT: ("org.apache.hadoop.hbase.thrift2.ThriftServer", "start"),
+    HAPPYBASE: ("org.apache.hadoop.hbase.thrift.ThriftServer", "start"),
+}
+#: Where a tarball keeps jars, relative to its ``lib``.
+_MORE_JARS = ("client-facing-thirdparty",)
+_JARS_OF_11 = ("jdk11",)
+#: Another copy of javax.servlet-api, and an old one.
+_UNWANTED = re.compile(r"servlet-api-2\.5.*\.jar|.*-(tests|sources|javadoc)\.jar")
+_BINDING = re.compile(r"(slf4j-(reload4j|log4j12|simple|jdk14|nop)|log4j-slf4j2?-impl)-\d.*\.jar")
+_OPENED = (
+    *(f"java.base/{name}=ALL-UNNAMED" for name in (
+        "java.lang",
+        "java.lang.reflect",
+        "java.nio",
+        "java.util",
+        "java.util.concurrent",
+        "jdk.internal.ref",
+        "sun.nio.ch",
+    )),
+)  # fmt: skip
+_EXPORTED = (
+    "java.base/jdk.internal.misc=ALL-UNNAMED",
+    "java.base/sun.net.dns=ALL-UNNAMED",
+    "java.base/sun.net.util=ALL-UNNAMED",
+    "java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+)
+#: What people read of a log is its end: these say there what they do a hundred times, or put away.
+_QUIET = ("metrics", "procedure2", "master.procedure", "util.Threads", "ChoreService", "ipc")
+_LOG4J = """\
+log4j.rootLogger=WARN,console
+log4j.logger.org.apache.hadoop.hbase=INFO
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.out
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %-5p %c{2}: %.1000m%n
+""" + "".join(f"log4j.logger.org.apache.hadoop.hbase.{name}=WARN\n" for name in _QUIET)
+_LOG4J2 = """\
+rootLogger = WARN,console
+logger.hbase.name = org.apache.hadoop.hbase
+logger.hbase.level = INFO
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_OUT
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %-5p %c{2}: %.1000m%n
+""" + "".join(
+    f"logger.q{number}.name = org.apache.hadoop.hbase.{name}\nlogger.q{number}.level = WARN\n"
+    for number, name in enumerate(_QUIET)
+)
+#: Numbers that /jmx gives are otherwise up to 10 s old.
+_METRICS = "*.period=1\n"
+_CONF, _TMP, _ROOT, _ZK = "conf", "tmp", "root", "zookeeper"
+_LAST = "last"
+_LOOPBACK = "127.0.0.1"
+#: Heap of nodes that hold no documents, MiB.
+_SMALL_HEAP_MB = 256
+_NO_ROOT = (
+    'test -d "$1" || { echo "there is no $1 on this host: HBase\'s servers keep their data in one '
+    "place; name a directory that all their hosts share, or one in HDFS, in the setting "
+    '\\`rootdir\\`"; exit 1; }'
+)
+
+
+def class_path(jars: Path, java: int) -> str:
+    """The jars of an installation, with one binding of SLF4J, for the variable CLASSPATH."""
+    directories = [jars, *(jars / name for name in _MORE_JARS)]
+    if java > 8:
+        directories += [jars / name for name in _JARS_OF_11]
+    paths = [
+        path
+        for directory in directories
+        if directory.is_dir()
+        for path in sorted(directory.glob("*.jar"))
+        if not _UNWANTED.fullmatch(path.name)
+    ]
+    bindings = [path for path in paths if _BINDING.fullmatch(path.name)]
+    return ":".join(str(path) for path in paths if path not in bindings[1:])
+
+
+def is_distributed(node: Node, settings: HbaseSettings) -> bool:
+    return node.topology.nodes > 1 or settings.distributed
+
+
+def launch_of(node: Node, settings: HbaseSettings) -> Launch:
+    """How a node of any role is started."""
+    role = node.spec.role
+    conf = node.directory / _CONF
+    level = node.consistency or next(iter(LEVELS))
+    if role == HAPPYBASE and LEVELS[level].durability == "ASYNC_WAL":
+        raise EngineError(no_async(level))
+    site = _site(node, settings, level)
+    java = str(node.installation.programs["java"])
+    return Launch(
+        command=(java, *_options(node, settings), *_MAIN[role]),
+        files={
+            f"{_CONF}/hbase-site.xml": _xml(site),
+            f"{_CONF}/log4j.properties": _LOG4J,
+            f"{_CONF}/log4j2.properties": _LOG4J2,
+            f"{_CONF}/hadoop-metrics2-hbase.properties": _METRICS,
+            # Hadoop's own programs want one; that of the site, if it has one, comes before it.
+            f"{_CONF}/{_LAST}/core-site.xml": _xml({}),
+        },
+        directories=(_TMP, *_directories(node, settings)),
+        steps=_steps(node, settings, java, site["hbase.rootdir"]),
+        cleanup=_cleanup(node, settings, java, site["hbase.rootdir"]),
+        environment={
+            "CLASSPATH": f"{conf}:{node.installation.environment['CLASSPATH']}:{conf / _LAST}"
+        },
+        stop_seconds=45.0,
+    )
+
+
+def no_async(level: str) -> str:
+    return (
+        f"hbase: happybase's Thrift 1 writes each put with SYNC_WAL or SKIP_WAL; level {level!r} "
+        "needs `gateway: thrift2`"
+    )
+
+
+def _directories(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
+    role = node.spec.role
+    alone = role == MASTER and not is_distributed(node, settings)
+    if role != ZOOKEEPER and not alone:
+        return ()
+    return (_ZK, _ROOT) if settings.rootdir is None else (_ZK,)
+
+
+def _steps(
+    node: Node, settings: HbaseSettings, java: str, root: str
+) -> tuple[tuple[str, ...], ...]:
+    """What has to be done, or to be found, before a server starts."""
+    role = node.spec.role
+    if settings.rootdir is not None:
+        # What is wrong with the place is said in a second, by a program that does nothing else.
+        parent = root.rpartition("/")[0]
+        return ((*_shell(java), "-mkdir", "-p", parent),) if role == MASTER else ()
+    if role == REGION or (role == MASTER and is_distributed(node, settings)):
+        return (("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://")),)
+    return ()
+
+
+def _cleanup(
+    node: Node, settings: HbaseSettings, java: str, root: str
+) -> tuple[tuple[str, ...], ...]:
+    """Of the nodes that outlive the others: should one of them be killed, the other does it."""
+    if settings.rootdir is None or node.spec.role not in (MASTER, ZOOKEEPER):
+        return ()
+    return ((*_shell(java), "-rm", "-r", "-f", "-skipTrash", root),)
+
+
+def _shell(java: str) -> tuple[str, ...]:
+    return (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
+
+
+def _options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
+    data = node.spec.role == REGION or (
+        node.spec.role == MASTER and not is_distributed(node, settings)
+    )
+    heap = heap_mb(node.spec.memory_mb, settings.heap_share) if data else _SMALL_HEAP_MB
+    options = [
+        f"-Xmx{heap}m",
+        "-XX:+ExitOnOutOfMemoryError",
+        # No files in /tmp.
+        "-XX:-UsePerfData",
+        f"-XX:ErrorFile={node.directory / 'hs_err.log'}",
+        f"-Djava.io.tmpdir={node.directory / _TMP}",
+        # HBase's name for the user in its logs and paths.
+        "-Djava.awt.headless=true",
+        "-Dzookeeper.admin.enableServer=false",
+    ]
+    if ":" not in node.address:
+        options.append("-Djava.net.preferIPv4Stack=true")
+    if java_of(node.installation.version) > 8:
+        options.append("-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true")
+        options += [f"--add-opens={name}" for name in _OPENED]
+        options += [f"--add-exports={name}" for name in _EXPORTED]
+    if data:
+        options += settings.jvm_options
+    return tuple(options)
+
+
+def java_of(version: str) -> int:
+    """The Java of an installation, from the text of its version."""
+    found = re.search(r"Java (\d+)", version)
+    return int(found[1]) if found else 0
+
+
+def _where(node: Node, *, alone: bool) -> dict[str, str | int]:
+    """Where a server finds the others: by ZooKeeper, and a standalone one by its master."""
+    if alone:
+        # HBase looks for the ZooKeeper of a standalone server at localhost only.
+        return _quorum(_LOOPBACK, node.ports[ZOOKEEPER])
+    if node.spec.role == ZOOKEEPER:
+        return _quorum(node.address, node.port)
+    for peer in node.peers:
+        if peer.role == ZOOKEEPER:
+            return _quorum(peer.address, peer.port)
+        if peer.role == MASTER:
+            registry = "org.apache.hadoop.hbase.client.RpcConnectionRegistry"
+            return {
+                "hbase.client.registry.impl": registry,
+                "hbase.client.bootstrap.servers": f"{peer.address}:{peer.ports[MASTER]}",
+            }
+    raise EngineError(f"{node.spec.name}: needs the endpoint of ZooKeeper or of the master")
+
+
+def _quorum(address: str, port: int) -> dict[str, str | int]:
+    return {"hbase.zookeeper.quorum": address, "hbase.zookeeper.property.clientPort": port}
+
+
+def root_of(node: Node, settings: HbaseSettings) -> str:
+    """HBase's root directory as a URI."""
+    if settings.rootdir is not None:
+        place = settings.rootdir.rstrip("/")
+        place = place if "://" in place else f"file://{place}"
+        # The secret's digest: another run of the same trial must not share the place.
+        own = hashlib.sha256(node.credentials.key.encode()).hexdigest()[:8]
+        return f"{place}/storewise-{node.session}-{own}"
+    name = node.spec.name
+    if node.spec.role == ZOOKEEPER or not is_distributed(node, settings):
+        return f"file://{node.directory / _ROOT}"
+    # Directories of nodes lie side by side and end with their names.
+    beside = node.directory.name.removesuffix(name) + f"{ZOOKEEPER}0"
+    return f"file://{node.directory.with_name(beside) / _ROOT}"
+
+
+def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
+    role, address, port = node.spec.role, node.address, node.port
+    seconds, session = settings.operation_seconds, settings.session_seconds
+    distributed = is_distributed(node, settings)
+    root = root_of(node, settings)
+    alone = role == MASTER and not distributed
+    servers = node.topology.nodes
+    site: dict[str, str | int | float | bool] = {
+        "hbase.cluster.distributed": distributed,
+        "hbase.rootdir": root,
+        "hbase.tmp.dir": str(node.directory / _TMP),
+        "zookeeper.session.timeout": session * 1000,
+        "hbase.client.pause": 100,
+        "hbase.client.retries.number": 50,
+        "hbase.client.operation.timeout": seconds * 1000,
+        "hbase.client.meta.operation.timeout": seconds * 1000,
+        "hbase.client.scanner.timeout.period": max(seconds, 60) * 1000,
+        "hbase.rpc.timeout": seconds * 1000,
+        # Idle clients (at a barrier) keep their connections.
+        "hbase.thrift.server.socket.read.timeout": 0,
+        "hbase.thrift.info.port": -1,
+        **_where(node, alone=alone),
+    }
+    if role in (THRIFT, HAPPYBASE):
+        site |= {
+            "hbase.regionserver.thrift.ipaddress": address,
+            "hbase.regionserver.thrift.port": port,
+        }
+    if role == ZOOKEEPER or alone:
+        site |= {
+            "hbase.zookeeper.property.dataDir": str(node.directory / _ZK),
+            "hbase.zookeeper.property.clientPortAddress": _LOOPBACK if alone else address,
+            "hbase.zookeeper.property.tickTime": 2000,
+            "hbase.zookeeper.property.maxSessionTimeout": session * 1000,
+            "hbase.zookeeper.property.maxClientCnxns": 0,
+        }
+    if alone:
+        # At its end ZooKeeper, in the same process, goes first; the region server would look for
+        # it for 20 s.
+        site |= {"zookeeper.recovery.retry": 1, "zookeeper.recovery.retry.intervalmill": 100}
+    if role in (MASTER, REGION):
+        site |= {
+            "hbase.localcluster.assign.random.ports": False,
+            "hbase.master.hostname": address,
+            "hbase.master.ipc.address": address,
+            "hbase.master.port": node.ports[MASTER] if alone else port if role == MASTER else 0,
+            "hbase.master.info.bindAddress": address,
+            "hbase.master.info.port": node.ports[INFO] if role == MASTER else -1,
+            "hbase.unsafe.regionserver.hostname": address,
+            "hbase.regionserver.ipc.address": address,
+            "hbase.regionserver.port": port if alone or role == REGION else 0,
+            "hbase.regionserver.info.bindAddress": address,
+            "hbase.regionserver.info.port": node.ports[INFO] if role == REGION else -1,
+            "hbase.regionserver.info.port.auto": False,
+            # Start when all are there: tables are spread over those that are.
+            "hbase.master.wait.on.regionservers.mintostart": servers,
+            "hbase.master.wait.on.regionservers.maxtostart": servers,
+            "hbase.master.wait.on.regionservers.timeout": 300_000,
+            "hbase.regionserver.msginterval": 1000,
+            "hbase.regionserver.metrics.period": 1000,
+            "hbase.wal.hsync": LEVELS[level].hsync,
+            "hfile.block.cache.size": settings.block_cache_share,
+            "hbase.regionserver.global.memstore.size": settings.memstore_share,
+        }
+        if root.startswith("file:"):
+            site |= {
+                # Hadoop's LocalFileSystem keeps up to 511 bytes back at a flush, for checksums
+                # that HBase has of its own.
+                "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+                "hbase.unsafe.stream.capability.enforce": False,
+                "hbase.wal.provider": "filesystem",
+            }
+    return {key: _text(value) for key, value in (site | settings.config).items()}
+
+
+def _text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _xml(properties: Mapping[str, str]) -> str:
+    lines: Iterable[str] = (
+        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in properties.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{"".join(lines)}</configuration>\n'

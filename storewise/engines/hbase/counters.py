@@ -1,0 +1,195 @@
+"""What HBase's servers say of themselves: /jmx of their HTTP ports, `srvr` of ZooKeeper.
+
+Metrics: https://hbase.apache.org/book.html#hbase_metrics; the `srvr` command:
+https://zookeeper.apache.org/doc/r3.8.4/zookeeperAdmin.html#sc_4lw
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.hbase.config import INFO, MASTER, REGION
+from storewise.engines.support.table import directory_bytes
+from storewise.errors import EngineError
+
+_SECONDS = 5.0
+#: HBase takes its metrics away for half a second whenever tables come or go, s.
+_BACK_SECONDS, _LOOK = 5.0, 0.1
+_PROBE_SECONDS = 2.0
+_MOST_BYTES = 65_536
+#: Numbers of a region server that are kept; HBase's own names.
+_COUNTERS = (
+    "totalRequestCount",
+    "readRequestCount",
+    "writeRequestCount",
+    "blockCacheHitCount",
+    "blockCacheMissCount",
+    "blockCacheEvictionCount",
+    "blockCacheSize",
+    "memStoreSize",
+    "storeFileCount",
+    "storeFileSize",
+    "hlogFileCount",
+    "hlogFileSize",
+    "regionCount",
+    "flushedOutputBytes",
+    "compactedOutputBytes",
+    "updatesBlockedTime",
+)
+#: Of its write-ahead log.
+_LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writtenBytes")
+
+
+def zookeeper_answers(endpoint: Endpoint) -> bool:
+    """Whether ZooKeeper serves (it says so, and its version)."""
+    said = b""
+    try:
+        with socket.create_connection((endpoint.address, endpoint.port), _SECONDS) as connection:
+            connection.settimeout(_SECONDS)
+            connection.sendall(b"srvr")
+            while len(said) < _MOST_BYTES and (more := connection.recv(4096)):
+                said += more
+    except OSError:
+        return False
+    return b"Zookeeper version" in said and b"Mode:" in said
+
+
+def _get(endpoint: Endpoint, path: str) -> Any:
+    """What a server's HTTP port says, as JSON; OSError or ValueError where it says nothing."""
+    connection = http.client.HTTPConnection(
+        endpoint.address, endpoint.ports[INFO], timeout=_SECONDS
+    )
+    try:
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+    except http.client.HTTPException as error:
+        raise ValueError(f"{endpoint.address}:{endpoint.ports[INFO]}: {error!r}") from error
+    finally:
+        connection.close()
+
+
+def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
+    """The attributes of ``Hadoop:service=HBase,{bean}``, none where there is no such bean.
+
+    Raises OSError or ValueError where nobody answers.
+    """
+    beans = _get(endpoint, f"/jmx?qry=Hadoop:service=HBase,{bean}").get("beans", [])
+    return dict(beans[0]) if beans else {}
+
+
+def root_of(endpoint: Endpoint) -> str:
+    """The root directory of a running server, as a URI; OSError or ValueError without an answer."""
+    found = _get(endpoint, "/conf?format=json&name=hbase.rootdir")
+    # Hadoop 3 answers what was asked, Hadoop 2 with all properties.
+    every = found.get("properties") or [found.get("property", {})]
+    for entry in every:
+        if entry.get("key") == "hbase.rootdir":
+            return str(entry["value"])
+    raise ValueError(f"{endpoint.name} does not tell its hbase.rootdir")
+
+
+def disk_bytes(servers: Iterable[Endpoint]) -> int:
+    """All files below the root directory, where it is a directory that this host sees.
+
+    Elsewhere (HDFS, other hosts' disks) what the region servers count: one copy of the tables'
+    files, and what their memory holds, which the write-ahead logs have as well. EngineError where
+    none of them answers.
+    """
+    every = tuple(servers)
+    for endpoint in every:
+        try:
+            scheme, _, path = root_of(endpoint).partition("://")
+        except (OSError, ValueError):
+            continue
+        if scheme == "file" and Path(path).is_dir():
+            return directory_bytes((Path(path),))
+        break
+    totals = counters(every)
+    if not totals["servers"]:
+        raise EngineError(f"hbase: disk size: no region server answers{unreachable(every)}")
+    return int(totals.get("storeFileSize", 0) + totals.get("memStoreSize", 0))
+
+
+def server_answers(endpoint: Endpoint) -> bool:
+    """Whether a master is initialised, or a region server is at work."""
+    try:
+        if endpoint.role == MASTER:
+            found = jmx(endpoint, "name=Master,sub=Server")
+            return bool(found.get("masterFinishedInitializationTime"))
+        return bool(jmx(endpoint, "name=RegionServer,sub=Server").get("regionServerStartTime"))
+    except (OSError, ValueError):
+        return False
+
+
+def region_servers(master: Endpoint) -> int:
+    """How many live region servers a master knows, 0 where it does not answer."""
+    try:
+        return int(jmx(master, "name=Master,sub=Server").get("numRegionServers", 0))
+    except (OSError, ValueError):
+        return 0
+
+
+def unreachable(servers: Iterable[Endpoint]) -> str:
+    """Those of the servers to which no connection can be made, or that do not answer on one, as an
+    addition to an error."""
+    found = []
+    for endpoint in servers:
+        where = f"{endpoint.name} on host {endpoint.host} at {endpoint.address}:{endpoint.port}"
+        try:
+            socket.create_connection((endpoint.address, endpoint.port), _PROBE_SECONDS).close()
+        except OSError as error:
+            found.append(f"{where} cannot be reached ({error})")
+            continue
+        try:
+            jmx(endpoint, "name=RegionServer,sub=Server")
+        except TimeoutError:
+            # The kernel makes connections for a process that stands still, too.
+            found.append(f"{where} takes connections but does not answer within {_SECONDS:g} s")
+        except (OSError, ValueError):
+            continue  # it answers, and the error has what it says
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def holding(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Those of the servers that hold documents."""
+    every = tuple(endpoints)
+    found = tuple(e for e in every if e.role == REGION)
+    return found or tuple(e for e in every if e.role == MASTER)
+
+
+def counters(servers: Iterable[Endpoint]) -> dict[str, float]:
+    """Sums over the region servers by name; `servers` is the number of those that are in them."""
+    totals: dict[str, float] = {"servers": 0.0}
+    for endpoint in servers:
+        try:
+            server, log = _metrics(endpoint)
+        except (OSError, ValueError):
+            # A server that failed has no numbers; `servers` tells.
+            continue
+        totals["servers"] += 1
+        for prefix, names, found in (("", _COUNTERS, server), ("wal.", _LOG_COUNTERS, log)):
+            for name, value in _numbers(names, found).items():
+                totals[prefix + name] = totals.get(prefix + name, 0.0) + value
+    return totals
+
+
+def _metrics(endpoint: Endpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of a region server and of its write-ahead log."""
+    until = time.monotonic() + _BACK_SECONDS
+    while True:
+        server = jmx(endpoint, "name=RegionServer,sub=Server")
+        log = jmx(endpoint, "name=RegionServer,sub=WAL")
+        if (_COUNTERS[0] in server and log) or time.monotonic() > until:
+            return server, log
+        time.sleep(_LOOK)
+
+
+def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(found[name]) for name in names if isinstance(found.get(name), int | float)}

@@ -1,0 +1,219 @@
+"""HBase: standalone in one process, or ZooKeeper, a master and region servers.
+
+Options: `settings`; processes: `config`; what clients do: `client`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.server import (
+    Credentials,
+    Forming,
+    Installation,
+    Launch,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    Topology,
+)
+from storewise.engines.hbase import counters as hbase_status
+from storewise.engines.hbase.client import open_client
+from storewise.engines.hbase.config import (
+    HAPPYBASE,
+    INFO,
+    MASTER,
+    REGION,
+    THRIFT,
+    ZOOKEEPER,
+    class_path,
+    launch_of,
+)
+from storewise.engines.hbase.settings import CONSISTENCIES, HbaseSettings
+from storewise.engines.hbase.thrift import HappybaseLink, Link
+from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
+from storewise.engines.support.table import parse_settings
+from storewise.errors import EngineError
+
+_JAVAS = (8, 11, 17)
+_SERIES = ("2.5.", "2.6.")
+#: Memory of nodes that hold no documents, MiB: a heap of 256 and Java's own.
+_SMALL_MB = 512
+_ANSWER_SECONDS = 5.0
+#: In which region servers must have told the master of themselves, s.
+_GATHER_SECONDS = 120.0
+_LOOK = 0.2
+_OPEN: Mapping[str, Mapping[str, str]] = {
+    MASTER: {
+        "client port": "read, write and delete everything, and stop the servers",
+        INFO: "read the settings, counters and logs",
+    },
+    REGION: {
+        "client port": "read, write and delete everything, and stop the server",
+        INFO: "read the settings, counters and logs",
+    },
+    ZOOKEEPER: {"client port": "change where the servers find each other"},
+    THRIFT: {"client port": "read, write and delete everything"},
+    HAPPYBASE: {"client port": "read, write and delete everything"},
+}
+
+
+class HbaseEngine(ServerEngine):
+    """HBase's servers."""
+
+    name: ClassVar[str] = "hbase"
+    title: ClassVar[str] = "HBase"
+    flags: ClassVar[Flags] = Flags(
+        embedded=False,
+        durable=True,
+        distributed=True,
+        updates=True,
+        deletes=True,
+        scans=True,
+        count="scan",
+        owner=True,
+    )
+    consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
+    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "async"})
+    Settings: ClassVar[type[EngineSettings]] = HbaseSettings
+    #: The master answers when its region servers have come.
+    ready_seconds: ClassVar[float] = 180.0
+    programs: ClassVar[tuple[str, ...]] = ("java", "jars")
+    install_hint: ClassVar[str] = (
+        "fetch its jars with `make hbase`, or name the directory of HBase 2.5 or 2.6 in the "
+        "setting `home`, in STOREWISE_HBASE_HOME or in HBASE_HOME"
+    )
+
+    def versions(self) -> dict[str, str]:
+        return {"happybase": version("happybase"), "thriftpy2": version("thriftpy2")}
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        chosen = self._settings(settings)
+        if topology.nodes < 1 or topology.routers < 0:
+            raise EngineError(
+                f"hbase cannot have {topology.nodes} nodes and {topology.routers} routers"
+            )
+        if topology.replicas != 1:
+            raise EngineError(
+                f"hbase: replicas is {topology.replicas}; copies are a matter of HDFS "
+                "(`rootdir` and its own dfs.replication): leave replicas at 1"
+            )
+        distributed = topology.nodes > 1 or chosen.distributed
+        # Clients connect to the gateways, which therefore come first.
+        before = (ZOOKEEPER,) if distributed else (MASTER,)
+        gateways: list[NodeSpec] = []
+        for role in (THRIFT, *([HAPPYBASE] if chosen.gateway == "happybase" else [])):
+            gateways += [
+                NodeSpec(role, index, topology.threads, _SMALL_MB, after=before)
+                for index in range(topology.routers)
+            ] or [NodeSpec(role, 0, 1, _SMALL_MB, placement="worker", after=before)]
+        memory = topology.memory_mb
+        if not distributed:
+            ports = (MASTER, ZOOKEEPER, INFO)
+            return (*gateways, NodeSpec(MASTER, 0, topology.threads, memory, ports=ports))
+        return (
+            *gateways,
+            # Servers that lose ZooKeeper, or the master, look for it for a minute.
+            NodeSpec(ZOOKEEPER, 0, 1, _SMALL_MB, outlives=(THRIFT, HAPPYBASE, REGION, MASTER)),
+            NodeSpec(
+                MASTER, 0, 1, _SMALL_MB, after=before, ports=(INFO,), outlives=(THRIFT, REGION)
+            ),
+            *(
+                NodeSpec(REGION, index, topology.threads, memory, after=before, ports=(INFO,))
+                for index in range(topology.nodes)
+            ),
+        )
+
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        found = find_jars(
+            self.title,
+            settings,
+            jar=r"hbase-server-(\d+\.\d+\.\d+(?:-(?!tests\b)[\w.]+)*)\.jar",
+            variables=("STOREWISE_HBASE_HOME", "HBASE_HOME"),
+            usual=(f"{OWN_STORES}/hbase*", "/opt/hbase*", "/usr/local/hbase*"),
+            hint=self.install_hint,
+        )
+        if not found.version.startswith(_SERIES):
+            raise EngineError(
+                f"{self.title}: {found.programs['jars']} holds version {found.version}; version "
+                f"2.5 or 2.6 is needed; {self.install_hint}"
+            )
+        java = find_java(self.title, _JAVAS, settings)
+        number = java_version(java)
+        assert number is not None
+        path = class_path(found.programs["jars"], number)
+        if settings.get("rootdir"):
+            # How to reach the site's HDFS.
+            hadoop = {**os.environ, **found.environment}.get("HADOOP_CONF_DIR")
+            path = f"{hadoop}:{path}" if hadoop else path
+        return Installation(
+            {**found.programs, "java": java},
+            f"HBase {found.version}, Java {number}",
+            {**found.environment, "CLASSPATH": path},
+        )
+
+    def launch(self, node: Node) -> Launch:
+        return launch_of(node, self._settings(node.settings))
+
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        if endpoint.role == ZOOKEEPER:
+            return hbase_status.zookeeper_answers(endpoint)
+        if endpoint.role in (MASTER, REGION):
+            return hbase_status.server_answers(endpoint)
+        kind = HappybaseLink if endpoint.role == HAPPYBASE else Link
+        link = kind(endpoint, _ANSWER_SECONDS)
+        try:
+            if endpoint.role == HAPPYBASE:
+                link.call("greet", lambda client: client.tables())
+            else:
+                link.call("greet", lambda client: client.getThriftServerType())
+        except EngineError:
+            return False
+        finally:
+            link.close()
+        return True
+
+    def form(self, forming: Forming) -> None:
+        """Wait until the master knows all region servers: tables are spread over them."""
+        for role in dict.fromkeys(spec.role for spec in forming.specs):
+            if role not in (THRIFT, HAPPYBASE):
+                forming.endpoints(role)
+        (master,) = forming.endpoints(MASTER)
+        until = time.monotonic() + _GATHER_SECONDS
+        wanted = forming.topology.nodes
+        while (known := hbase_status.region_servers(master)) < wanted:
+            forming.check()
+            if time.monotonic() > until:
+                raise EngineError(
+                    f"hbase: after {_GATHER_SECONDS:.0f} s {master.name} at {master.address}:"
+                    f"{master.port} knows {known} of {wanted} region servers; their logs say why"
+                )
+            time.sleep(_LOOK)
+
+    def guards(self, endpoint: Endpoint) -> str:
+        return "none"
+
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        """A standalone server has its ZooKeeper on loopback."""
+        return {
+            name: "none, loopback only" if name == ZOOKEEPER else "none" for name in endpoint.ports
+        }
+
+    def open_ports(
+        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        found = dict(_OPEN[spec.role])
+        if MASTER in spec.ports:
+            found[MASTER] = _OPEN[MASTER]["client port"]
+        return found
+
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        return open_client(self, cluster, mode)
+
+    def _settings(self, settings: Mapping[str, Any]) -> HbaseSettings:
+        return parse_settings(HbaseSettings, self, Cluster(engine=self.name, settings=settings))

@@ -1,0 +1,143 @@
+"""Documents as cells of a row: one with JSON, or one for each field."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from storewise.documents import ID_BYTES, PARAMS_COLUMN, Document, FieldType, Kind
+from storewise.engines.contract.engine import Schema
+from storewise.engines.hbase.thrift import Cells
+from storewise.engines.sql.json_table import JsonTable, make_json_tables
+from storewise.engines.support.table import Table, make_tables
+from storewise.errors import EngineError
+
+JSON_CELL = b"j"
+#: Stands for null: neither UTF-8 nor a number, and no id is so short.
+_NULL = b"\xff"
+_MOST = 1 << 63
+
+
+class Layout(ABC):
+    """How documents of one kind become rows."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
+        """Cells by id; of an id that comes more than once the last document counts.
+
+        EngineError for a document that the layout cannot hold.
+        """
+        rows = self._rows(documents)
+        size = self.table.kind.id_bytes
+        for document_id in rows if size is not None else ():
+            if not isinstance(document_id, bytes) or len(document_id) != size:
+                raise EngineError(f"{self.table.name}: {document_id!r} is no id of {size} bytes")
+        return rows
+
+    @abstractmethod
+    def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]: ...
+
+    @abstractmethod
+    def document(self, row: bytes, cells: Cells) -> Document:
+        """The document as it was inserted."""
+
+    @abstractmethod
+    def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
+        """The cells of a row that an update writes."""
+
+    @abstractmethod
+    def guard(self, new: Cells) -> bytes:
+        """The cell that an update, which writes `new`, expects to be unchanged."""
+
+
+class JsonLayout(Layout):
+    """One cell: atomic in every respect."""
+
+    def __init__(self, table: JsonTable) -> None:
+        super().__init__(table)
+        self._decode = table.decoder()
+
+    def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
+        return {key: {JSON_CELL: text.encode()} for key, text in self.table.rows(documents)}
+
+    def document(self, row: bytes, cells: Cells) -> Document:
+        return cast(Document, self._decode((row, cells[JSON_CELL])))
+
+    def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
+        return self.rows([{**self.document(row, old), **changes}])[row]
+
+    def guard(self, new: Cells) -> bytes:
+        return JSON_CELL
+
+
+class ColumnLayout(Layout):
+    """A cell for each field but the id; a null has one, too, so that it replaces a value."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self._columns = [(c.name, c.name.encode(), c.type) for c in table.columns[1:]]
+
+    def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
+        return {
+            row[0]: {
+                name: self._stored(field, value, kind)
+                for (field, name, kind), value in zip(self._columns, row[1:], strict=True)
+            }
+            for row in self.table.rows(documents)
+        }
+
+    def _stored(self, field: str, value: Any, kind: FieldType) -> bytes:
+        if value is None:
+            return _NULL
+        if kind == "str" and isinstance(value, str):
+            try:
+                return value.encode()
+            except UnicodeEncodeError as error:
+                raise EngineError(f"{self.table.name}.{field}: {error}") from error
+        if kind == "int" and type(value) is int and -_MOST <= value < _MOST:
+            return b"%d" % value
+        if kind == "float" and type(value) in (int, float):
+            return repr(float(value)).encode()
+        if kind == "id" and isinstance(value, bytes) and len(value) == ID_BYTES:
+            return value
+        if kind == "key" and isinstance(value, bytes) and value.isascii():
+            return value
+        raise EngineError(f"{self.table.name}.{field} is of type {kind} and cannot hold {value!r}")
+
+    def document(self, row: bytes, cells: Cells) -> Document:
+        values = (_loaded(cells[name], kind) for _, name, kind in self._columns)
+        return self.table.document((row, *values))
+
+    def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
+        new = self.rows([{**self.document(row, old), **changes}])[row]
+        names = {name.encode() for name in changes}
+        if not names <= new.keys():
+            names.add(PARAMS_COLUMN.encode())
+        return {name: value for name, value in new.items() if name in names}
+
+    def guard(self, new: Cells) -> bytes:
+        # What holds several fields is made from what was read; other cells are written whole.
+        params = PARAMS_COLUMN.encode()
+        return params if params in new else self._columns[0][1]
+
+
+def _loaded(stored: bytes, kind: FieldType) -> Any:
+    if stored == _NULL:
+        return None
+    if kind == "str":
+        return stored.decode()
+    if kind == "int":
+        return int(stored)
+    return float(stored) if kind == "float" else stored
+
+
+def make_layouts(schema: Schema, layout: str) -> dict[Kind, Layout]:
+    """How each kind of a schema is kept; EngineError where an index names no field."""
+    if layout == "columns":
+        return {kind: ColumnLayout(table) for kind, table in make_tables(schema).items()}
+    # The SQL of a field, which JsonTable asks for, is of no use here.
+    tables = make_json_tables(schema, lambda field: field.name)
+    return {kind: JsonLayout(cast(JsonTable, table)) for kind, table in tables.items()}

@@ -1,0 +1,376 @@
+"""The two gateways of HBase: Thrift 2 spoken with thriftpy2, and Thrift 1 with happybase.
+
+Both servers take one call at a time on a connection. What is declared here of Thrift 2 is the
+part that is used; field numbers are those of HBase 2's ``thrift2/hbase.thrift`` (in every jar of
+``hbase-thrift``).
+"""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import happybase
+import thriftpy2
+from happybase.batch import Mutation
+from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.thrift import TClient, TException
+from thriftpy2.transport import TSocket, TTransportException
+from thriftpy2.transport.buffered import TCyBufferedTransport
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.errors import EngineError
+
+_Result = TypeVar("_Result")
+Cells = dict[bytes, bytes]
+"""Values by qualifier, of the one column family."""
+
+FAMILY = b"d"
+_KEYS_ONLY = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
+_CONNECT_MS = 10_000
+#: Rows that a scan takes with one call.
+_ROWS = 2000
+_WORDS = 400
+
+_IDL = """
+struct TColumnValue {
+  1: binary family, 2: binary qualifier, 3: binary value, 4: optional i64 timestamp
+}
+struct TResult {1: optional binary row, 2: list<TColumnValue> columnValues}
+enum TDurability {USE_DEFAULT = 0, SKIP_WAL = 1, ASYNC_WAL = 2, SYNC_WAL = 3, FSYNC_WAL = 4}
+struct TGet {1: binary row}
+struct TPut {1: binary row, 2: list<TColumnValue> columnValues, 6: optional TDurability durability}
+struct TDelete {1: binary row, 3: optional i64 timestamp, 7: optional TDurability durability}
+struct TScan {1: optional binary startRow, 4: optional i32 caching, 7: optional binary filterString}
+struct THRegionInfo {1: i64 regionId, 2: binary tableName, 3: optional binary startKey}
+struct TServerName {1: string hostName, 2: optional i32 port}
+struct THRegionLocation {1: TServerName serverName, 2: THRegionInfo regionInfo}
+enum TCompression {GZ = 1, NONE = 2, SNAPPY = 3, LZ4 = 4, ZSTD = 6}
+enum TEncoding {NONE = 0, PREFIX = 2, DIFF = 3, FAST_DIFF = 4, ROW_INDEX_V1 = 7}
+struct TTableName {1: optional binary ns, 2: binary qualifier}
+struct TColumnFamilyDescriptor {
+  1: binary name, 6: optional TCompression compressionType,
+  8: optional TEncoding dataBlockEncoding, 10: optional i32 maxVersions
+}
+struct TTableDescriptor {
+  1: TTableName tableName, 2: optional list<TColumnFamilyDescriptor> columns,
+  3: optional map<binary, binary> attributes, 4: optional TDurability durability
+}
+exception TIOError {1: optional string message, 2: optional bool canRetry}
+exception TIllegalArgument {1: optional string message}
+enum TThriftServerType {ONE = 1, TWO = 2}
+service THBaseService {
+  list<TResult> getMultiple(1: binary table, 2: list<TGet> tgets) throws (1: TIOError io)
+  void putMultiple(1: binary table, 2: list<TPut> tputs) throws (1: TIOError io)
+  void deleteSingle(1: binary table, 2: TDelete tdelete) throws (1: TIOError io)
+  bool checkAndPut(
+    1: binary table, 2: binary row, 3: binary family, 4: binary qualifier, 5: binary value,
+    6: TPut tput) throws (1: TIOError io)
+  list<TResult> getScannerResults(1: binary table, 2: TScan tscan, 3: i32 numRows)
+    throws (1: TIOError io)
+  i32 openScanner(1: binary table, 2: TScan tscan) throws (1: TIOError io)
+  list<TResult> getScannerRows(1: i32 scannerId, 2: i32 numRows)
+    throws (1: TIOError io, 2: TIllegalArgument ia)
+  void closeScanner(1: i32 scannerId) throws (1: TIOError io, 2: TIllegalArgument ia)
+  list<THRegionLocation> getAllRegionLocations(1: binary table) throws (1: TIOError io)
+  list<TTableDescriptor> getTableDescriptorsByNamespace(1: string name) throws (1: TIOError io)
+  void createTable(1: TTableDescriptor desc, 2: list<binary> splitKeys) throws (1: TIOError io)
+  void disableTable(1: TTableName tableName) throws (1: TIOError io)
+  bool isTableDisabled(1: TTableName tableName) throws (1: TIOError io)
+  void deleteTable(1: TTableName tableName) throws (1: TIOError io)
+  TThriftServerType getThriftServerType()
+}
+"""
+
+idl: Any = thriftpy2.load_fp(io.StringIO(_IDL), "storewise_hbase_thrift")
+"""The classes of Thrift 2."""
+
+#: What the drivers raise, and Python for values that they cannot send.
+_FAILURES = (TException, OSError, EOFError, ValueError, TypeError, OverflowError)
+
+#: A gateway's words for a batch of which some server has answered nothing in its time.
+_GAVE_UP = "time out before the actionsInProgress changed to zero"
+
+
+def _words(error: BaseException) -> str:
+    """What a server or driver says, without the lines of its stack."""
+    if isinstance(error, TTransportException) and error.type == TTransportException.END_OF_FILE:
+        return "the gateway has ended the connection"
+    said = getattr(error, "message", None) or str(error) or type(error).__name__
+    if isinstance(said, bytes):
+        said = said.decode(errors="replace")
+    text = " ".join(
+        line.strip() for line in said.splitlines() if not line.lstrip().startswith("at ")
+    )
+    if _GAVE_UP in text:
+        text = "the servers have not answered the gateway within the setting `operation_seconds`"
+    return text if len(text) <= _WORDS else f"{text[:_WORDS]} ..."
+
+
+class Link:
+    """A connection to one gateway, made at its first call and again after it broke.
+
+    A call may take so many seconds; `explain` says more of what a gateway complains of.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, seconds: float, explain: Callable[[], str] = lambda: ""
+    ) -> None:
+        self.endpoint = endpoint
+        self._explain = explain
+        self._milliseconds = int(seconds * 1000)
+        self._client: Any = None
+        self._closed = False
+
+    def _open(self) -> Any:
+        """The client of a new connection."""
+        socket = TSocket(
+            self.endpoint.address,
+            self.endpoint.port,
+            socket_timeout=self._milliseconds,
+            connect_timeout=_CONNECT_MS,
+        )
+        transport = TCyBufferedTransport(socket)
+        transport.open()
+        return TClient(idl.THBaseService, TCyBinaryProtocol(transport, decode_response=False))
+
+    def _shut(self, client: Any) -> None:
+        client.close()
+
+    def call(self, verb: str, action: Callable[[Any], _Result]) -> _Result:
+        """What `action` does with the client; EngineError in the store's own words."""
+        with self.words(verb):
+            return action(self.client(verb))
+
+    def client(self, verb: str) -> Any:
+        if self._closed:
+            raise EngineError(f"hbase: {verb}: this client is closed")
+        if self._client is None:
+            self._client = self._open()
+        return self._client
+
+    @contextmanager
+    def words(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except _FAILURES as error:
+            if not _answered(error):
+                # Its answer may still come: the connection cannot be used for another call.
+                self._drop()
+            why = self._explain()
+            where = f"{self.endpoint.name} at {self.endpoint.address}:{self.endpoint.port}"
+            raise EngineError(f"hbase: {verb}: {where}: {_words(error)}{why}") from error
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            self._shut(client)
+
+    def close(self) -> None:
+        self._closed = True
+        self._drop()
+
+
+def _answered(error: BaseException) -> bool:
+    """Whether an error is a server's answer, so that the connection is as it should be."""
+    return type(error).__name__ in ("TIOError", "TIllegalArgument", "IOError", "IllegalArgument")
+
+
+class HappybaseLink(Link):
+    """A connection of happybase."""
+
+    def _open(self) -> happybase.Connection:
+        connection = happybase.Connection(
+            self.endpoint.address, self.endpoint.port, timeout=self._milliseconds, autoconnect=False
+        )
+        connection.open()
+        return connection
+
+
+class Rows(ABC):
+    """Rows of tables by way of one gateway; not for several threads at once."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    @abstractmethod
+    def put(self, table: bytes, rows: Mapping[bytes, Cells]) -> None:
+        """Write the cells of each row."""
+
+    @abstractmethod
+    def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
+        """The cells of each row, in the order of the ids."""
+
+    @abstractmethod
+    def written(self, table: bytes, row: bytes) -> int | None:
+        """When a row was last written, as the server counts; None where there is none."""
+
+    @abstractmethod
+    def replace(
+        self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
+    ) -> bool:
+        """Write cells if one of the row holds what is expected; whether it did."""
+
+    @abstractmethod
+    def delete(self, table: bytes, row: bytes, until: int) -> None:
+        """Delete what was written to a row until then."""
+
+    @abstractmethod
+    def scan(self, table: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+        """Up to `limit` rows from `start`, in the order of keys."""
+
+    @abstractmethod
+    def count(self, table: bytes) -> int:
+        """Number of rows."""
+
+
+class Thrift2Rows(Rows):
+    """Rows by way of Thrift 2."""
+
+    def __init__(self, link: Link, durability: str) -> None:
+        super().__init__(link)
+        self._durability = getattr(idl.TDurability, durability)
+
+    def _put(self, row: bytes, cells: Cells) -> Any:
+        column = idl.TColumnValue
+        values = [column(FAMILY, name, value) for name, value in cells.items()]
+        return idl.TPut(row, values, self._durability)
+
+    def put(self, table: bytes, rows: Mapping[bytes, Cells]) -> None:
+        puts = [self._put(row, cells) for row, cells in rows.items()]
+        self.link.call("insert", lambda client: client.putMultiple(table, puts))
+
+    def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
+        gets = [idl.TGet(row) for row in ids]
+        found = self.link.call("get", lambda client: client.getMultiple(table, gets))
+        return [_cells(result) if result.row is not None else None for result in found]
+
+    def written(self, table: bytes, row: bytes) -> int | None:
+        gets = [idl.TGet(row)]
+        (found,) = self.link.call("get", lambda client: client.getMultiple(table, gets))
+        return max((cell.timestamp for cell in found.columnValues), default=None)
+
+    def replace(
+        self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
+    ) -> bool:
+        put = self._put(row, cells)
+        return bool(
+            self.link.call(
+                "update",
+                lambda client: client.checkAndPut(table, row, FAMILY, qualifier, expected, put),
+            )
+        )
+
+    def delete(self, table: bytes, row: bytes, until: int) -> None:
+        gone = idl.TDelete(row, until, self._durability)
+        self.link.call("delete", lambda client: client.deleteSingle(table, gone))
+
+    def scan(self, table: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+        def scan(client: Any) -> list[tuple[bytes, Cells]]:
+            rows: list[tuple[bytes, Cells]] = []
+            first = start
+            while len(rows) < limit:
+                number = min(limit - len(rows), _ROWS)
+                found = client.getScannerResults(table, idl.TScan(first, number), number)
+                rows += [(result.row, _cells(result)) for result in found]
+                if len(found) < number:
+                    break
+                first = rows[-1][0] + b"\0"
+            return rows
+
+        return self.link.call("scan", scan)
+
+    def count(self, table: bytes) -> int:
+        def count(client: Any) -> int:
+            total = 0
+            scanner = client.openScanner(table, idl.TScan(b"", _ROWS, _KEYS_ONLY))
+            while found := client.getScannerRows(scanner, _ROWS):
+                total += len(found)
+            client.closeScanner(scanner)
+            return total
+
+        return self.link.call("count", count)
+
+
+def _cells(result: Any) -> Cells:
+    return {cell.qualifier: cell.value for cell in result.columnValues}
+
+
+class HappybaseRows(Rows):
+    """Rows by way of Thrift 1 and happybase."""
+
+    def __init__(self, link: HappybaseLink, durability: str) -> None:
+        super().__init__(link)
+        self._wal = durability != "SKIP_WAL"
+
+    def put(self, table: bytes, rows: Mapping[bytes, Cells]) -> None:
+        def put(connection: Any) -> None:
+            with connection.table(table).batch(wal=self._wal) as batch:
+                for row, cells in rows.items():
+                    batch.put(row, _named(cells))
+
+        self.link.call("insert", put)
+
+    def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
+        if len(ids) == 1:
+            found = self.link.call("get", lambda c: c.table(table).row(ids[0]))
+            return [_plain(found) or None]
+        pairs = self.link.call("get", lambda c: c.table(table).rows(ids))
+        known = {row: _plain(cells) for row, cells in pairs}
+        return [known.get(row) for row in ids]
+
+    def written(self, table: bytes, row: bytes) -> int | None:
+        cells = self.link.call("get", lambda c: c.table(table).row(row, include_timestamp=True))
+        return max((when for _, when in cells.values()), default=None)
+
+    def replace(
+        self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
+    ) -> bool:
+        def replace(connection: Any) -> bool:
+            # What happybase has no method for; Thrift 1 writes one cell with each call.
+            done = True
+            for name, value in cells.items():
+                mutation = Mutation(column=_column(name), value=value, writeToWAL=self._wal)
+                done = done and connection.client.checkAndPut(
+                    table, row, _column(qualifier), expected, mutation, {}
+                )
+            return done
+
+        return self.link.call("update", replace)
+
+    def delete(self, table: bytes, row: bytes, until: int) -> None:
+        self.link.call(
+            "delete", lambda c: c.table(table).delete(row, timestamp=until, wal=self._wal)
+        )
+
+    def scan(self, table: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+        size = min(limit, _ROWS)
+
+        def scan(connection: Any) -> list[tuple[bytes, Cells]]:
+            rows = connection.table(table).scan(
+                row_start=start or None, limit=limit, batch_size=size
+            )
+            return [(row, _plain(cells)) for row, cells in rows]
+
+        return self.link.call("scan", scan)
+
+    def count(self, table: bytes) -> int:
+        return self.link.call(
+            "count",
+            lambda c: sum(1 for _ in c.table(table).scan(filter=_KEYS_ONLY, batch_size=_ROWS)),
+        )
+
+
+def _column(name: bytes) -> bytes:
+    return FAMILY + b":" + name
+
+
+def _named(cells: Cells) -> Cells:
+    return {_column(name): value for name, value in cells.items()}
+
+
+def _plain(cells: Mapping[bytes, bytes]) -> Cells:
+    return {name[len(FAMILY) + 1 :]: value for name, value in cells.items()}

@@ -1,0 +1,1 @@
+"""MongoDB: one server, replica sets, sharded clusters."""

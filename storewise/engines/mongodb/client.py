@@ -1,0 +1,204 @@
+"""What one process does with a MongoDB cluster, through pymongo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymongo
+from bson.raw_bson import RawBSONDocument
+from pymongo import ReplaceOne
+from pymongo.errors import AutoReconnect, BulkWriteError
+from pymongo.write_concern import WriteConcern
+
+from storewise.documents import Document, Kind
+from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
+from storewise.engines.mongodb.cluster import DATABASE, PASSING, node_name
+from storewise.engines.mongodb.connection import (
+    SCHEMA,
+    MongoCollection,
+    open_shared,
+)
+from storewise.engines.mongodb.documents import forms_of
+from storewise.engines.mongodb.reads import MongoReads
+from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
+from storewise.engines.support.table import make_tables
+from storewise.errors import EngineError
+
+_DUPLICATE_KEY = 11000
+_IN_LIST = 1000
+
+
+def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> MongodbClient:
+    """Connect to a formed cluster; EngineError within seconds where it cannot be reached."""
+    shared = open_shared(engine, cluster, mode)
+    client = MongodbClient(shared, shared.connect())
+    try:
+        client.greet()
+    except EngineError:
+        client.close()
+        raise
+    return client
+
+
+class MongodbClient(MongoReads):
+    """All threads of a process share one, but for unacknowledged writes."""
+
+    def for_thread(self) -> MongodbClient:
+        """Itself; for unacknowledged writes one connection of the thread's own, because servers
+        keep the order of what comes on one connection only, and `flush` needs it."""
+        if self._shared.concern.acknowledged or self._shared.mode == "read":
+            return self
+        with self._shared.lock, self._words("connect"):
+            return MongodbClient(self._shared, self._shared.connect(maxPoolSize=1))
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        make_tables(schema)  # refuses indexes on fields that there are not
+        forms = forms_of(schema.kinds, study_fields=schema.study_fields)
+        with self._words("create"):
+            if shared.sharded:
+                shard_collections(self._mongo, schema.kinds, shared.settings)
+            else:
+                known = set(self._mongo[DATABASE].list_collection_names())
+                for kind in schema.kinds:
+                    if kind.table not in known:
+                        self._mongo[DATABASE].create_collection(kind.table)
+            if schema.index_time == "before":
+                self._make_indexes(schema)
+            record = {
+                "_id": SCHEMA,
+                "kinds": [kind.table for kind in schema.kinds],
+                "indexes": [[kind.table, name] for kind, name in schema.indexes],
+                "index_time": schema.index_time,
+                "study_fields": schema.study_fields,
+            }
+            safe = self._schemas(WriteConcern("majority", j=True))
+            safe.replace_one({"_id": SCHEMA}, record, upsert=True)
+        with shared.lock:
+            shared.schema, shared.forms = schema, forms
+
+    def _make_indexes(self, schema: Schema) -> None:
+        for kind, name in schema.indexes:
+            self._mongo[DATABASE][kind.table].create_index([(name, pymongo.ASCENDING)])
+
+    def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
+        """As BSON or as dicts."""
+        self._writing("insert")
+        form = self._form(kind)
+        if not documents:
+            return
+        collection = self._collections[kind]
+        with self._words("insert"):
+            packed = [d if isinstance(d, bytes) else form.bson(d) for d in documents]
+
+        def insert() -> None:
+            raw = [RawBSONDocument(document) for document in packed]
+            try:
+                collection.insert_many(raw, ordered=False)
+            except BulkWriteError as error:
+                self._repair(kind, raw, error)
+
+        self._try("insert", insert)
+
+    def _repair(self, kind: Kind, raw: list[RawBSONDocument], error: BulkWriteError) -> None:
+        """Replace the documents whose ids exist; any other error is raised."""
+        details = error.details
+        problems = details["writeErrors"]
+        other = [problem for problem in problems if problem["code"] != _DUPLICATE_KEY]
+        if other and all(problem["code"] in PASSING for problem in other):
+            raise AutoReconnect(other[0]["errmsg"]) from error
+        if other or details["writeConcernErrors"]:
+            first = (other or details["writeConcernErrors"])[0]
+            raise EngineError(
+                f"mongodb: insert into {kind.table}: {first.get('errmsg', first)}"
+            ) from error
+        twice = {raw[problem["index"]]["_id"] for problem in problems}
+        # Of an id that a batch holds more than once the last document counts.
+        last = {document["_id"]: document for document in raw if document["_id"] in twice}
+        key = self._keys[kind]
+        replace: list[ReplaceOne[Any]] = [
+            ReplaceOne({"_id": identifier, key: document[key]}, document, upsert=True)
+            for identifier, document in last.items()
+        ]
+        try:
+            self._collections[kind].bulk_write(replace, ordered=False)
+        except BulkWriteError as again:
+            first = (again.details["writeErrors"] or again.details["writeConcernErrors"])[0]
+            if first.get("code") in PASSING | {_DUPLICATE_KEY}:
+                raise AutoReconnect(first["errmsg"]) from again
+            raise
+
+    def flush(self) -> None:
+        """The server has handled everything before the ping on the thread's one connection."""
+        if not self._shared.concern.acknowledged:
+            with self._words("flush"):
+                self._mongo.admin.command("ping")
+
+    def finish(self) -> None:
+        self._writing("finish")
+        if self._shared.schema is None:
+            self._learn()
+        schema = self._shared.schema
+        if schema is not None and schema.index_time == "after":
+            with self._words("index"):
+                self._make_indexes(schema)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        self._writing("update")
+        form = self._form(kind)
+        with self._words("update"):
+            values = form.changes(changes)
+            done = self._answering(kind).update_one(
+                {"_id": form.stored_id(document_id)}, {"$set": values}
+            )
+            return done.matched_count > 0
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        self._writing("delete")
+        form = self._form(kind)
+        with self._words("delete"):
+            done = self._answering(kind).delete_one({"_id": form.stored_id(document_id)})
+            return done.deleted_count > 0
+
+    def _answering(self, kind: Kind) -> MongoCollection:
+        """The collection, its writes acknowledged: an update says whether there was something."""
+        if self._shared.concern.acknowledged:
+            return self._collections[kind]
+        return self._collections[kind].with_options(write_concern=WriteConcern(w=1))
+
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
+        """Name of the node: the primary; of a shard the member that leads it unless it failed.
+
+        None where the shard key is another field than the id.
+        """
+        shared = self._shared
+        if shared.sharded:
+            with self._words("owner"), shared.lock:
+                if kind not in shared.routing:
+                    shared.routing[kind] = routing_table(self._mongo, kind, shared.settings)
+                    shared.nodes = shard_nodes(self._mongo, shared.data)
+                table = shared.routing[kind]
+            return None if table is None else shared.nodes[table.shard_of(document_id)]
+        if len(shared.data) == 1:
+            return node_name(shared.data[0])
+        with self._words("owner"):
+            primary = self._mongo.primary
+        for endpoint in shared.data:
+            if (endpoint.address, endpoint.port) == primary:
+                return node_name(endpoint)
+        return None
+
+    def disk_bytes(self) -> int:
+        """Collections and indexes of all shards, one copy of each document.
+
+        Journals, the oplog and further replicas are not in it. Sizes are those of the last
+        checkpoint, so one is made first.
+        """
+        with self._words("disk size"):
+            self._mongo.admin.command("fsync")
+            return int(self._mongo[DATABASE].command("dbStats")["totalSize"])
+
+    def status(self) -> dict[str, float]:
+        with self._words("status"):
+            return self._shared.counters.read()

@@ -1,0 +1,309 @@
+"""From MongoDB's servers to one cluster: replica sets, the session's user, shards.
+
+Servers trust whoever knows their key file: they let it log in as the internal user ``__system``
+(https://www.mongodb.com/docs/manual/reference/built-in-roles/#internal-role), from any host and
+before any user exists. Forming does this: the localhost exception, by which a first user is made
+elsewhere, would let in any user of the host, and is off. Clients then come as the session's user,
+who can do less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import (
+    ConnectionFailure,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+from pymongo.write_concern import WriteConcern
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Forming, Topology
+from storewise.errors import EngineError
+
+Connection = MongoClient[dict[str, Any]]
+
+DATABASE = "storewise"
+#: Name of the replica set where there are no shards, and of the config servers' one.
+SET_NAME = "set0"
+CONFIG_SET = "config"
+
+#: "This server cannot now": the retryable errors of MongoDB's retryable writes specification.
+PASSING = frozenset({6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
+_AUTHENTICATION_FAILED = 18
+_USER_EXISTS, _ROLE_EXISTS = 51003, 51002
+_ALREADY_INITIALIZED = 23
+_ROLE = "storewise"
+_LOOK_EVERY = 0.1
+#: To find a server that has answered already, s.
+_SECONDS = 30.0
+#: Forming gives up a step that takes longer, seconds (a first initial sync of nothing takes one).
+_STEP_SECONDS = 180.0
+_FIRST_PRIORITY = 2
+_PRIMARY, _SECONDARY = 1, 2
+
+
+def host_port(endpoint: Endpoint) -> str:
+    """``address:port`` as MongoDB writes it."""
+    address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
+    return f"{address}:{endpoint.port}"
+
+
+def node_name(endpoint: Endpoint) -> str:
+    return f"{endpoint.role}{endpoint.index}"
+
+
+def shard_name(number: int) -> str:
+    """Of a shard and of its replica set."""
+    return f"shard{number}"
+
+
+def words_of(error: Exception) -> str:
+    """What went wrong, without the driver's dump of all it knows of the servers."""
+    text = str(error)
+    for mark in (", Timeout:", ", full error:", " (configured timeouts:"):
+        text = text.split(mark, maxsplit=1)[0]
+    return text or type(error).__name__
+
+
+def refused(error: OperationFailure) -> bool:
+    """Whether the server refuses who we say we are."""
+    return error.code == _AUTHENTICATION_FAILED
+
+
+@contextmanager
+def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Iterator[Connection]:
+    """One mongod itself, as the internal user; `seconds` to find it, at most.
+
+    Routers have no internal user: mongos refuses the database that it logs in to.
+    """
+    yield from _direct(endpoint, seconds, "__system", credentials.key, "local")
+
+
+@contextmanager
+def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Iterator[Connection]:
+    """One server itself, as the session's user."""
+    yield from _direct(endpoint, seconds, credentials.user, credentials.password, "admin")
+
+
+def _direct(
+    endpoint: Endpoint, seconds: float, user: str, password: str, database: str
+) -> Iterator[Connection]:
+    milliseconds = int(seconds * 1000)
+    connection: Connection = MongoClient(
+        host_port(endpoint),
+        directConnection=True,
+        username=user,
+        password=password,
+        authSource=database,
+        appname=DATABASE,
+        serverSelectionTimeoutMS=milliseconds,
+        connectTimeoutMS=max(milliseconds, 10_000),
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
+    """Whether the server lets us in and answers; EngineError where it never will."""
+    router = endpoint.role == "router"
+    log_in = as_user if router else as_system
+    try:
+        with log_in(endpoint, credentials, 1.0) as connection:
+            connection.admin.command("ping")
+    except ConnectionFailure:
+        return False
+    except OperationFailure as error:
+        # A router may answer before forming has made the user.
+        if error.code in PASSING or (router and refused(error)):
+            return False
+        if refused(error):
+            raise EngineError(
+                f"MongoDB at {host_port(endpoint)} refuses this session's key: "
+                "another server has taken the port, or another session's credentials are here"
+            ) from error
+        raise EngineError(f"MongoDB at {host_port(endpoint)}: {words_of(error)}") from error
+    return True
+
+
+def is_sharded(topology: Topology, always: bool) -> bool:
+    """One shard needs no routers, unless the study asks for them."""
+    return topology.nodes > 1 or topology.routers > 0 or always
+
+
+@dataclass
+class _Wait:
+    """What the servers said last, for the message when they never get there."""
+
+    said: str = ""
+
+
+class Former:
+    """Makes one cluster of the servers of a session."""
+
+    def __init__(self, forming: Forming) -> None:
+        self._forming = forming
+        self._credentials = forming.credentials
+
+    def form(self, *, sharded: bool) -> None:
+        """Returns when clients can connect; EngineError with the servers' words."""
+        try:
+            if sharded:
+                self._form_shards()
+            else:
+                self._form_one()
+        except OperationFailure as error:
+            raise EngineError(f"MongoDB cannot be formed: {words_of(error)}") from error
+        except PyMongoError as error:
+            raise EngineError(f"MongoDB: lost while it was formed: {words_of(error)}") from error
+
+    def _form_one(self) -> None:
+        data = self._forming.endpoints("data")
+        if len(data) > 1:
+            self._initiate(SET_NAME, data)
+            self._make_user(self._await_primary(SET_NAME, data))
+            self._await_members(SET_NAME, data)
+        else:
+            self._make_user(data[0])
+
+    def _form_shards(self) -> None:
+        config = self._forming.endpoints("config")
+        # Routers answer only when the config servers are a replica set: so first these.
+        self._initiate(CONFIG_SET, config, configsvr=True)
+        self._make_user(self._await_primary(CONFIG_SET, config))
+        data = self._forming.endpoints("data")
+        size = self._forming.topology.replicas
+        shards = {
+            shard_name(start // size): data[start : start + size]
+            for start in range(0, len(data), size)
+        }
+        for name, members in shards.items():
+            self._initiate(name, members)
+        for name, members in shards.items():
+            # The user is also made on each shard: counters are asked there, not at routers.
+            self._make_user(self._await_primary(name, members))
+        for name, members in {CONFIG_SET: config, **shards}.items():
+            self._await_members(name, members)
+        router = self._forming.endpoints("router")[0]
+        with as_user(router, self._credentials, _SECONDS) as connection:
+            for name, members in shards.items():
+                hosts = ",".join(map(host_port, members))
+                connection.admin.command("addShard", f"{name}/{hosts}", name=name)
+                self._forming.log.info("%s has %s", name, hosts)
+
+    def _connected(self, endpoint: Endpoint) -> AbstractContextManager[Connection]:
+        return as_system(endpoint, self._credentials, _SECONDS)
+
+    def _initiate(self, name: str, members: Sequence[Endpoint], *, configsvr: bool = False) -> None:
+        """The first member has the highest priority: it is the primary unless it fails, so that
+        the places of primaries are no accident of an election."""
+        config: dict[str, Any] = {
+            "_id": name,
+            "members": [
+                {
+                    "_id": number,
+                    "host": host_port(member),
+                    "priority": 1 if number else _FIRST_PRIORITY,
+                }
+                for number, member in enumerate(members)
+            ],
+        }
+        if configsvr:
+            config["configsvr"] = True
+        with self._connected(members[0]) as connection:
+            try:
+                connection.admin.command("replSetInitiate", config)
+            except OperationFailure as error:
+                if error.code != _ALREADY_INITIALIZED:
+                    raise
+
+    def _await_primary(self, name: str, members: Sequence[Endpoint]) -> Endpoint:
+        """The member that takes writes: the first one, by its priority.
+
+        Elections begin after ten seconds without a primary. The member is asked to step up at
+        once; where it cannot yet, time brings the election.
+        """
+        with self._connected(members[0]) as connection:
+            for wait in self._until(f"replica set {name} has no primary"):
+                try:
+                    hello = connection.admin.command("hello")
+                    if hello.get("isWritablePrimary"):
+                        return members[0]
+                    wait.said = str(hello.get("info", "no election yet"))
+                    if hello.get("secondary") and len(members) > 1:
+                        connection.admin.command("replSetStepUp")
+                except ServerSelectionTimeoutError:
+                    raise
+                except (OperationFailure, ConnectionFailure) as error:
+                    # A change of state closes connections and interrupts commands.
+                    wait.said = words_of(error)
+        raise AssertionError("unreachable")
+
+    def _await_members(self, name: str, members: Sequence[Endpoint]) -> None:
+        """Every member serves, and has what the first one had: the user was acknowledged by
+        most of them only, and clients that ask a server for its counters log in to each."""
+        with self._connected(members[0]) as connection:
+            target = None
+            for wait in self._until(f"replica set {name} is not complete"):
+                found = connection.admin.command("replSetGetStatus")
+                target = target or found["optimes"]["appliedOpTime"]["ts"]
+                status = found["members"]
+                if all(
+                    member["state"] in (_PRIMARY, _SECONDARY) and member["optime"]["ts"] >= target
+                    for member in status
+                ):
+                    return
+                states = (
+                    f"{member['name']} {member['stateStr']} at {member.get('optime')}"
+                    for member in status
+                )
+                wait.said = ", ".join(states)
+
+    def _make_user(self, primary: Endpoint) -> None:
+        """The session's user: reads and writes, shards collections, and sees counters."""
+        name, password = self._credentials.user, self._credentials.password
+        concern = WriteConcern("majority").document
+        checkpoint = {"resource": {"cluster": True}, "actions": ["fsync"]}
+        roles = [
+            {"role": "readWrite", "db": DATABASE},
+            {"role": "dbAdmin", "db": DATABASE},
+            {"role": "clusterMonitor", "db": "admin"},
+            {"role": "clusterManager", "db": "admin"},
+            {"role": _ROLE, "db": "admin"},
+        ]
+        with self._connected(primary) as connection:
+            admin = connection.admin
+            try:
+                admin.command(
+                    "createRole", _ROLE, privileges=[checkpoint], roles=[], writeConcern=concern
+                )
+            except OperationFailure as error:
+                if error.code != _ROLE_EXISTS:
+                    raise
+            try:
+                admin.command("createUser", name, pwd=password, roles=roles, writeConcern=concern)
+            except OperationFailure as error:
+                if error.code != _USER_EXISTS:
+                    raise
+
+    def _until(self, complaint: str) -> Iterator[_Wait]:
+        """Looks at the servers until the caller is content; EngineError after a long time."""
+        end = time.monotonic() + _STEP_SECONDS
+        wait = _Wait()
+        while True:
+            self._forming.check()
+            yield wait
+            if time.monotonic() > end:
+                raise EngineError(
+                    f"MongoDB: {complaint} after {_STEP_SECONDS:.0f} s: {wait.said or 'no answer'}"
+                )
+            time.sleep(_LOOK_EVERY)

@@ -1,0 +1,264 @@
+"""A process's connection to a MongoDB cluster: pools, words of errors, what was created."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pymongo
+from bson.errors import BSONError
+from pymongo import MongoClient
+from pymongo.collection import Collection
+from pymongo.errors import (
+    AutoReconnect,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from storewise.documents import Kind
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
+from storewise.engines.contract.server import Credentials
+from storewise.engines.mongodb.cluster import (
+    DATABASE,
+    SET_NAME,
+    Connection,
+    host_port,
+    refused,
+    words_of,
+)
+from storewise.engines.mongodb.counters import Counters
+from storewise.engines.mongodb.documents import Form, forms_of
+from storewise.engines.mongodb.routing import RoutingTable
+from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
+from storewise.engines.mongodb.sharding import check_key_field, key_field
+from storewise.engines.support.table import (
+    consistency_of,
+    named_kinds,
+    parse_settings,
+)
+from storewise.errors import EngineError
+
+_Result = TypeVar("_Result")
+MongoCollection = Collection[dict[str, Any]]
+
+#: Where the schema of the other collections is kept, for clients that connect later.
+SCHEMA = "schema"
+_TRIES = 3
+#: What the driver raises, and Python for values that BSON cannot hold.
+_FAILURES = (PyMongoError, BSONError, OverflowError, UnicodeError)
+
+#: Time to find a server, s. An election takes ten seconds or so, and the driver waits it out.
+_SELECT_SECONDS = {"one": 5.0, "set": 30.0, "routers": 15.0}
+_CONNECT_SECONDS = 10.0
+#: How long the driver waits for the answer to its own questions after the state of a server, then
+#: closes the connections that wait for anything. A server that has no stand-in may stand still for
+#: longer (a disk, SIGSTOP) and is then slow; where there are others they are asked the sooner.
+_STATE_SECONDS = {"one": 120.0, "set": 10.0, "routers": 10.0}
+_READ_PREFERENCES = {
+    "primary": ReadPreference.PRIMARY,
+    "primaryPreferred": ReadPreference.PRIMARY_PREFERRED,
+    "secondary": ReadPreference.SECONDARY,
+    "secondaryPreferred": ReadPreference.SECONDARY_PREFERRED,
+    "nearest": ReadPreference.NEAREST,
+}
+
+
+@dataclass
+class Shared:
+    """What the clients of one process have in common."""
+
+    mode: Mode
+    settings: MongoSettings
+    concern: WriteConcern
+    data: tuple[Endpoint, ...]
+    seeds: tuple[Endpoint, ...]
+    sharded: bool
+    connect: Callable[..., Connection]
+    counters: Counters
+    kinds: tuple[Kind, ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    forms: dict[Kind, Form] = field(default_factory=dict)
+    schema: Schema | None = None
+    routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
+    opened: list[Connection] = field(default_factory=list)
+
+
+def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
+    """What the clients of a process share; nothing is connected yet."""
+    settings = parse_settings(MongoSettings, engine, cluster)
+    check_key_field(settings, cluster.kinds)
+    concern = WRITE_CONCERNS[consistency_of(engine, cluster)]
+    if cluster.credentials is None:
+        raise EngineError("mongodb: the cluster names no file with credentials")
+    try:
+        credentials = Credentials.read(cluster.credentials)
+    except (OSError, ValueError, TypeError) as error:
+        raise EngineError(
+            f"mongodb: the credentials {cluster.credentials} cannot be read: {error}"
+        ) from error
+    data = tuple(e for e in cluster.endpoints if e.role == "data")
+    routers = tuple(e for e in cluster.endpoints if e.role == "router")
+    sharded = bool(routers) or any(e.role == "config" for e in cluster.endpoints)
+    seeds = routers if sharded else data
+    if not seeds:
+        raise EngineError(
+            f"mongodb: the cluster has no endpoints of {'routers' if sharded else 'data nodes'}"
+        )
+    shape = "routers" if sharded else "set" if len(data) > 1 else "one"
+
+    def connect(endpoints: Sequence[Endpoint] = seeds, **options: Any) -> Connection:
+        options.setdefault("serverSelectionTimeoutMS", int(_SELECT_SECONDS[shape] * 1000))
+        return MongoClient(
+            [host_port(endpoint) for endpoint in endpoints],
+            username=credentials.user,
+            password=credentials.password,
+            authSource="admin",
+            appname=DATABASE,
+            connectTimeoutMS=int(_STATE_SECONDS[shape] * 1000),
+            maxPoolSize=options.pop("maxPoolSize", None),
+            **options,
+        )
+
+    def connect_cluster(**options: Any) -> Connection:
+        if shape == "routers":
+            options["server_selector"] = _own_host_first(routers)
+        elif shape == "set":
+            options["replicaSet"] = SET_NAME
+        else:
+            options["directConnection"] = True
+        return connect(seeds, **options)
+
+    counters = Counters(data, connect)
+    return Shared(
+        mode, settings, concern, data, seeds, sharded, connect_cluster, counters, cluster.kinds
+    )
+
+
+def _own_host_first(routers: Sequence[Endpoint]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """The routers of this host, where they answer; else all."""
+    here = socket.gethostname()
+    own = {(e.address, e.port) for e in routers if e.host == here}
+
+    def select(servers: Sequence[Any]) -> Sequence[Any]:
+        near = [server for server in servers if server.address in own]
+        return near or servers
+
+    return select
+
+
+class MongoLink(Client):
+    """A connection pool and what its verbs stand on."""
+
+    def __init__(self, shared: Shared, mongo: Connection) -> None:
+        self._shared = shared
+        self._mongo = mongo
+        shared.opened.append(mongo)
+        settings = shared.settings
+        database = mongo.get_database(
+            DATABASE,
+            write_concern=shared.concern,
+            read_preference=_READ_PREFERENCES[settings.read_preference],
+            read_concern=ReadConcern(settings.read_concern),
+        )
+        self._collections: dict[Kind, MongoCollection] = {
+            kind: database[kind.table] for kind in shared.kinds
+        }
+        self._keys = {kind: key_field(kind, settings) for kind in shared.kinds}
+
+    def greet(self) -> None:
+        """Log in; EngineError where nobody answers or the password is refused."""
+        with self._words("connect"):
+            try:
+                with pymongo.timeout(_CONNECT_SECONDS):
+                    self._mongo.admin.command("ping")
+            except OperationFailure as error:
+                if refused(error):
+                    hosts = ", ".join(map(host_port, self._shared.seeds))
+                    raise EngineError(
+                        f"mongodb: {hosts} refuses the user or password of this session"
+                    ) from error
+                raise
+
+    def _schemas(self, concern: WriteConcern | None = None) -> MongoCollection:
+        return self._mongo[DATABASE][SCHEMA].with_options(write_concern=concern)
+
+    def _learn(self) -> None:
+        """Take the schema that another client has created."""
+        with self._words("connect"):
+            record = self._schemas().find_one({"_id": SCHEMA})
+        if record is None:
+            return
+        kinds = named_kinds(record["kinds"], self._shared.kinds)
+        by_name = {kind.table: kind for kind in kinds}
+        schema = Schema(
+            kinds,
+            tuple((by_name[table], name) for table, name in record["indexes"]),
+            record["index_time"],
+            record["study_fields"],
+        )
+        forms = forms_of(kinds, study_fields=schema.study_fields)
+        with self._shared.lock:
+            self._shared.schema, self._shared.forms = schema, forms
+
+    def _form(self, kind: Kind) -> Form:
+        found = self._shared.forms.get(kind)
+        if found is None:
+            self._learn()
+            found = self._shared.forms.get(kind)
+        if found is None:
+            raise EngineError(f"mongodb: {kind.table} was never created")
+        return found
+
+    def close(self) -> None:
+        """Closes the connections of all threads."""
+        for mongo in self._shared.opened:
+            mongo.close()
+        self._shared.counters.close()
+
+    def _writing(self, verb: str) -> Shared:
+        if self._shared.mode != "write":
+            raise EngineError(f"mongodb: {verb} needs a client that is connected to write")
+        return self._shared
+
+    def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
+        """Do what may be done twice, again where a primary was lost on the way."""
+        with self._words(verb):
+            for _ in range(_TRIES - 1):
+                try:
+                    return action()
+                except ServerSelectionTimeoutError:
+                    raise
+                except AutoReconnect:
+                    continue
+            return action()
+
+    @contextmanager
+    def _words(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except ServerSelectionTimeoutError as error:
+            # The driver names no server while its first attempts are still on their way.
+            words, hosts = words_of(error), [host_port(e) for e in self._shared.seeds]
+            if not any(host in words for host in hosts):
+                words = f"{', '.join(hosts)}: {words}"
+            raise EngineError(f"mongodb: {verb}: {self._who(words)}") from error
+        except _FAILURES as error:
+            raise EngineError(f"mongodb: {verb}: {self._who(words_of(error))}") from error
+
+    def _who(self, words: str) -> str:
+        """A driver's "timed out", with the names of servers that it has only by address."""
+        if not words.endswith("timed out"):
+            return words
+        for server in {*self._shared.data, *self._shared.seeds}:
+            where = host_port(server)
+            words = words.replace(where, f"{server.name} on host {server.host} at {where}")
+        return f"{words}: the server, its host or the network stands still"

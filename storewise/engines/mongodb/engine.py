@@ -1,0 +1,231 @@
+"""MongoDB: one server, a replica set, or a sharded cluster.
+
+Options of the servers: https://www.mongodb.com/docs/manual/reference/configuration-options/ and
+/reference/parameters/. Forming is in `cluster`, sharding in `sharding`, what clients
+do in `client`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, ClassVar
+
+from storewise.documents import Encoding, Kind
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.server import (
+    Credentials,
+    Forming,
+    Installation,
+    Launch,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    Topology,
+)
+from storewise.engines.mongodb import cluster as mongo_cluster
+from storewise.engines.mongodb.client import open_client
+from storewise.engines.mongodb.cluster import (
+    CONFIG_SET,
+    SET_NAME,
+    Former,
+    host_port,
+    is_sharded,
+    shard_name,
+)
+from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings, flattened, nested
+from storewise.engines.mongodb.sharding import check_key_field
+from storewise.engines.support.installation import find_installation
+from storewise.engines.support.table import parse_settings
+from storewise.errors import EngineError
+
+#: Voting members that a replica set can have.
+MAX_REPLICAS = 7
+#: Memory of config servers and routers, MiB: they hold metadata and pass documents on.
+_SMALL_MB = 1024
+#: The least that WiredTiger takes for its cache, GB.
+_LEAST_CACHE_GB = 0.25
+#: An end in order waits that long for the other members, which end at the same time, ms.
+_STEP_DOWN_MS = 1000
+
+
+class MongoEngine(ServerEngine):
+    """MongoDB's servers."""
+
+    name: ClassVar[str] = "mongodb"
+    title: ClassVar[str] = "MongoDB"
+    flags: ClassVar[Flags] = Flags(
+        embedded=False,
+        durable=True,
+        distributed=True,
+        replicas=True,
+        authentication=True,
+        secondary_indexes=True,
+        updates=True,
+        deletes=True,
+        scans=True,
+        ranges=True,
+        server_aggregation=True,
+        count="native",
+        owner=True,
+        finds=True,
+        explains=True,
+        size_has_copies=False,
+    )
+    encoding: ClassVar[Encoding] = "bson"
+    consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
+    #: All but the first: memory is lost in a crash, and what only the primary has in a failover.
+    losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "unacknowledged"}
+    Settings: ClassVar[type[EngineSettings]] = MongoSettings
+    #: A router answers only when the config servers have been formed.
+    ready_seconds: ClassVar[float] = 180.0
+    programs: ClassVar[tuple[str, ...]] = ("mongod", "mongos")
+    install_hint: ClassVar[str] = (
+        "install MongoDB 5 or newer (packages mongodb-org-server and mongodb-org-mongos), or name "
+        "its directory in the setting `home` or in STOREWISE_MONGODB_BIN"
+    )
+
+    def versions(self) -> dict[str, str]:
+        return {"pymongo": version("pymongo")}
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        chosen = self._settings(settings)
+        if topology.nodes < 1 or topology.routers < 0:
+            raise EngineError(
+                f"mongodb cannot have {topology.nodes} nodes and {topology.routers} routers"
+            )
+        if not 1 <= topology.replicas <= MAX_REPLICAS:
+            raise EngineError(
+                f"mongodb has 1 to {MAX_REPLICAS} replicas of a document, not {topology.replicas}"
+            )
+        data = tuple(
+            NodeSpec("data", index, topology.threads, topology.memory_mb)
+            for index in range(topology.nodes * topology.replicas)
+        )
+        if not is_sharded(topology, chosen.sharded == "always"):
+            return data
+        config = tuple(
+            NodeSpec("config", index, 1, _SMALL_MB) for index in range(chosen.config_servers)
+        )
+        routers = tuple(
+            NodeSpec("router", index, topology.threads, _SMALL_MB, after=("config",))
+            for index in range(topology.routers)
+        ) or (NodeSpec("router", 0, 1, _SMALL_MB, placement="worker", after=("config",)),)
+        return (*config, *data, *routers)
+
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        """mongod, and mongos where there is one: only sharded clusters need it."""
+        found = self._look(("mongod",), settings)
+        try:
+            found = self._look(("mongod", "mongos"), settings)
+        except EngineError:
+            if settings.get("sharded") == "always":
+                raise
+        number = re.search(r"v?(\d+\.\d+\.\d+\S*)", found.version)
+        if number is None:
+            raise EngineError(f"{found.programs['mongod']} says no version: {found.version!r}")
+        return replace(found, version=f"MongoDB {number[1]}")
+
+    def _look(self, programs: tuple[str, ...], settings: Mapping[str, Any]) -> Installation:
+        return find_installation(
+            self.title,
+            programs,
+            settings,
+            variable="STOREWISE_MONGODB_BIN",
+            version=("mongod", "--version"),
+            usual=("/opt/mongodb*/bin", "/usr/local/mongodb*/bin"),
+            hint=self.install_hint,
+        )
+
+    def launch(self, node: Node) -> Launch:
+        role = node.spec.role
+        options = self._common(node)
+        options |= self._router(node) if role == "router" else self._server(node)
+        program = "mongos" if role == "router" else "mongod"
+        path = node.installation.programs.get(program)
+        if path is None:
+            raise EngineError(
+                f"MongoDB: a sharded cluster needs mongos, and there is none beside "
+                f"{node.installation.programs['mongod']}; {self.install_hint}"
+            )
+        return Launch(
+            command=(str(path), "--config", str(node.directory / f"{program}.conf")),
+            # JSON is YAML, which MongoDB reads.
+            files={
+                f"{program}.conf": json.dumps(nested(options), indent=1) + "\n",
+                "key": node.credentials.key,
+            },
+            directories=() if role == "router" else ("data",),
+            stop_seconds=60.0,
+        )
+
+    def _common(self, node: Node) -> dict[str, Any]:
+        """What mongod and mongos take alike, as dotted options."""
+        options: dict[str, Any] = {
+            "net.bindIp": node.address,
+            "net.port": node.port,
+            "net.unixDomainSocket.enabled": False,
+            "security.keyFile": str(node.directory / "key"),
+            "setParameter.diagnosticDataCollectionEnabled": False,
+            # Else whoever is on this host may make the first user, with all rights, until forming
+            # has made one; forming itself knows the key.
+            "setParameter.enableLocalhostAuthBypass": False,
+            "systemLog.quiet": True,
+        }
+        if ":" in node.address:
+            options["net.ipv6"] = True
+        return options
+
+    def _router(self, node: Node) -> dict[str, Any]:
+        hosts = ",".join(host_port(peer) for peer in node.peers if peer.role == "config")
+        if not hosts:
+            raise EngineError(f"{node.spec.name}: a router needs the config servers' endpoints")
+        return {
+            "sharding.configDB": f"{CONFIG_SET}/{hosts}",
+            "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _STEP_DOWN_MS,
+        }
+
+    def _server(self, node: Node) -> dict[str, Any]:
+        chosen = self._settings(node.settings)
+        cache = max(_LEAST_CACHE_GB, chosen.cache_share * node.spec.memory_mb / 1024)
+        options: dict[str, Any] = {
+            "security.authorization": "enabled",
+            "setParameter.shutdownTimeoutMillisForSignaledShutdown": _STEP_DOWN_MS,
+            "storage.dbPath": str(node.directory / "data"),
+            "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache, 3),
+            "storage.wiredTiger.collectionConfig.blockCompressor": chosen.compressor,
+        }
+        sharded = is_sharded(node.topology, chosen.sharded == "always")
+        if node.spec.role == "config":
+            options["replication.replSetName"] = CONFIG_SET
+            options["sharding.clusterRole"] = "configsvr"
+        elif sharded:
+            number = node.spec.index // node.topology.replicas
+            options["replication.replSetName"] = shard_name(number)
+            options["sharding.clusterRole"] = "shardsvr"
+        elif node.topology.replicas > 1:
+            options["replication.replSetName"] = SET_NAME
+        return options | (flattened(chosen.config) if node.spec.role == "data" else {})
+
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        return mongo_cluster.answers(endpoint, credentials)
+
+    def form(self, forming: Forming) -> None:
+        sharded = any(spec.role == "router" for spec in forming.specs)
+        Former(forming).form(sharded=sharded)
+
+    def guards(self, endpoint: Endpoint) -> str:
+        return "password (SCRAM-SHA-256); among servers a key file"
+
+    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
+        check_key_field(self._settings(settings), kinds)
+
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        return open_client(self, cluster, mode)
+
+    def _settings(self, settings: Mapping[str, Any]) -> MongoSettings:
+        return parse_settings(MongoSettings, self, Cluster(engine=self.name, settings=settings))

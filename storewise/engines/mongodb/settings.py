@@ -1,0 +1,140 @@
+"""What a study may say of MongoDB, and what its levels of consistency are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field as Setting
+from pydantic import field_validator, model_validator
+from pymongo.write_concern import WriteConcern
+
+from storewise.engines.contract.server import ServerSettings
+
+#: After that an acknowledgement that is still missing is an error, milliseconds.
+_ACKNOWLEDGE_MS = 60_000
+
+#: Acknowledgement by level: https://www.mongodb.com/docs/manual/reference/write-concern/
+WRITE_CONCERNS: Mapping[str, WriteConcern] = {
+    "durable": WriteConcern(w="majority", j=True, wtimeout=_ACKNOWLEDGE_MS),
+    "relaxed": WriteConcern(w=1, j=False),
+    "journaled": WriteConcern(w=1, j=True),
+    "majority": WriteConcern(w="majority", j=False, wtimeout=_ACKNOWLEDGE_MS),
+    "unacknowledged": WriteConcern(w=0),
+}
+CONSISTENCIES: Mapping[str, str] = {
+    "durable": "w: majority, j: true; most members of the replica set have it in their journals",
+    "relaxed": "w: 1, j: false; the primary has it in memory, its journal follows within 0.1 s",
+    "journaled": "w: 1, j: true; the primary has it in its journal, a failover may lose it",
+    "majority": "w: majority, j: false; most members have it in memory",
+    "unacknowledged": "w: 0; it was sent, nobody has answered",
+}
+
+#: Options that Storewise gives the servers itself; a study cannot change them.
+_OURS = (
+    "net.bindIp",
+    "net.bindIpAll",
+    "net.port",
+    "net.unixDomainSocket",
+    "processManagement",
+    "replication.replSetName",
+    "security",
+    "setParameter.enableLocalhostAuthBypass",
+    "sharding",
+    "storage.dbPath",
+    "systemLog.destination",
+)
+
+#: Options that let others in, run something, or write elsewhere; a study cannot set them.
+_DOORS = (
+    *("net.http", "net.ipv6", "net.ssl", "net.tls", "systemLog.path", "systemLog.syslogFacility"),
+    *("auditLog", "cloud", "configExpand", "snmp"),
+    *("setParameter.authenticationMechanisms", "setParameter.enableTestCommands"),
+    *("setParameter.saslauthdPath", "setParameter.tlsMode", "setParameter.clusterAuthMode"),
+    *("setParameter.sslMode", "setParameter.transitionToAuth", "setParameter.testingDiagnostics"),
+)
+
+
+class MongoSettings(ServerSettings):
+    """Settings of MongoDB."""
+
+    sharded: Literal["auto", "always"] = Setting(
+        default="auto",
+        description="`always`: one node is a cluster of one shard behind routers, too",
+    )
+    config_servers: Literal[1, 3] = Setting(
+        default=1, description="members of the config servers' replica set"
+    )
+    shard_key: Literal["hashed", "ranged"] = Setting(
+        default="hashed", description="how the key of a document chooses its shard"
+    )
+    shard_key_field: str = Setting(
+        default="_id",
+        description="the key; collections without this field are sharded on `_id`",
+    )
+    initial_chunks: int | None = Setting(
+        default=None,
+        ge=1,
+        le=8192,
+        description="chunks of an empty hashed collection (servers before 8); else the server's",
+    )
+    read_preference: Literal[
+        "primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"
+    ] = Setting(default="primary", description="which member of a replica set answers reads")
+    read_concern: Literal["local", "majority"] = Setting(
+        default="local", description="`majority`: only what most members have"
+    )
+    compressor: Literal["snappy", "zstd", "zlib", "none"] = Setting(
+        default="snappy", description="of the collections' blocks on disk"
+    )
+    cache_share: float = Setting(
+        default=0.5,
+        gt=0,
+        le=0.8,
+        description="WiredTiger's cache as a share of the node's memory, at least 256 MB",
+    )
+    config: dict[str, Any] = Setting(
+        default_factory=dict,
+        description="more options of mongod, such as `replication.oplogSizeMB: 990`",
+    )
+
+    @field_validator("config")
+    @classmethod
+    def _not_ours(cls, config: dict[str, Any]) -> dict[str, Any]:
+        for key in flattened(config):
+            if "__" in key:  # `__exec` runs a program for a value, `__rest` asks a server for it
+                raise ValueError(f"{key} is no option of mongod")
+            for ours in (*_OURS, *_DOORS):
+                # Nor a value in the place of a whole section with such an option.
+                if f"{key}.".startswith(f"{ours}.") or f"{ours}.".startswith(f"{key}."):
+                    raise ValueError(f"{key} is set by Storewise itself")
+        return config
+
+    @model_validator(mode="after")
+    def _chunks_of_hashed(self) -> MongoSettings:
+        if self.initial_chunks is not None and self.shard_key != "hashed":
+            raise ValueError("initial_chunks needs shard_key: hashed")
+        return self
+
+
+def flattened(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested and dotted options alike, as dotted ones."""
+    flat: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def nested(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted options as the nested mapping of a MongoDB configuration file."""
+    tree: dict[str, Any] = {}
+    for key, value in options.items():
+        *path, last = key.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[last] = value
+    return tree

@@ -1,0 +1,1 @@
+"""MySQL and MariaDB, sharded by the client."""

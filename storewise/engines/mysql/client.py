@@ -1,0 +1,352 @@
+"""The client of MariaDB and MySQL: documents sharded by the client, loaded in bulk."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+import pymysql
+from pydantic import Field as Setting
+from pydantic import field_validator
+
+from storewise.documents import KEY_BYTES, Field, FieldType, Kind
+from storewise.engines.mysql.connection import FAILURES, Link, again, sign_in
+from storewise.engines.mysql.load_data import check_value, load_text, value_lists
+from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
+from storewise.engines.sql.sharded_client import ShardedClient
+from storewise.engines.sql.shards import Shard, ShardedSettings
+from storewise.engines.support.table import Row, Table, quoted
+from storewise.errors import EngineError
+
+#: Options that make a server part of the session; a study cannot have its own.
+_OURS = frozenset(
+    """
+    admin-address admin-port basedir bind-address bootstrap chroot datadir defaults-file
+    general-log general-log-file grant-tables init-connect init-file initialize initialize-insecure
+    innodb-doublewrite innodb-flush-log-at-trx-commit local-infile log-bin log-error
+    lower-case-table-names mysqlx mysqlx-bind-address mysqlx-port networking pid-file plugin-load
+    plugin-load-add port secure-file-priv slow-query-log slow-query-log-file socket tmpdir user
+    """.split()  # noqa: SIM905 - a list of 35 lines otherwise
+)
+#: Words before an option's name that change nothing of which option it is.
+_PREFIXES = re.compile(r"^(loose|skip|disable|enable|maximum|autoset)-")
+#: Options of ours that open the server, whose beginnings are refused as well.
+_CLOSED = (
+    *("bind-address", "skip-grant-tables", "grant-tables", "skip-networking", "networking"),
+    *("init-file", "plugin-load", "secure-file-priv", "mysqlx-bind-address", "extra-port"),
+    *("admin-address", "wsrep-notify-cmd", "wsrep-sst-method", "wsrep-provider"),
+)
+#: What a server runs, loads or writes by an option, and who may come in.
+_DOORS = re.compile(
+    r"wsrep|plugin|mysqlx|admin|extra-port|extra-max|ssl|tls|require-secure|proxy-protocol|"
+    r"init-(file|connect|slave|replica)|(general|slow-query|audit|server-audit).*-file|log-error|"
+    r"log-basename|debug|core-file|chroot|defaults|report-|authentication|default-auth|"
+    r"secure-|local-infile|grant|skip-name|.*-dir$|.*-(cmd|command|script)$|early-plugin|"
+    r"lc-messages-dir|socket|unix|named-pipe|shared-memory|daemonize|basedir|port"
+)
+#: Characters of a text that are in a secondary index; a whole LONGTEXT cannot be.
+_INDEXED_CHARACTERS = 191
+_DUPLICATE_INDEX = 1061
+
+#: Counters of `status`, the same names in both servers. Meaning:
+#: https://mariadb.com/docs/server/server-management/variables-and-modes/server-status-variables
+_COUNTERS = (
+    "Bytes_received",
+    "Bytes_sent",
+    "Com_commit",
+    "Com_load",
+    "Com_replace",
+    "Com_rollback",
+    "Com_select",
+    "Created_tmp_disk_tables",
+    "Innodb_buffer_pool_bytes_data",
+    "Innodb_buffer_pool_bytes_dirty",
+    "Innodb_buffer_pool_pages_flushed",
+    "Innodb_buffer_pool_read_requests",
+    "Innodb_buffer_pool_reads",
+    "Innodb_buffer_pool_wait_free",
+    "Innodb_data_fsyncs",
+    "Innodb_data_read",
+    "Innodb_data_written",
+    "Innodb_dblwr_pages_written",
+    "Innodb_log_waits",
+    "Innodb_os_log_written",
+    "Innodb_row_lock_time",
+    "Innodb_row_lock_waits",
+    "Questions",
+    "Threads_connected",
+)
+
+
+class MysqlSettings(ShardedSettings):
+    """Settings of MariaDB and MySQL."""
+
+    bulk: Literal["load_data", "insert"] = Setting(
+        default="load_data",
+        description="batches go in by LOAD DATA LOCAL INFILE, or by REPLACE with many rows",
+    )
+    config: dict[str, bool | int | float | str] = Setting(
+        default_factory=dict,
+        description="further options of the server, such as `innodb_io_capacity: 2000`",
+    )
+
+    @field_validator("config")
+    @classmethod
+    def _check(cls, config: dict[str, Any]) -> dict[str, Any]:
+        for name, value in config.items():
+            plain = name.replace("_", "-").lower()
+            if not plain.replace("-", "").isalnum():
+                raise ValueError(f"{name!r} is no name of a server option")
+            while (shorter := _PREFIXES.sub("", plain)) != plain:
+                plain = shorter
+            # The servers take an option's beginning for it, too.
+            if plain in _OURS or any(len(plain) > 2 and o.startswith(plain) for o in _CLOSED):
+                raise ValueError(f"the option {name!r} is set by the session")
+            if _DOORS.match(plain):
+                raise ValueError(
+                    f"the option {name!r} runs a program, names files or opens a door: it cannot "
+                    "be in `config`"
+                )
+            if isinstance(value, str) and not value.isprintable():
+                raise ValueError(f"the value of {name!r} has a character that no option can have")
+        return config
+
+
+class MysqlClient(ShardedClient[Link]):
+    """One thread's connections to the servers."""
+
+    engine_name = "mariadb"
+    failures: ClassVar[tuple[type[Exception], ...]] = FAILURES
+    types: ClassVar[Mapping[FieldType, str]] = {
+        "id": "BINARY(12)",
+        "key": f"VARBINARY({KEY_BYTES})",
+        "int": "BIGINT",
+        "float": "DOUBLE",
+        # Texts have no longest length here; InnoDB keeps short ones in the row as it does VARCHAR.
+        "str": "LONGTEXT",
+    }
+    json_type: ClassVar[str] = "JSON"
+    infinite: ClassVar[bool] = False
+    int_division: ClassVar[str] = "DIV"
+
+    def _open(self, shard: Shard) -> Link:
+        return sign_in(shard.address, shard.port, self._shared.credentials)
+
+    def _shut(self, connection: Link) -> None:
+        if connection.open:
+            try:
+                connection.close()
+            except FAILURES:
+                # The farewell did not arrive; the socket is closed all the same.
+                return
+
+    def _usable(self, connection: Link) -> bool:
+        return bool(connection.open)
+
+    def _query(
+        self, connection: Link, sql: str, values: Sequence[Any], anew: bool = False
+    ) -> list[Row]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        """One line per table: what EXPLAIN says, less the indexes that it did not choose."""
+        link = self._connection(store)
+        try:
+            with link.cursor() as cursor:
+                cursor.execute(f"EXPLAIN {sql}", values or None)
+                names = [str(column[0]) for column in cursor.description or ()]
+                rows = cursor.fetchall()
+        except self.failures as error:
+            self._fail(store, error)
+        return "\n".join(
+            " ".join(
+                f"{name}={value}"
+                for name, value in zip(names, row, strict=True)
+                if value is not None and name != "possible_keys"
+            )
+            for row in rows
+        )
+
+    def _among_keys(self, table: Table, number: int) -> str:
+        marks = f"({', '.join(['%s'] * len(table.key))})"
+        return f"({table.key_list}) IN ({', '.join([marks] * number)})"
+
+    def _change(self, connection: Link, sql: str, values: Sequence[Any] = ()) -> int:
+        with connection.cursor() as cursor:
+            try:
+                return cursor.execute(sql, values or None)
+            except pymysql.Error as error:
+                # MySQL has no CREATE INDEX IF NOT EXISTS.
+                if sql.startswith("CREATE INDEX") and error.args[:1] == (_DUPLICATE_INDEX,):
+                    return 0
+                raise
+
+    @contextmanager
+    def _transaction(self, connection: Link) -> Iterator[None]:
+        connection.begin()
+        try:
+            yield
+            connection.commit()
+        except BaseException:
+            if connection.open:
+                connection.rollback()
+            raise
+
+    def _load(self, connection: Link, table: Table, rows: list[Row]) -> None:
+        columns = _stored(table)
+        if self._shared.settings.bulk == "insert":
+            names = ", ".join(quoted(column.name) for column in columns)
+            head = f"REPLACE INTO {quoted(table.name)} ({names}) VALUES "
+            sql = head.encode() + value_lists(table.name, columns, rows)
+            again(lambda: self._replace(connection, sql))
+        else:
+            text = load_text(table.name, columns, rows)
+            again(lambda: self._load_data(connection, table, columns, text, len(rows)))
+
+    def _replace(self, connection: Link, sql: bytes) -> None:
+        with connection.cursor() as cursor:
+            # Bytes, because the driver would let half a surrogate pair through as a raw byte.
+            cursor.execute(sql)  # type: ignore[call-overload]
+
+    def _load_data(
+        self, connection: Link, table: Table, columns: Sequence[Field], text: bytes, rows: int
+    ) -> None:
+        # The driver sends a file that it opens by name: one in memory has a name in /proc.
+        file = os.memfd_create("storewise")
+        try:
+            with open(file, "wb", closefd=False) as writer:
+                writer.write(text)
+            with self._transaction(connection), connection.cursor() as cursor:
+                cursor.execute(_load_sql(table, columns, f"/proc/self/fd/{file}"))
+                # LOCAL makes warnings of errors and stores what is nearest to the value.
+                if cursor.warning_count:
+                    cursor.execute("SHOW WARNINGS LIMIT 1")
+                    found = cursor.fetchone()
+                    words = found[2] if found else f"{cursor.warning_count} warnings"
+                    raise EngineError(f"{self.engine_name}: a batch of {table.name}: {words}")
+                if cursor.rowcount < rows:
+                    raise EngineError(
+                        f"{self.engine_name}: of {rows} documents of a batch of {table.name} the "
+                        f"server took {cursor.rowcount}"
+                    )
+        finally:
+            os.close(file)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        table = self._table(kind)
+        known = {column.name: column for column in table.columns}
+        for name, value in changes.items():
+            if name in known:
+                check_value(table.name, known[name], value)
+        change = super().update
+        return again(lambda: change(kind, document_id, changes))
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        remove = super().delete
+        return again(lambda: remove(kind, document_id))
+
+    @staticmethod
+    def _json_value(column: Field) -> str:
+        return quoted(column.name)
+
+    def _json_change(self, texts: Mapping[str, str]) -> tuple[str, list[Any]]:
+        parts = [(f"$.{json.dumps(name)}", text) for name, text in texts.items()]
+        pairs = ", %s, JSON_EXTRACT(%s, '$')" * len(parts)
+        return f"JSON_SET({quoted(DOCUMENT_COLUMN)}{pairs})", [p for part in parts for p in part]
+
+    def _table_ddl(self, table: Table) -> str:
+        ddl = super()._table_ddl(table)
+        if isinstance(table, JsonTable):
+            # A field of the JSON text is a column that is computed when it is asked for: the one
+            # way to index it that both servers know, free of cost where there is no index.
+            virtual = [_virtual(column) for column in table.columns[1:]]
+            ddl = f"{ddl[:-1]}, {', '.join(virtual)})"
+        return f"{ddl} ENGINE=InnoDB"
+
+    def _index_ddl(self, table: Table, field_name: str) -> list[str]:
+        name = quoted(f"{table.name}_{field_name}")
+        column = table.column(field_name)
+        part = quoted(column.name)
+        types = _VIRTUAL_TYPES if isinstance(table, JsonTable) else self.types
+        if types[column.type] == "LONGTEXT":
+            part += f"({_INDEXED_CHARACTERS})"
+        return [f"CREATE INDEX {name} ON {quoted(table.name)} ({part})"]
+
+    def _settle(self, connection: Link) -> None:
+        names = ", ".join(quoted(table.name) for table in self._tables.values())
+        for row in self._query(connection, f"ANALYZE TABLE {names}", ()):
+            if str(row[2]).lower() == "error":
+                raise EngineError(f"{self.engine_name}: {row[0]} cannot be analyzed: {row[3]}")
+
+    def _schema_name(self) -> str:
+        return "DATABASE()"
+
+    def disk_bytes(self) -> int:
+        """Files of the tables with their indexes; not the redo log, of a fixed size, and what
+        the server keeps for itself."""
+
+        def ask(store: int) -> int:
+            views = self._rows(
+                store,
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = "
+                "'information_schema' AND LOWER(table_name) IN (%s, %s)",
+                ("innodb_sys_tablespaces", "innodb_tablespaces"),
+            )
+            view = quoted(str(views[0][0]))
+            sql = (
+                f"SELECT SUM(FILE_SIZE) FROM information_schema.{view} "
+                "WHERE name LIKE CONCAT(DATABASE(), '/%')"
+            )
+            return int(self._rows(store, sql)[0][0] or 0)
+
+        return sum(self._on_all(ask))
+
+    def status(self) -> dict[str, float]:
+        """InnoDB's and the server's counters, summed over the servers."""
+        names = ", ".join(f"'{name}'" for name in _COUNTERS)
+        sql = f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"
+        totals: dict[str, float] = {}
+        for rows in self._on_all(lambda store: self._rows(store, sql)):
+            for name, value in rows:
+                totals[name] = totals.get(name, 0.0) + float(value)
+        return totals
+
+
+def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
+    places, values = [], []
+    for number, column in enumerate(columns):
+        if column.type in ("id", "key"):
+            places.append(f"@v{number}")
+            values.append(f"{quoted(column.name)} = UNHEX(@v{number})")
+        else:
+            places.append(quoted(column.name))
+    given = f" SET {', '.join(values)}" if values else ""
+    return (
+        f"LOAD DATA LOCAL INFILE '{path}' REPLACE INTO TABLE {quoted(table.name)} "
+        r"CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\t' ESCAPED BY '\\' "
+        rf"LINES TERMINATED BY '\n' ({', '.join(places)}){given}"
+    )
+
+
+def _stored(table: Table) -> Sequence[Field]:
+    """The columns that a row of `Table.rows` fills."""
+    return (table.columns[0], _JSON_COLUMN) if isinstance(table, JsonTable) else table.columns
+
+
+_JSON_COLUMN = Field(DOCUMENT_COLUMN, "str", "")
+#: Ids are hexadecimal digits in JSON.
+_VIRTUAL_TYPES: Mapping[FieldType, str] = {**MysqlClient.types, "id": "LONGTEXT"}
+
+
+def _virtual(column: Field) -> str:
+    value = f"JSON_EXTRACT({quoted(DOCUMENT_COLUMN)}, '$.{json.dumps(column.name)}')"
+    text = f"IF(JSON_TYPE({value}) = 'NULL', NULL, JSON_UNQUOTE({value}))"
+    return (
+        f"{quoted(column.name)} {_VIRTUAL_TYPES[column.type]} GENERATED ALWAYS AS ({text}) VIRTUAL"
+    )

@@ -1,0 +1,343 @@
+"""MariaDB and MySQL: servers that share the documents by a hash of their ids.
+
+The nodes know nothing of each other; a client sends each document to the server that its id
+belongs to (`sharded`), as the published comparisons did it. What a server is told: MariaDB
+https://mariadb.com/docs/server/server-management/variables-and-modes/server-system-variables and
+https://mariadb.com/docs/server/server-usage/storage-engines/innodb/innodb-system-variables, MySQL
+https://dev.mysql.com/doc/refman/8.4/en/server-system-variables.html.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pymysql
+
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.server import (
+    Credentials,
+    Installation,
+    Launch,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    Topology,
+)
+from storewise.engines.mysql.client import MysqlClient, MysqlSettings
+from storewise.engines.mysql.connection import DATABASE, answers
+from storewise.engines.sql.shards import Shared, sharded_roles
+from storewise.engines.support.installation import find_installation
+from storewise.engines.support.table import consistency_of, parse_settings
+from storewise.errors import EngineError
+
+VARIABLE = "STOREWISE_MARIADB_BIN"
+_HINT = (
+    "install MariaDB (Debian: mariadb-server; conda: envs/mariadb.yaml) or MySQL's server, or say "
+    f"where it is with the setting `home` or ${VARIABLE}"
+)
+_USUAL = (
+    "/usr/sbin",
+    "/usr/libexec",
+    "/usr/lib/mysql/bin",
+    "/usr/local/sbin",
+    "/usr/local/libexec",
+    "/usr/local/mysql/bin",
+    "/opt/mysql*/bin",
+    "/opt/mariadb*/bin",
+)
+#: MariaDB 10.4 brought the table of accounts that `launch` cleans and the installer's options;
+#: MySQL 8.0.17 the collation without padding.
+_OLDEST = {"MariaDB": (10, 4), "MySQL": (8, 0, 17)}
+_MIN_MEMORY_MB = 256
+#: Share of a node's memory for InnoDB's pages; the rest is connections, dictionary and process.
+_POOL_SHARE = 0.55
+_MAX_CONNECTIONS = 1000
+_CONFIG = "my.cnf"
+_FIRST_CONFIG = "init.cnf"
+#: Beginnings of the options that the first step must know too, because they shape files.
+_SHAPING = ("innodb-page-size", "innodb-data-", "innodb-undo-", "innodb-log-file")
+_SECRETS = "init.sql"
+_DATA = "data"
+_TMP = "tmp"
+#: innodb_flush_log_at_trx_commit and transaction_isolation of each consistency level. Without
+#: READ COMMITTED several clients that replace rows of one region wait for each other's gaps.
+_LEVELS: Mapping[str, tuple[int, str]] = {
+    "durable": (1, "READ-COMMITTED"),
+    "serializable": (1, "SERIALIZABLE"),
+    "relaxed": (2, "READ-COMMITTED"),
+    "uncommitted": (0, "READ-UNCOMMITTED"),
+    "unsafe": (0, "READ-COMMITTED"),
+}
+
+
+class MysqlEngine(ServerEngine):
+    """MariaDB's or MySQL's server."""
+
+    name: ClassVar[str] = "mariadb"
+    title: ClassVar[str] = "MariaDB"
+    flags: ClassVar[Flags] = Flags(
+        embedded=False,
+        durable=True,
+        distributed=True,
+        authentication=True,
+        secondary_indexes=True,
+        updates=True,
+        deletes=True,
+        scans=True,
+        ranges=True,
+        server_aggregation=True,
+        finds=True,
+        explains=True,
+        owner=True,
+    )
+    consistencies: ClassVar[Mapping[str, str]] = {
+        "durable": (
+            "innodb_flush_log_at_trx_commit=1: a batch is a transaction, on disk (fsync) when "
+            "acknowledged"
+        ),
+        "relaxed": (
+            "innodb_flush_log_at_trx_commit=2: a batch is a transaction that the operating system "
+            "has when acknowledged, and is on disk a second later; it survives the death of the "
+            "server, not that of the machine"
+        ),
+        "serializable": (
+            "as durable, and every transaction is SERIALIZABLE: what clients do at the same time "
+            "is as if they did it one after the other; without that it is READ COMMITTED"
+        ),
+        "uncommitted": (
+            "innodb_flush_log_at_trx_commit=0 and READ UNCOMMITTED: the server keeps up to a "
+            "second of transactions in its memory, a crash of the server loses them and damages "
+            "nothing; a reader may see what is never committed"
+        ),
+        "unsafe": (
+            "innodb_flush_log_at_trx_commit=0 and innodb_doublewrite=OFF: the server keeps up to "
+            "a second of transactions in its memory, and a crash of the machine may damage pages"
+        ),
+    }
+    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "uncommitted", "unsafe"})
+    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "uncommitted"}
+    Settings: ClassVar[type[EngineSettings]] = MysqlSettings
+    ready_seconds: ClassVar[float] = 90.0
+    programs: ClassVar[tuple[str, ...]] = ("mariadbd", "mariadb-install-db")
+    install_hint: ClassVar[str] = _HINT
+
+    def versions(self) -> dict[str, str]:
+        return {"pymysql": pymysql.__version__}
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        specs = sharded_roles(self.name, topology)
+        if topology.memory_mb < _MIN_MEMORY_MB:
+            raise EngineError(
+                f"mariadb: node_memory_mb = {topology.memory_mb}: a server needs at least "
+                f"{_MIN_MEMORY_MB}"
+            )
+        return specs
+
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        server = self._programs([("mariadbd", "mysqld")], settings)
+        flavour, version = server_version(server.version)
+        if version < _OLDEST[flavour]:
+            oldest = ".".join(map(str, _OLDEST[flavour]))
+            raise EngineError(
+                f"mariadb: {server.programs['mariadbd']} is {server.version}; {flavour} {oldest} "
+                f"or newer is needed; {_HINT}"
+            )
+        programs = dict(server.programs)
+        if flavour == "MariaDB":
+            # The server's own tables are made by a script that stands in another directory.
+            script = ("mariadb-install-db", "mysql_install_db")
+            programs |= self._programs([("mariadbd", "mysqld"), script], settings).programs
+        text = f"{flavour} {'.'.join(map(str, version))}"
+        return replace(server, programs=programs, version=text)
+
+    def _programs(
+        self, programs: list[str | tuple[str, ...]], settings: Mapping[str, Any]
+    ) -> Installation:
+        return find_installation(
+            self.title,
+            programs,
+            settings,
+            variable=VARIABLE,
+            # --no-defaults: an option file of this host must neither count nor do harm.
+            version=("mariadbd", "--no-defaults", "--version"),
+            usual=_USUAL,
+            hint=_HINT,
+        )
+
+    def launch(self, node: Node) -> Launch:
+        flavour, _ = server_version(node.installation.version)
+        server = str(node.installation.programs["mariadbd"])
+        # MariaDB's script splits words at blanks: names relative to the node's directory, where
+        # everything is started, have none. The servers want this one path whole.
+        datadir = f"--datadir={node.directory / _DATA}"
+        first = (f"--defaults-file={_FIRST_CONFIG}", datadir)
+        # The accounts are made in the first step, before anything listens: whoever reaches the
+        # port needs the password, and the server can be started again without the secrets' file.
+        step: tuple[str, ...]
+        if flavour == "MariaDB":
+            step = (
+                str(node.installation.programs["mariadb-install-db"]),
+                *first,
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+                f"--extra-file={_SECRETS}",
+            )
+        else:
+            step = (
+                server,
+                *first,
+                "--initialize-insecure",
+                f"--init-file={node.directory / _SECRETS}",
+            )
+        return Launch(
+            command=(server, f"--defaults-file={_CONFIG}", datadir),
+            files={
+                _CONFIG: option_file(node),
+                _FIRST_CONFIG: option_file(node, first=True),
+                _SECRETS: accounts(flavour, node.credentials),
+            },
+            directories=(_DATA, _TMP),
+            steps=(step,),
+            environment={"TMPDIR": str(node.directory / _TMP)},
+            remove_when_ready=(_SECRETS,),
+            stop_seconds=60.0,
+            refuses_root=True,
+        )
+
+    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+        return answers(endpoint, credentials)
+
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+        settings = parse_settings(MysqlSettings, self, cluster)
+        consistency_of(self, cluster)
+        client = MysqlClient(Shared.of(cluster, mode, settings))
+        try:
+            client.discover()
+        except EngineError:
+            client.close()
+            raise
+        return client
+
+    def guards(self, endpoint: Endpoint) -> str:
+        return "password (hashed challenge)"
+
+
+_SAYS = re.compile(r"(?:Ver\s+|MariaDB |MySQL )(\d+(?:\.\d+)+)(-MariaDB)?")
+
+
+def server_version(text: str) -> tuple[str, tuple[int, ...]]:
+    """Which server it is and its version, from what it prints or from `Installation.version`.
+
+    ``mariadbd  Ver 10.11.19-MariaDB-...`` gives ("MariaDB", (10, 11, 19)), ``mysqld  Ver 8.4.6 for
+    Linux ...`` ("MySQL", (8, 4, 6)). EngineError for other words.
+    """
+    found = _SAYS.search(text)
+    if found is None:
+        raise EngineError(f"mariadb: {text!r} is no version of MariaDB's or MySQL's server")
+    maria = found[2] is not None or text.startswith("MariaDB ")
+    return ("MariaDB" if maria else "MySQL"), tuple(map(int, found[1].split(".")))
+
+
+def pool_mb(memory_mb: int) -> int:
+    """InnoDB's buffer pool for a node's memory, MiB.
+
+    From 1 GiB on MySQL cuts it into 8 parts of whole chunks and rounds up, so that only multiples
+    of 8 chunks (of 16 MiB here) are what they say.
+    """
+    pool = int(memory_mb * _POOL_SHARE)
+    return pool // 128 * 128 if pool >= 1024 else pool // 16 * 16
+
+
+def option_file(node: Node, *, first: bool = False) -> str:
+    """The server's option file; nothing else is read.
+
+    For the first step without those of the study's options that do not matter there: MariaDB's
+    script hides what it is told of a wrong one, the server names it.
+    """
+    flavour, _ = server_version(node.installation.version)
+    pool = pool_mb(node.spec.memory_mb)
+    log = min(max(pool // 2, 64), 1024)
+    flush, isolation = _LEVELS[node.consistency]
+    options: dict[str, str | int] = {
+        # Relative to the data directory, where the server goes first: a path may be far longer
+        # than the 107 bytes that the name of a socket has.
+        "socket": "mysqld.sock",
+        "pid-file": "mysqld.pid",
+        "bind-address": node.address,
+        "port": node.port,
+        "skip-name-resolve": 1,
+        "max-connections": _MAX_CONNECTIONS,
+        "max-connect-errors": 4294967295,
+        "max-allowed-packet": "512M",
+        "local-infile": 1,
+        "skip-log-bin": 1,
+        "character-set-server": "utf8mb4",
+        "transaction-isolation": isolation,
+        "performance-schema": "OFF",
+        "innodb-buffer-pool-size": f"{pool}M",
+        "innodb-flush-log-at-trx-commit": flush,
+        "innodb-doublewrite": "OFF" if node.consistency == "unsafe" else "ON",
+        "innodb-file-per-table": 1,
+        "innodb-buffer-pool-dump-at-shutdown": "OFF",
+        "innodb-buffer-pool-load-at-startup": "OFF",
+        # Its counters are part of `status`; a study waits for no background work at the end.
+        "innodb-fast-shutdown": 1,
+    }
+    if flavour == "MariaDB":
+        options |= {
+            "innodb-log-file-size": f"{log}M",
+            "aria-pagecache-buffer-size": "16M",
+            "key-buffer-size": "8M",
+        }
+    else:
+        options |= {
+            "loose-innodb-redo-log-capacity": f"{2 * log}M",
+            "innodb-buffer-pool-chunk-size": "16M",
+            # A second protocol with a port of its own that nobody here speaks.
+            "loose-mysqlx": "OFF",
+            # The directory that packages name may not exist; files are sent by the client.
+            "secure-file-priv": "NULL",
+        }
+    config = MysqlSettings.model_validate(dict(node.settings)).config
+    own = {name.replace("_", "-"): value for name, value in config.items()}
+    if first:
+        own = {name: value for name, value in own.items() if name.startswith(_SHAPING)}
+    lines = [f"{name}={_value(value)}" for name, value in (options | own).items()]
+    return "\n".join(["[mysqld]", *lines, ""])
+
+
+def _value(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return "ON" if value else "OFF"
+    return str(value)
+
+
+def accounts(flavour: str, credentials: Credentials) -> str:
+    """Statements, one on each line, that make the session's user and leave no other way in."""
+    user = f"'{credentials.user}'@'%'"
+    collation = COLLATIONS[flavour]
+    lines = [
+        # The first step runs without grants; this reads them, so that accounts can be made.
+        "FLUSH PRIVILEGES",
+        f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4 COLLATE {collation}",
+        f"CREATE USER {user} IDENTIFIED BY '{credentials.password}'",
+        f"GRANT ALL ON {DATABASE}.* TO {user}",
+        # To read the sizes of files.
+        f"GRANT PROCESS ON *.* TO {user}",
+    ]
+    if flavour == "MariaDB":
+        lines.append(
+            "DELETE FROM mysql.global_priv "
+            f"WHERE User NOT IN ('{credentials.user}', 'mariadb.sys', 'PUBLIC')"
+        )
+    else:
+        lines.append("ALTER USER 'root'@'localhost' ACCOUNT LOCK")
+    return ";\n".join(lines) + ";\n"
+
+
+#: Compares strings code point by code point, blanks at the end included.
+COLLATIONS = {"MariaDB": "utf8mb4_nopad_bin", "MySQL": "utf8mb4_0900_bin"}

@@ -1,0 +1,316 @@
+"""One process's connections to PostgreSQL.
+
+Driver: https://www.psycopg.org/psycopg3/docs/; SQL: https://www.postgresql.org/docs/current/.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, LiteralString, TypeVar, cast
+
+import psycopg
+from psycopg.types.json import set_json_loads
+
+from storewise.documents import Field, FieldType, Kind
+from storewise.engines.contract.server import Credentials
+from storewise.engines.postgres.prepared import Prepared
+from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
+from storewise.engines.sql.reads import Request
+from storewise.engines.sql.sharded_client import ShardedClient
+from storewise.engines.sql.shards import Shard, step_aside
+from storewise.engines.support.table import Row, Table, quoted
+from storewise.errors import EngineError
+
+DATABASE = "postgres"
+#: The consistency level at which tables are not in the write-ahead log.
+UNLOGGED = "unlogged"
+#: Times that a transaction is tried whose result would not be serializable.
+_TRIES = 20
+#: Until a server that is not there counts as unreachable.
+CONNECT_SECONDS = 10
+#: Until a connection whose packets nobody acknowledges counts as broken.
+_SILENCE_MS = 30_000
+
+_TYPES: Mapping[FieldType, str] = {
+    "id": "bytea",
+    "key": "bytea",
+    "int": "bigint",
+    "float": "double precision",
+    "str": "text",
+}
+_COPY_TYPES: Mapping[FieldType, str] = {
+    "id": "bytea",
+    "key": "bytea",
+    "int": "int8",
+    "float": "float8",
+    "str": "text",
+}
+#: Of pg_stat_database.
+_COUNTERS = (
+    "xact_commit",
+    "xact_rollback",
+    "blks_read",
+    "blks_hit",
+    "tup_returned",
+    "tup_fetched",
+    "tup_inserted",
+    "tup_updated",
+    "tup_deleted",
+    "temp_bytes",
+    "deadlocks",
+)
+
+
+def connect(
+    address: str, port: int, credentials: Credentials, seconds: int = CONNECT_SECONDS
+) -> psycopg.Connection[Row]:
+    """A connection that commits each statement by itself; psycopg.Error where there is none."""
+    return psycopg.connect(
+        host=address,
+        hostaddr=address,
+        port=port,
+        user=credentials.user,
+        password=credentials.password,
+        dbname=DATABASE,
+        autocommit=True,
+        connect_timeout=seconds,
+        tcp_user_timeout=_SILENCE_MS,
+        # What a user's environment (PGHOSTADDR, PGOPTIONS and so on) says of other servers does
+        # not count here.
+        sslmode="disable",
+        gssencmode="disable",
+        channel_binding="disable",
+        options="",
+        application_name="storewise",
+        client_encoding="UTF8",
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """A connection and the cursor of its reads: a new one for each read would halve their rate."""
+
+    connection: psycopg.Connection[Row]
+    reads: psycopg.Cursor[Row]
+    prepared: Prepared | None
+    """None where the study wants no prepared statements."""
+
+
+class PostgresClient(ShardedClient[Session]):
+    """One thread's connections to the servers."""
+
+    engine_name = "postgres"
+    keys = "row"
+    # The others: Python's integers and strings that no type of the server can hold.
+    failures = (psycopg.Error, OverflowError, UnicodeError)
+    types = _TYPES
+    json_type = "jsonb"
+
+    def _open(self, shard: Shard) -> Session:
+        connection = connect(shard.address, shard.port, self._shared.credentials)
+        connection.prepare_threshold = 0 if self._shared.settings.prepare else None
+        # A JSON column gives its text: the table makes the document of it.
+        set_json_loads(lambda data: data, connection)
+        prepared = Prepared(connection) if self._shared.settings.prepare else None
+        return Session(connection, connection.cursor(binary=True), prepared)
+
+    def _shut(self, connection: Session) -> None:
+        connection.connection.close()
+
+    def _usable(self, connection: Session) -> bool:
+        return not connection.connection.closed
+
+    def _query(
+        self, connection: Session, sql: str, values: Sequence[Any], anew: bool = False
+    ) -> list[Row]:
+        # The server may keep one plan for all parameters of a prepared statement.
+        prepare = False if anew else None
+        try:
+            if connection.prepared is not None and not anew:
+                rows = connection.prepared.rows(sql, values)
+                if rows is not None:
+                    return rows
+            return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
+        except _UNDONE:
+            if not _alone(connection):
+                raise
+            return _again(
+                lambda: connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
+            )
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        return "\n".join(row[0] for row in self._rows(store, f"EXPLAIN {sql}", values, anew=True))
+
+    def double(self, value: float) -> str:
+        return f"float8 '{super().double(value)}'"
+
+    def _change(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
+        try:
+            if connection.prepared is not None and values:
+                changed = connection.prepared.change(sql, values)
+                if changed is not None:
+                    return changed
+            return connection.connection.execute(_sql(sql), values or None).rowcount
+        except _UNDONE:
+            if not _alone(connection):
+                raise
+            return _again(lambda: connection.connection.execute(_sql(sql), values or None).rowcount)
+
+    def _transaction(self, connection: Session) -> AbstractContextManager[Any]:
+        return connection.connection.transaction()
+
+    def _among(self, table: Table, ids: Sequence[bytes]) -> Iterator[tuple[str, Sequence[Any]]]:
+        # One statement for any number of ids, so that it is prepared once.
+        if table.composite is None:
+            yield "_id = ANY(%s)", (list(ids),)
+            return
+        if keys := [key for key in map(table.composite.values, ids) if key is not None]:
+            arrays = ", ".join(["%s::bigint[]"] * len(table.key))
+            yield (
+                f"({table.key_list}) IN (SELECT * FROM unnest({arrays}))",
+                [list(column) for column in zip(*keys, strict=True)],
+            )
+
+    @staticmethod
+    def _json_value(column: Field) -> str:
+        text = f"({quoted(DOCUMENT_COLUMN)}->>'{column.name}')"
+        return text if column.type in ("str", "id") else f"({text}::{_TYPES[column.type]})"
+
+    def _json_change(self, texts: Mapping[str, str]) -> tuple[str, list[Any]]:
+        members = ",".join(f"{json.dumps(name)}:{text}" for name, text in texts.items())
+        return f"{quoted(DOCUMENT_COLUMN)} || %s::jsonb", [f"{{{members}}}"]
+
+    def _index_ddl(self, table: Table, field_name: str) -> list[str]:
+        name = quoted(f"{table.name}_{field_name}")
+        value = table.expression(table.column(field_name))
+        return [f"CREATE INDEX IF NOT EXISTS {name} ON {quoted(table.name)} (({value}))"]
+
+    def _settle(self, connection: Session) -> None:
+        # Without statistics the planner guesses until autovacuum comes by.
+        for table in self._tables.values():
+            self._change(connection, f"ANALYZE {quoted(table.name)}")
+
+    def _table_ddl(self, table: Table) -> str:
+        ddl = super()._table_ddl(table)
+        if self._shared.consistency != UNLOGGED:
+            return ddl
+        return ddl.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        change = super().update
+        return _again(lambda: change(kind, document_id, changes))
+
+    def _load(self, connection: Session, table: Table, rows: list[Row]) -> None:
+        _again(lambda: self._load_once(connection, table, rows))
+
+    def _load_once(self, connection: Session, table: Table, rows: list[Row]) -> None:
+        if self._shared.settings.bulk == "insert":
+            values = ", ".join(["%s"] * len(rows[0]))
+            sql = f"INSERT INTO {quoted(table.name)} VALUES ({values}) {_overwrite(table)}"
+            with connection.connection.transaction(), connection.connection.cursor() as cursor:
+                cursor.executemany(_sql(sql), rows)
+            return
+        try:
+            _copy(connection, table, table.name, rows)
+        except psycopg.errors.UniqueViolation:
+            # Ids are nearly always new, so the cheaper way is tried first; it leaves nothing.
+            self._replace(connection, table, rows)
+
+    def _replace(self, connection: Session, table: Table, rows: list[Row]) -> None:
+        incoming = f"{table.name}_incoming"
+        self._change(
+            connection,
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {quoted(incoming)} "
+            f"(LIKE {quoted(table.name)}) ON COMMIT DELETE ROWS",
+        )
+        with connection.connection.transaction():
+            key_of = table.key_of_row()
+            _copy(connection, table, incoming, list({key_of(row): row for row in rows}.values()))
+            self._change(
+                connection,
+                f"INSERT INTO {quoted(table.name)} SELECT * FROM {quoted(incoming)} "
+                f"ORDER BY {table.key_list} {_overwrite(table)}",
+            )
+
+    def disk_bytes(self) -> int:
+        """Bytes of the tables with their indexes and long values; not the write-ahead log and not
+        the catalogue, which an empty database has too (about 7 MB)."""
+        sql = (
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = current_schema() AND c.relkind = 'r'"
+        )
+        requests: list[Request] = [(store, sql, ()) for store in range(len(self._stores))]
+        return sum(int(rows[0][0]) for rows in self._gather(requests))
+
+    def status(self) -> dict[str, float]:
+        """Counters of pg_stat_database and pg_stat_wal, summed over the servers.
+
+        Another connection's counts appear when it ends, or is idle for some seconds.
+        """
+        columns = ", ".join(f"d.{name}::float8" for name in _COUNTERS)
+        sql = (
+            f"SELECT {columns}, w.wal_records::float8, w.wal_bytes::float8 "
+            "FROM pg_stat_database d, pg_stat_wal w WHERE d.datname = current_database()"
+        )
+        requests: list[Request] = [(store, sql, ()) for store in range(len(self._stores))]
+        rows = [found[0] for found in self._gather(requests)]
+        names = (*_COUNTERS, "wal_records", "wal_bytes")
+        return {name: float(sum(row[n] for row in rows)) for n, name in enumerate(names)}
+
+
+#: The server has undone a transaction because of what others did at the same time.
+_UNDONE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_Result = TypeVar("_Result")
+
+
+def _again(do: Callable[[], _Result]) -> _Result:
+    """Do a transaction, once more where the server has undone it for the sake of another one."""
+    for tried in range(_TRIES - 1):
+        try:
+            return do()
+        except (*_UNDONE, EngineError) as error:
+            words = error.__cause__ if isinstance(error, EngineError) else error
+            if not isinstance(words, _UNDONE):
+                raise
+        step_aside(tried)
+    return do()
+
+
+def _alone(session: Session) -> bool:
+    """Whether a failed statement was a transaction of its own, so that it can be repeated."""
+    status = session.connection.info.transaction_status
+    return status == psycopg.pq.TransactionStatus.IDLE
+
+
+def _overwrite(table: Table) -> str:
+    names = [DOCUMENT_COLUMN] if isinstance(table, JsonTable) else table.names
+    changes = [f"{quoted(n)} = EXCLUDED.{quoted(n)}" for n in names if n not in table.key]
+    what = f"UPDATE SET {', '.join(changes)}" if changes else "NOTHING"
+    return f"ON CONFLICT ({table.key_list}) DO {what}"
+
+
+def _copy(session: Session, table: Table, into: str, rows: Sequence[Row]) -> None:
+    """COPY in binary form, which was measured a third faster than in text."""
+    if isinstance(table, JsonTable):
+        # What jsonb takes in binary form is its version and the text: as bytes it costs least.
+        types = ["bytea", "bytea"]
+        rows = [(row[0], b"\x01" + row[1].encode()) for row in rows]
+    else:
+        types = [_COPY_TYPES[column.type] for column in table.columns]
+    sql = _sql(f"COPY {quoted(into)} FROM STDIN (FORMAT BINARY)")
+    with session.connection.cursor() as cursor, cursor.copy(sql) as copy:
+        copy.set_types(types)
+        try:
+            for row in rows:
+                copy.write_row(row)
+        except TypeError as error:
+            raise psycopg.DataError(f"{table.name}: a value has a wrong type: {error}") from error
+
+
+def _sql(text: str) -> LiteralString:
+    """Statements are made of our own names, never of values; the driver's types want to hear it."""
+    return cast(LiteralString, text)  # type: ignore[redundant-cast]

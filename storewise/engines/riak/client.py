@@ -1,0 +1,267 @@
+"""What one process does with a Riak cluster.
+
+A kind is a bucket of the default type, an id a key (its bytes), a document a JSON object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from storewise.documents import Document, Kind
+from storewise.engines.contract.engine import Client, Cluster, Engine, Mode, Schema
+from storewise.engines.riak import protocol as pb
+from storewise.engines.riak.config import endpoint_name
+from storewise.engines.riak.connection import Link, Shared
+from storewise.engines.riak.counters import read_stats
+from storewise.engines.riak.ring import partition_of
+from storewise.engines.riak.settings import (
+    check_level,
+    quorums_of,
+    riak_settings,
+    ring_size_of,
+)
+from storewise.engines.sql.json_table import JsonTable, make_json_tables
+from storewise.engines.support.table import consistency_of, named_kinds
+from storewise.errors import EngineError
+
+#: Where the schema is kept, for clients that connect later.
+SCHEMA = (b"schema", b"schema")
+
+
+def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> RiakClient:
+    """Connect to a cluster; EngineError within seconds where no node answers."""
+    settings = riak_settings(engine, cluster.settings)
+    level = consistency_of(engine, cluster)
+    check_level(settings, level)
+    if not cluster.endpoints:
+        raise EngineError("riak: the cluster has no endpoints of data nodes")
+    shared = Shared(
+        mode=mode,
+        settings=settings,
+        quorums=quorums_of(settings, level),
+        endpoints=cluster.endpoints,
+        ring_size=ring_size_of(settings, len(cluster.endpoints)),
+        kinds=cluster.kinds,
+    )
+    client = RiakClient(shared, shared.link())
+    try:
+        client.greet()
+    except EngineError:
+        client.close()
+        raise
+    return client
+
+
+class RiakClient(Client):
+    """One thread's client; each has connections of its own."""
+
+    def __init__(self, shared: Shared, link: Link) -> None:
+        self._shared = shared
+        self._link = link
+        quorums = shared.quorums
+        self._r, self._w, self._dw = map(pb.quorum, (quorums.r, quorums.w, quorums.dw))
+
+    def greet(self) -> None:
+        self._link.greet()
+
+    def for_thread(self) -> RiakClient:
+        return RiakClient(self._shared, self._shared.link())
+
+    def create(self, schema: Schema) -> None:
+        """Buckets come into being with their first key; what is kept is the schema."""
+        self._writing("create")
+        if schema.indexes and schema.index_time != "none":
+            raise self._cannot("secondary index")
+        record = {
+            "kinds": [kind.table for kind in schema.kinds],
+            "study_fields": schema.study_fields,
+        }
+        # Whatever the level says: no client may miss it.
+        everyone = pb.quorum("quorum")
+        request = pb.put_request(*SCHEMA, orjson.dumps(record), w=everyone, dw=everyone)
+        self._link.ask("create", request, pb.PUT_ANSWER)
+        self._keep(schema)
+
+    def _keep(self, schema: Schema) -> None:
+        tables = make_json_tables(schema, lambda field: field.name)
+        with self._shared.lock:
+            self._shared.schema = schema
+            self._shared.tables = {
+                kind: table for kind, table in tables.items() if isinstance(table, JsonTable)
+            }
+
+    def _learn(self) -> None:
+        """Take the schema that another client has created."""
+        request = pb.get_request(*SCHEMA, r=pb.quorum("quorum"))
+        found = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
+        if found is not None:
+            record = orjson.loads(found.values[0])
+            kinds = named_kinds(record["kinds"], self._shared.kinds)
+            self._keep(Schema(kinds, study_fields=record["study_fields"]))
+
+    def _table(self, kind: Kind) -> JsonTable:
+        if self._shared.closed:
+            raise EngineError("riak: this client is closed")
+        if kind not in self._shared.tables:
+            self._learn()
+        if kind not in self._shared.tables:
+            raise EngineError(f"riak: {kind.table} was never created")
+        return self._shared.tables[kind]
+
+    def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
+        self._writing("insert")
+        rows = self._table(kind).rows(documents)
+        size = kind.id_bytes
+        for key, _ in rows if size is not None else ():
+            if not isinstance(key, bytes) or len(key) != size:
+                raise EngineError(f"riak: {kind.table}: {key!r} is no id of {size} bytes")
+        # Requests go over several connections: of an id that comes twice the last one counts.
+        bucket = kind.table.encode()
+        last: dict[bytes, str] = {row[0]: row[1] for row in rows}
+        requests = [
+            pb.put_request(bucket, key, text.encode(), w=self._w, dw=self._dw)
+            for key, text in last.items()
+        ]
+        self._link.ask_all("insert", requests, pb.PUT_ANSWER)
+
+    def finish(self) -> None:
+        """Nothing is left to do: every insert was acknowledged."""
+        self._writing("finish")
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        decode = self._table(kind).decoder()
+        request = pb.get_request(kind.table.encode(), document_id, r=self._r)
+        found = self._only(kind, document_id, self._link.ask("get", request, pb.GET_ANSWER))
+        return None if found is None else self._decoded(kind, document_id, found, decode)
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        decode = self._table(kind).decoder()
+        wanted = list(dict.fromkeys(document_ids))
+        bucket = kind.table.encode()
+        requests = [pb.get_request(bucket, key, r=self._r) for key in wanted]
+        documents: dict[bytes, Document] = {}
+        bodies = self._link.ask_all("get", requests, pb.GET_ANSWER)
+        for key, body in zip(wanted, bodies, strict=True):
+            found = self._only(kind, key, body)
+            if found is not None:
+                documents[key] = self._decoded(kind, key, found, decode)
+        return [documents.get(key) for key in document_ids]
+
+    def _only(self, kind: Kind, key: bytes, body: bytes) -> pb.Found | None:
+        """The one value of a key; EngineError for siblings."""
+        try:
+            found = pb.read_get(body)
+        except pb.Malformed as error:
+            words = str(error).removeprefix("riak: ")
+            raise EngineError(
+                f"riak: {kind.table}: the answer for the key {key.hex()}: {words}"
+            ) from error
+        if found is not None and len(found.values) > 1:
+            raise EngineError(
+                f"riak: {kind.table}: the key {key.hex()} has {len(found.values)} siblings; the "
+                "buckets have allow_mult = false, so somebody else has changed that"
+            )
+        return found
+
+    def _decoded(self, kind: Kind, key: bytes, found: pb.Found, decode: Any) -> Document:
+        try:
+            document: Document = decode((key, found.values[0]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(
+                f"riak: {kind.table}: the value of the key {key.hex()} is no document of "
+                f"Storewise's: {error}"
+            ) from error
+        return document
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """Read, change and write back: an update of somebody else between is overwritten."""
+        self._writing("update")
+        table = self._table(kind)
+        if not changes or "_id" in changes or not table.has_params:
+            table.check_changes(changes)
+        bucket = kind.table.encode()
+        request = pb.get_request(bucket, document_id, r=self._r)
+        found = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
+        if found is None:
+            return False
+        document = self._decoded(kind, document_id, found, table.decoder()) | dict(changes)
+        ((key, text),) = table.rows([document])
+        put = pb.put_request(
+            bucket, key, text.encode(), w=self._w, dw=self._dw, vclock=found.vclock
+        )
+        self._link.ask("update", put, pb.PUT_ANSWER)
+        return True
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        """Look and delete; two clients at once may both be told that there was something."""
+        self._writing("delete")
+        self._table(kind)
+        bucket = kind.table.encode()
+        request = pb.get_request(bucket, document_id, r=self._r, head=True)
+        found = self._only(kind, document_id, self._link.ask("delete", request, pb.GET_ANSWER))
+        if found is None:
+            return False
+        delete = pb.delete_request(
+            bucket, document_id, vclock=found.vclock, r=self._r, w=self._w, dw=self._dw
+        )
+        self._link.ask("delete", delete, pb.DELETE_ANSWER)
+        return True
+
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
+        """Name of the node whose partition the key's hash falls to, the first of its replicas.
+
+        Each partition is asked for once. EngineError where the server has another partition for
+        the key than the hash gives.
+        """
+        bucket = kind.table.encode()
+        partition = partition_of(bucket, document_id, self._shared.ring_size)
+        with self._shared.lock:
+            known = self._shared.owners.get(partition)
+        if known is not None:
+            return known
+        request = pb.frame(pb.PREFERENCE, pb.message((1, bucket), (2, document_id)))
+        holders = pb.read_preference(self._link.ask("owner", request, pb.PREFERENCE_ANSWER))
+        first = next((holder for holder in holders if holder.partition == partition), None)
+        if first is None:
+            numbers = ", ".join(str(holder.partition) for holder in holders) or "none"
+            raise EngineError(
+                f"riak: owner: the key {document_id.hex()} of {kind.table} falls to partition "
+                f"{partition} of {self._shared.ring_size}, but the server has it in {numbers}"
+            )
+        names = {endpoint_name(endpoint): endpoint.name for endpoint in self._shared.endpoints}
+        name = names.get(first.node)
+        if name is None:
+            raise EngineError(f"riak: owner: the cluster has a node {first.node} that is not ours")
+        if first.primary:
+            with self._shared.lock:
+                self._shared.owners[partition] = name
+        return name
+
+    def disk_bytes(self) -> int | None:
+        """None: no node tells a client how many bytes its backend holds."""
+        self._alive()
+        return None
+
+    def status(self) -> dict[str, float]:
+        """Riak's counters, and how often this process had to send a request again."""
+        self._alive()
+        return {
+            **read_stats(self._shared.endpoints),
+            "client.reconnects": float(self._shared.reconnects),
+        }
+
+    def close(self) -> None:
+        """Closes the connections of all threads."""
+        self._shared.close()
+
+    def _alive(self) -> None:
+        if self._shared.closed:
+            raise EngineError("riak: this client is closed")
+
+    def _writing(self, verb: str) -> None:
+        self._alive()
+        if self._shared.mode != "write":
+            raise EngineError(f"riak: {verb} needs a client that is connected to write")

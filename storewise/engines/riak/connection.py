@@ -1,0 +1,234 @@
+"""A client thread's connections to a Riak cluster: batches over several, other nodes for failed
+ones."""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from storewise.documents import Kind
+from storewise.engines.contract.engine import Endpoint, Mode, Schema
+from storewise.engines.riak import protocol as pb
+from storewise.engines.riak.protocol import Broken, Connection, GaveUp
+from storewise.engines.riak.settings import Quorums, RiakSettings
+from storewise.engines.sql.json_table import JsonTable
+from storewise.errors import EngineError
+
+_CONNECT_SECONDS = 5.0
+_GREET_SECONDS = 10.0
+
+
+@dataclass
+class Shared:
+    """What the clients of one process have in common."""
+
+    mode: Mode
+    settings: RiakSettings
+    quorums: Quorums
+    endpoints: tuple[Endpoint, ...]
+    ring_size: int
+    kinds: tuple[Kind, ...]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    tables: dict[Kind, JsonTable] = field(default_factory=dict)
+    schema: Schema | None = None
+    owners: dict[int, str] = field(default_factory=dict)
+    """Nodes by number of partition, as far as they were asked for."""
+    links: list[Link] = field(default_factory=list)
+    reconnects: int = 0
+    """Requests that were sent again, on a new connection or to another node."""
+    closed: bool = False
+    _turn: Iterator[int] = field(default_factory=itertools.count)
+
+    def link(self) -> Link:
+        """New connections for one thread; threads begin with different nodes."""
+        with self.lock:
+            if self.closed:
+                raise EngineError("riak: this client is closed")
+            made = Link(self, next(self._turn))
+            self.links.append(made)
+            return made
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            for link in self.links:
+                link.close()
+
+
+class Link:
+    """The connections of one thread.
+
+    A request whose connection breaks is sent once more on a new one, then to each other node:
+    all that Storewise asks may be done twice. EngineError, with every node's words, where none
+    does it. Where a server says that it gave up, the next one is asked, once: what was with another
+    node when that died is never answered. A refusal, a time-out of the client's own and bytes that
+    make no sense are not tried again.
+    """
+
+    def __init__(self, shared: Shared, start: int) -> None:
+        self._shared = shared
+        self._start = start
+        self._open: dict[int, Connection] = {}
+        self._at: dict[int, int] = {}
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def greet(self) -> None:
+        """EngineError where no node answers a ping."""
+
+        def ask(connection: Connection) -> None:
+            connection.seconds = min(_GREET_SECONDS, self._shared.settings.timeout_seconds)
+            connection.request(pb.frame(pb.PING), pb.PONG)
+            connection.seconds = self._shared.settings.timeout_seconds
+
+        with self._words("connect"):
+            problems = []
+            for _ in self._shared.endpoints:
+                try:
+                    ask(self._connection(0))
+                    return
+                except EngineError as error:
+                    problems.append(str(error))
+                    self._leave(0)
+            raise EngineError("; ".join(problems))
+
+    def ask(self, verb: str, request: bytes, answer: int) -> bytes:
+        """The body of the answer to one request."""
+        with self._words(verb):
+            return self._ask(0, request, answer)
+
+    def ask_all(self, verb: str, requests: Sequence[bytes], answer: int) -> list[bytes]:
+        """The bodies of the answers to several, in their order, sent over several connections."""
+        if len(requests) <= 1 or self._shared.settings.connections == 1:
+            return [self.ask(verb, request, answer) for request in requests]
+        with self._words(verb):
+            return self._ask_all(requests, answer)
+
+    def _ask_all(self, requests: Sequence[bytes], answer: int) -> list[bytes]:
+        bodies: list[bytes] = [b""] * len(requests)
+        waiting = iter(range(len(requests)))
+        busy: dict[int, int] = {}
+        """The request that a slot waits for."""
+        timeout = self._shared.settings.timeout_seconds
+        with selectors.DefaultSelector() as selector:
+
+            def feed(slot: int) -> None:
+                for number in waiting:
+                    try:
+                        connection = self._connection(slot)
+                        connection.send(requests[number])
+                    except Broken:
+                        bodies[number] = self._ask(slot, requests[number], answer)
+                        continue
+                    busy[slot] = number
+                    selector.register(connection, selectors.EVENT_READ, slot)
+                    return
+
+            try:
+                for slot in range(min(self._shared.settings.connections, len(requests))):
+                    feed(slot)
+                while busy:
+                    ready = selector.select(timeout)
+                    if not ready:
+                        raise EngineError(
+                            f"{self._open[next(iter(busy))].where}: no answer within {timeout:g} s "
+                            "(see the setting `timeout_seconds`)"
+                        )
+                    for key, _ in ready:
+                        slot = key.data
+                        selector.unregister(key.fileobj)
+                        number = busy[slot]
+                        try:
+                            bodies[number] = self._open[slot].receive(answer)
+                        except Broken:
+                            bodies[number] = self._ask(slot, requests[number], answer)
+                        except GaveUp as error:
+                            bodies[number] = self._again(slot, requests[number], answer, error)
+                        del busy[slot]
+                        feed(slot)
+            except BaseException:
+                # Answers that are still to come would be taken for those to later requests.
+                for slot in busy:
+                    self._forget(slot)
+                raise
+        return bodies
+
+    def _ask(self, slot: int, request: bytes, answer: int) -> bytes:
+        try:
+            return self._ask_each(slot, request, answer)
+        except GaveUp as error:
+            return self._again(slot, request, answer, error)
+
+    def _again(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
+        """After a node gave up: once more, beginning with the next one."""
+        with self._shared.lock:
+            self._shared.reconnects += 1
+        self._leave(slot)
+        try:
+            return self._ask_each(slot, request, answer)
+        except EngineError as error:
+            raise EngineError(f"{first}; {error}") from error
+
+    def _ask_each(self, slot: int, request: bytes, answer: int) -> bytes:
+        problems: list[str] = []
+        used = slot in self._open
+        for attempt in range(len(self._shared.endpoints) + (1 if used else 0)):
+            if attempt:
+                with self._shared.lock:
+                    self._shared.reconnects += 1
+            try:
+                return self._connection(slot).request(request, answer)
+            except Broken as error:
+                problems.append(str(error))
+                if used and attempt == 0:
+                    # The node may have been started again since.
+                    self._forget(slot)
+                else:
+                    self._leave(slot)
+            except BaseException:
+                if slot in self._open and self._open[slot].fileno() < 0:
+                    self._forget(slot)
+                raise
+        raise Broken("; ".join(dict.fromkeys(problems)))
+
+    def _connection(self, slot: int) -> Connection:
+        found = self._open.get(slot)
+        if found is not None and found.fileno() >= 0:
+            return found
+        if self._shared.closed:
+            raise EngineError("this client is closed")
+        settings = self._shared.settings
+        endpoints = self._shared.endpoints
+        at = self._at.setdefault(slot, self._start + slot)
+        made = Connection(
+            endpoints[at % len(endpoints)],
+            connect=_CONNECT_SECONDS,
+            seconds=settings.timeout_seconds,
+        )
+        self._open[slot] = made
+        return made
+
+    def _forget(self, slot: int) -> None:
+        if (found := self._open.pop(slot, None)) is not None:
+            found.close()
+
+    def _leave(self, slot: int) -> None:
+        """Go on with the next node."""
+        self._forget(slot)
+        self._at[slot] = self._at.get(slot, self._start + slot) + 1
+
+    @contextmanager
+    def _words(self, verb: str) -> Iterator[None]:
+        """One error with the verb, whatever it is of."""
+        try:
+            yield
+        except EngineError as error:
+            words = str(error).removeprefix("riak: ")
+            raise EngineError(f"riak: {verb}: {words}") from error

@@ -1,0 +1,359 @@
+"""Riak's protocol buffers: frames, the few messages that Storewise needs, and one connection.
+
+A frame is a length (4 bytes, big-endian, the code counted), a code (1 byte) and a message. Codes,
+fields and the numbers of quorums are those of riak_pb
+(https://docs.riak.com/riak/kv/latest/developing/api/protocol-buffers/). Encoding:
+https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.errors import EngineError
+
+ERROR = 0
+PING, PONG = 1, 2
+SERVER_INFO, SERVER_INFO_ANSWER = 7, 8
+GET, GET_ANSWER = 9, 10
+PUT, PUT_ANSWER = 11, 12
+DELETE, DELETE_ANSWER = 13, 14
+LIST_KEYS, LIST_KEYS_ANSWER = 17, 18
+PREFERENCE, PREFERENCE_ANSWER = 33, 34
+
+#: Words for numbers of replicas, as the protocol has them.
+QUORUMS = {"one": 0xFFFFFFFE, "quorum": 0xFFFFFFFD, "all": 0xFFFFFFFC}
+#: A frame beyond this is an error, bytes: Riak refuses objects above 50 MB.
+MAX_FRAME = 128 * 1024 * 1024
+JSON = b"application/json"
+
+_HEADER = struct.Struct(">I")
+_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_VARINT_BYTES = 10
+_CHUNK = 1 << 16
+
+Value = int | bytes
+
+#: All that Riak says of its own time-outs.
+_GAVE_UP = "timeout"
+
+
+class Refused(EngineError):
+    """The server answered with an error; the connection is as good as before."""
+
+
+class GaveUp(Refused):
+    """The server waited in vain for other nodes, and says so after a minute or its own limit."""
+
+
+class Broken(EngineError):
+    """There is no connection, or it ended; another node may do what was asked."""
+
+
+class Malformed(EngineError):
+    """Bytes that are no answer of Riak's."""
+
+
+def varint(value: int) -> bytes:
+    """An unsigned number of up to 64 bits, 7 bits to a byte, lowest first."""
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{value} is no unsigned number of 64 bits")
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def message(*fields: tuple[int, Value | None]) -> bytes:
+    """A message of (number, value): numbers and truths as varints, bytes with their length.
+
+    Fields whose value is None are left out.
+    """
+    parts: list[bytes] = []
+    for number, value in fields:
+        if value is None:
+            continue
+        if isinstance(value, int):
+            parts += (varint(number << 3 | _VARINT), varint(value))
+        else:
+            parts += (varint(number << 3 | _BYTES), varint(len(value)), value)
+    return b"".join(parts)
+
+
+def _varint_at(data: bytes, at: int) -> tuple[int, int]:
+    """The number at a place and the place behind it."""
+    value = 0
+    for count in range(_VARINT_BYTES):
+        if at + count >= len(data):
+            raise Malformed("riak: a message ends within a number")
+        byte = data[at + count]
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            if value >> 64:
+                break
+            return value, at + count + 1
+    raise Malformed("riak: a message has a number of more than 64 bits")
+
+
+def fields(data: bytes) -> Iterator[tuple[int, Value]]:
+    """The fields of a message as (number, value), in their order.
+
+    Raises Malformed for a message that ends too early or has a type of field that protocol
+    buffers of version 2 do not have; fixed-width fields come as their bytes.
+    """
+    at = 0
+    while at < len(data):
+        key, at = _varint_at(data, at)
+        number, kind = key >> 3, key & 7
+        if number == 0:
+            raise Malformed("riak: a message has a field without a number")
+        if kind == _VARINT:
+            value, at = _varint_at(data, at)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            length, at = _varint_at(data, at)
+        elif kind in (_EIGHT, _FOUR):
+            length = 8 if kind == _EIGHT else 4
+        else:
+            raise Malformed(f"riak: a message has a field of the unknown type {kind}")
+        if length > len(data) - at:
+            raise Malformed(f"riak: a message ends within field {number}")
+        yield number, data[at : at + length]
+        at += length
+
+
+def _bytes(number: int, value: Value) -> bytes:
+    if not isinstance(value, bytes):
+        raise Malformed(f"riak: field {number} of an answer is a number, not bytes")
+    return value
+
+
+def _number(number: int, value: Value) -> int:
+    if not isinstance(value, int):
+        raise Malformed(f"riak: field {number} of an answer is bytes, not a number")
+    return value
+
+
+def frame(code: int, body: bytes = b"") -> bytes:
+    """A request as it is sent."""
+    return _HEADER.pack(len(body) + 1) + bytes((code,)) + body
+
+
+def put_request(
+    bucket: bytes,
+    key: bytes,
+    value: bytes,
+    *,
+    w: int | None = None,
+    dw: int | None = None,
+    vclock: bytes | None = None,
+) -> bytes:
+    """The frame that stores a JSON value; `vclock` of the object that it replaces."""
+    content = message((1, value), (2, JSON))
+    return frame(PUT, message((1, bucket), (2, key), (3, vclock), (4, content), (5, w), (6, dw)))
+
+
+def get_request(
+    bucket: bytes, key: bytes, *, r: int | None = None, pr: int | None = None, head: bool = False
+) -> bytes:
+    """The frame that asks for an object, with `head` for all of it but the value; `pr` holders
+    must be there themselves, nobody standing in for them."""
+    return frame(GET, message((1, bucket), (2, key), (3, r), (4, pr), (8, 1 if head else None)))
+
+
+def delete_request(
+    bucket: bytes,
+    key: bytes,
+    *,
+    vclock: bytes | None = None,
+    r: int | None = None,
+    w: int | None = None,
+    dw: int | None = None,
+) -> bytes:
+    """The frame that deletes an object; `vclock` of the object as it was read."""
+    body = message((1, bucket), (2, key), (4, vclock), (5, r), (6, w), (9, dw))
+    return frame(DELETE, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object: its values (more than one: siblings) and its vector clock."""
+
+    values: tuple[bytes, ...]
+    vclock: bytes | None
+
+
+def read_get(body: bytes) -> Found | None:
+    """The object of a get's answer; None where there is none (or only its tombstone)."""
+    values: list[bytes] = []
+    vclock: bytes | None = None
+    for number, value in fields(body):
+        if number == 1:
+            content = list(fields(_bytes(number, value)))
+            if not any(n == 11 and v for n, v in content):  # deleted
+                values.append(next((_bytes(n, v) for n, v in content if n == 1), b""))
+        elif number == 2:
+            vclock = _bytes(number, value)
+    return Found(tuple(values), vclock) if values else None
+
+
+def read_error(body: bytes) -> str:
+    """The server's own words."""
+    text = next((_bytes(n, v) for n, v in fields(body) if n == 1), b"")
+    return text.decode(errors="replace") or "an error without words"
+
+
+def read_server_info(body: bytes) -> tuple[str, str]:
+    """(name of the Erlang node, version)."""
+    found = {n: _bytes(n, v).decode(errors="replace") for n, v in fields(body) if n in (1, 2)}
+    return found.get(1, ""), found.get(2, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One entry of a preference list."""
+
+    partition: int
+    """Its number, from 0 in the order of the ring."""
+    node: str
+    primary: bool
+
+
+def read_preference(body: bytes) -> list[Holder]:
+    """The partitions that hold a key, the one that its hash falls to first."""
+    holders = []
+    for number, value in fields(body):
+        if number == 1:
+            item = dict(fields(_bytes(number, value)))
+            try:
+                partition, node, primary = item[1], item[2], item[3]
+            except KeyError as error:
+                raise Malformed(f"riak: an entry of a preference list lacks {error}") from error
+            name = _bytes(2, node).decode(errors="replace")
+            holders.append(Holder(_number(1, partition), name, bool(_number(3, primary))))
+    return holders
+
+
+def read_keys(body: bytes) -> tuple[list[bytes], bool]:
+    """(keys of one part of a listing, whether it is the last)."""
+    found = list(fields(body))
+    return [_bytes(n, v) for n, v in found if n == 1], any(n == 2 and v for n, v in found)
+
+
+class Connection:
+    """One connection to a node; one request at a time, or several whose answers come in order.
+
+    After Broken or Malformed it is closed. `seconds` is the time for each answer.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, connect: float, seconds: float) -> None:
+        self.endpoint = endpoint
+        self.seconds = seconds
+        self._buffer = bytearray()
+        try:
+            self._socket = socket.create_connection((endpoint.address, endpoint.port), connect)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            raise Broken(f"{self.where}: {error.strerror or error}") from error
+
+    @property
+    def where(self) -> str:
+        endpoint = self.endpoint
+        return f"{endpoint.name} at {endpoint.address}:{endpoint.port}"
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        self._socket.close()
+
+    def request(self, request: bytes, answer: int) -> bytes:
+        """The body of the answer, whose code must be `answer`."""
+        self.send(request)
+        return self.receive(answer)
+
+    def send(self, request: bytes) -> None:
+        try:
+            self._socket.settimeout(self.seconds)
+            self._socket.sendall(request)
+        except OSError as error:
+            self.close()
+            raise Broken(f"{self.where}: {self._words(error)}") from error
+
+    def receive(self, answer: int) -> bytes:
+        """The body of the next answer; Refused with the server's words for an error."""
+        until = time.monotonic() + self.seconds
+        try:
+            (length,) = _HEADER.unpack(self._take(4, until))
+            if not 1 <= length <= MAX_FRAME:
+                raise Malformed(f"{self.where}: a frame of {length} bytes is no answer of Riak's")
+            received = self._take(length, until)
+            code, body = received[0], received[1:]
+            if code == ERROR:
+                words = read_error(body)
+            elif code != answer:
+                raise Malformed(f"{self.where}: answered with code {code} instead of {answer}")
+        except BaseException:
+            # Whatever comes later would be taken for another request's answer.
+            self.close()
+            raise
+        if code == ERROR:
+            kind = GaveUp if words == _GAVE_UP else Refused
+            raise kind(f"{self.where}: {words}")
+        return body
+
+    def stream(self, request: bytes, answer: int) -> Iterator[bytes]:
+        """The bodies of all answers to a request that has several, until the caller stops."""
+        self.send(request)
+        while True:
+            yield self.receive(answer)
+
+    def _take(self, size: int, until: float) -> bytes:
+        while len(self._buffer) < size:
+            left = until - time.monotonic()
+            try:
+                self._socket.settimeout(max(left, 0.001))
+                data = self._socket.recv(max(_CHUNK, size - len(self._buffer)))
+            except TimeoutError as error:
+                raise EngineError(
+                    f"{self.where}: no answer within {self.seconds:g} s (see the setting "
+                    "`timeout_seconds`)"
+                ) from error
+            except OSError as error:
+                raise Broken(f"{self.where}: {self._words(error)}") from error
+            if not data:
+                within = " in the middle of an answer" if self._buffer or size > 4 else ""
+                raise Broken(f"{self.where}: the server closed the connection{within}")
+            self._buffer += data
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _words(self, error: OSError) -> str:
+        if isinstance(error, TimeoutError):
+            return f"took nothing within {self.seconds:g} s"
+        return error.strerror or str(error)
+
+
+def list_keys(connection: Connection, bucket: bytes) -> Iterator[bytes]:
+    """All keys of a bucket, a walk over every key of every bucket in the cluster: for tests."""
+    for body in connection.stream(frame(LIST_KEYS, message((1, bucket))), LIST_KEYS_ANSWER):
+        keys, done = read_keys(body)
+        yield from keys
+        if done:
+            return
+
+
+def quorum(value: int | str | None) -> int | None:
+    """A number of replicas as the protocol has it; None: the bucket's own."""
+    return QUORUMS[value] if isinstance(value, str) else value

@@ -1,0 +1,1 @@
+"""What stores with SQL share."""

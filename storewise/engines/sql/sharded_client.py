@@ -1,0 +1,405 @@
+"""Independent SQL servers that share the documents by a hash of their ids.
+
+The servers know nothing of each other: the client sends each document to the server that its id
+belongs to, asks that one for it, and asks all of them what concerns all documents. This is how
+published comparisons spread PostgreSQL and MySQL over several hosts. A batch is one transaction
+on each server that gets a part of it; there is no transaction over several servers.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+
+from storewise.documents import Field, FieldType, Kind
+from storewise.engines.contract.engine import Schema
+from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
+from storewise.engines.sql.reads import Part, Request, SqlReads
+from storewise.engines.sql.shards import SCHEMA_TABLE, Shard, Shared, describe, described
+from storewise.engines.support.fanout import FanOut
+from storewise.engines.support.table import Keys, Row, Table, make_tables, quoted
+from storewise.errors import EngineError
+
+Connection = TypeVar("Connection")
+_Result = TypeVar("_Result")
+
+
+class ShardedClient(SqlReads[Shard], Generic[Connection]):
+    """One thread's connections to the servers, each opened when it is first needed.
+
+    A subclass gives the driver's part: the class variables, the abstract methods, and what its SQL
+    says differently. `Engine.connect` makes the first client and calls `discover`.
+    """
+
+    mark = "%s"
+    failures: ClassVar[tuple[type[Exception], ...]]
+    """What the driver raises, for values that it cannot bind as well."""
+    types: ClassVar[Mapping[FieldType, str]]
+    """SQL types of columns."""
+    keys: ClassVar[Keys] = "columns"
+    json_type: ClassVar[str]
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared.shards, shared.router)
+        self._shared = shared
+        self._connections: dict[int, Connection] = {}
+        self._fan_out = FanOut(len(shared.shards))
+        self._closed = False
+        self._use_tables(shared.tables)
+        with shared.lock:
+            shared.clients.append(self)
+
+    # What the driver does.
+
+    @abstractmethod
+    def _open(self, shard: Shard) -> Connection:
+        """A new connection that commits each statement by itself; raises of `failures`."""
+
+    @abstractmethod
+    def _shut(self, connection: Connection) -> None:
+        """Close a connection, broken or not, without an error."""
+
+    @abstractmethod
+    def _usable(self, connection: Connection) -> bool:
+        """Whether a connection can be used again after an error."""
+
+    @abstractmethod
+    def _query(
+        self, connection: Connection, sql: str, values: Sequence[Any], anew: bool = False
+    ) -> list[Row]:
+        """The rows of a statement; `anew` as in `_rows`."""
+
+    @abstractmethod
+    def _change(self, connection: Connection, sql: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement without rows; how many rows it matched (changed or not)."""
+
+    @abstractmethod
+    def _transaction(self, connection: Connection) -> AbstractContextManager[Any]:
+        """BEGIN, then COMMIT, or ROLLBACK where an error leaves the block."""
+
+    @abstractmethod
+    def _load(self, connection: Connection, table: Table, rows: list[Row]) -> None:
+        """Insert rows (of `Table.rows`, in the order of ids) in one transaction.
+
+        Rows that exist are overwritten; of equal ids in `rows` the last one counts."""
+
+    @staticmethod
+    @abstractmethod
+    def _json_value(column: Field) -> str:
+        """SQL of a field of the column ``document``, typed; SQL null for a JSON null."""
+
+    @abstractmethod
+    def _json_change(self, texts: Mapping[str, str]) -> tuple[str, list[Any]]:
+        """SQL and parameters of the column ``document`` with fields set, given as JSON texts."""
+
+    def _settle(self, connection: Connection) -> None:
+        """The end of a load on one server, after its indexes (statistics, for example)."""
+
+    def _index_ddl(self, table: Table, field_name: str) -> list[str]:
+        """Statements that make a secondary index; nothing where it exists."""
+        name = quoted(f"{table.name}_{field_name}")
+        value = table.expression(table.column(field_name))
+        return [f"CREATE INDEX IF NOT EXISTS {name} ON {quoted(table.name)} ({value})"]
+
+    def _table_ddl(self, table: Table) -> str:
+        columns = [f"{quoted(c.name)} {self.types[c.type]}" for c in table.columns]
+        if isinstance(table, JsonTable):
+            columns = [columns[0], f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"]
+        columns.append(f"PRIMARY KEY ({table.key_list})")
+        return f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({', '.join(columns)})"
+
+    # Creating and finding tables.
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        tables = self._tables_of(schema, shared.settings.layout)
+        description = describe(schema, shared.settings.layout)
+        statements = [self._table_ddl(table) for table in tables.values()]
+        if schema.index_time == "before":
+            statements += self._indexes(tables, schema)
+
+        def make(store: int) -> None:
+            connection = self._connection(store)
+            name = quoted(SCHEMA_TABLE)
+            self._change(
+                connection,
+                f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)",
+            )
+            found = self._query(connection, f"SELECT content FROM {name}", ())
+            if found and json.loads(found[0][0]) != json.loads(description):
+                raise EngineError(
+                    f"{self.engine_name}: {self._stores[store]} has tables of another schema: "
+                    f"{found[0][0]}; this one is {description}"
+                )
+            for statement in statements:
+                self._change(connection, statement)
+            if not found:
+                # The last step: a reader of a half-made schema must find none.
+                self._change(connection, f"INSERT INTO {name} VALUES (1, %s)", (description,))
+
+        self._on_all(make)
+        with shared.lock:
+            shared.tables, shared.schema = tables, schema
+        self._use_tables(tables)
+
+    def discover(self) -> None:
+        """Find what `create` made on the servers; nothing where it was not called yet.
+
+        For `Engine.connect`: also shows that every server is there and takes the password."""
+
+        def look(store: int) -> str:
+            there = self._rows(
+                store,
+                "SELECT 1 FROM information_schema.tables WHERE table_schema = "
+                f"{self._schema_name()} AND table_name = %s",
+                (SCHEMA_TABLE,),
+            )
+            rows = self._rows(store, f"SELECT content FROM {quoted(SCHEMA_TABLE)}") if there else []
+            return str(rows[0][0]) if rows else ""
+
+        found = self._on_all(look)
+        for store, text in enumerate(found):
+            if text != found[0]:
+                raise EngineError(
+                    f"{self.engine_name}: {self._stores[store]} has the schema {text or 'of none'},"
+                    f" {self._stores[0]} {found[0] or 'none'}: every server needs the same"
+                )
+        if found[0]:
+            schema, layout = described(found[0], self._shared.kinds)
+            with self._shared.lock:
+                self._shared.tables = self._tables_of(schema, layout)
+                self._shared.schema = schema
+            self._use_tables(self._shared.tables)
+
+    def _schema_name(self) -> str:
+        """SQL of the schema or database that holds the tables."""
+        return "current_schema()"
+
+    def _tables_of(self, schema: Schema, layout: str) -> dict[Kind, Table]:
+        if layout == "json":
+            return make_json_tables(schema, self._json_value)
+        return make_tables(schema, self.keys)
+
+    def _indexes(self, tables: Mapping[Kind, Table], schema: Schema) -> list[str]:
+        return [s for kind, name in schema.indexes for s in self._index_ddl(tables[kind], name)]
+
+    # Writing.
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        self._writing("insert")
+        table = self._table(kind)
+        rows = table.rows(documents)
+        if not rows:
+            return
+        try:
+            # In the order of ids two clients that write the same rows cannot each hold what the
+            # other one waits for.
+            rows.sort(key=table.key_of_row())
+            groups: dict[int, list[Row]] = {}
+            if len(self._stores) == 1:
+                groups[0] = rows
+            else:
+                id_of = table.id_of_row()
+                for row in rows:
+                    (store,) = self._router.stores_of(id_of(row))
+                    groups.setdefault(store, []).append(row)
+        except TypeError as error:
+            raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
+
+        self._on(
+            list(groups), lambda store: self._load(self._connection(store), table, groups[store])
+        )
+
+    def finish(self) -> None:
+        shared = self._writing("finish")
+        schema, statements = shared.schema, list[str]()
+        if schema is not None and schema.index_time == "after":
+            statements = self._indexes(shared.tables, schema)
+
+        def end(store: int) -> None:
+            connection = self._connection(store)
+            for statement in statements:
+                self._change(connection, statement)
+            self._settle(connection)
+
+        self._on_all(end)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        self._writing("update")
+        table = self._table(kind)
+        table.check_changes(changes)
+        store = self._store_of(document_id)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
+        try:
+            connection = self._connection(store)
+            if isinstance(table, JsonTable):
+                value, values = self._json_change(table.json_texts(changes))
+                clause = f"{quoted(DOCUMENT_COLUMN)} = {value}"
+                return self._set(connection, table, [clause], values, key)
+            if not table.has_params:
+                names = [f"{quoted(name)} = %s" for name in changes]
+                return self._set(connection, table, names, [*changes.values()], key)
+            return self._change_params(connection, table, key, changes)
+        except self.failures as error:
+            self._fail(store, error)
+
+    def _set(
+        self,
+        connection: Connection,
+        table: Table,
+        clauses: Sequence[str],
+        values: Sequence[Any],
+        key: Sequence[Any],
+    ) -> bool:
+        which = table.key_clause(self.mark)
+        sql = f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE {which}"
+        return self._change(connection, sql, [*values, *key]) > 0
+
+    def _change_params(
+        self, connection: Connection, table: Table, key: Sequence[Any], changes: Mapping[str, Any]
+    ) -> bool:
+        """Fields may lie in the column of open fields, so the row is read first and locked."""
+        with self._transaction(connection):
+            which = f"{table.key_clause(self.mark)} FOR UPDATE"
+            sql = f"SELECT {table.select} FROM {quoted(table.name)} WHERE {which}"
+            found = self._query(connection, sql, key)
+            if not found:
+                return False
+            (row,) = table.rows([{**table.document(found[0]), **changes}])
+            values = {n: v for n, v in zip(table.names, row, strict=True) if n not in table.key}
+            names = [f"{quoted(name)} = %s" for name in values]
+            return self._set(connection, table, names, [*values.values()], key)
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        self._writing("delete")
+        table = self._table(kind)
+        store = self._store_of(document_id)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
+        try:
+            sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause(self.mark)}"
+            return self._change(self._connection(store), sql, key) > 0
+        except self.failures as error:
+            self._fail(store, error)
+
+    # Reading.
+
+    def owner(self, kind: Kind, document_id: bytes) -> str:
+        return self._stores[self._store_of(document_id)].name
+
+    def _store_of(self, document_id: bytes) -> int:
+        try:
+            (store,) = self._router.stores_of(document_id)
+        except TypeError as error:
+            raise EngineError(
+                f"{self.engine_name}: {document_id!r} is no id of 12 bytes"
+            ) from error
+        return store
+
+    def _source(self, table: Table, store: int) -> str:
+        return quoted(table.name)
+
+    def _scan_parts(self, table: Table, start: bytes) -> Sequence[Part]:
+        if self._shared.settings.scan_mode == "owner":
+            store = self._store_of(start)
+            return [(store, self._source(table, store))]
+        return self._parts(table)
+
+    def _table(self, kind: Kind) -> Table:
+        if kind not in self._tables and self._shared.tables:
+            # Another thread's client has created them since.
+            self._use_tables(self._shared.tables)
+        return super()._table(kind)
+
+    def _rows(
+        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
+    ) -> list[Row]:
+        try:
+            return self._query(self._connection(store), sql, values, anew)
+        except self.failures as error:
+            self._fail(store, error)
+
+    def _gather(self, requests: Sequence[Request], anew: bool = False) -> list[list[Row]]:
+        by_store: dict[int, list[int]] = {}
+        for number, request in enumerate(requests):
+            by_store.setdefault(request[0], []).append(number)
+
+        def ask(store: int) -> list[tuple[int, list[Row]]]:
+            return [
+                (number, self._rows(*requests[number], anew=anew)) for number in by_store[store]
+            ]
+
+        answers = dict(pair for part in self._on(list(by_store), ask) for pair in part)
+        return [answers[number] for number in range(len(requests))]
+
+    # Connections and threads.
+
+    def for_thread(self) -> ShardedClient[Connection]:
+        """A client with connections of its own; `finish` and `close` belong to the first one."""
+        return type(self)(self._shared)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        shared = self._shared
+        with shared.lock:
+            first = shared.clients[0] is self
+            for client in shared.clients if first else [self]:
+                client._disconnect()
+
+    def _disconnect(self) -> None:
+        self._closed = True
+        self._fan_out.close()
+        while self._connections:
+            self._shut(self._connections.popitem()[1])
+
+    def _connection(self, store: int) -> Connection:
+        connection = self._connections.get(store)
+        if connection is None:
+            if self._closed:
+                raise EngineError(
+                    f"{self.engine_name}: the client of {self._stores[store]} is closed"
+                )
+            try:
+                connection = self._connections[store] = self._open(self._stores[store])
+            except self.failures as error:
+                self._fail(store, error)
+        return connection
+
+    def _on_all(self, work: Callable[[int], _Result]) -> list[_Result]:
+        return self._on(range(len(self._stores)), work)
+
+    def _on(self, stores: Sequence[int], work: Callable[[int], _Result]) -> list[_Result]:
+        """Do the same with several servers at once; the results in the order of `stores`."""
+        if self._closed:
+            raise EngineError(f"{self.engine_name}: the client of {self._stores[0]} is closed")
+
+        def one(store: int) -> _Result:
+            try:
+                return work(store)
+            except self.failures as error:
+                self._fail(store, error)
+
+        return self._fan_out.run(stores, one)
+
+    def _writing(self, verb: str) -> Shared:
+        if self._shared.mode != "write":
+            raise EngineError(
+                f"{self.engine_name}: {verb} needs a client that is connected to write"
+            )
+        return self._shared
+
+    def _fail(self, store: int, error: Exception) -> NoReturn:
+        connection = self._connections.get(store)
+        if connection is not None and not self._usable(connection):
+            # The next question opens a new one: the server may have come back.
+            del self._connections[store]
+            self._shut(connection)
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise EngineError(f"{self.engine_name}: {self._stores[store]}: {words}") from error

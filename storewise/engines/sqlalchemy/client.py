@@ -1,0 +1,339 @@
+"""A client of any database that SQLAlchemy knows: statements by its Core, one form for all."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.schema import CreateIndex
+
+from storewise.documents import Kind
+from storewise.engines.contract.engine import Mode, Schema
+from storewise.engines.sql.shards import describe, described, step_aside
+from storewise.engines.sqlalchemy.reads import CoreReads
+from storewise.engines.sqlalchemy.tables import SqlTables, description, keyed
+from storewise.engines.support.table import Table
+from storewise.errors import EngineError
+
+#: What drivers raise for values that they cannot bind, besides their own errors.
+_FAILURES = (SQLAlchemyError, OverflowError, UnicodeError)
+_TRIES = 20
+#: Another transaction stood in the way: SQLSTATEs, numbers of MySQL's, SQL Server's and Oracle's
+#: errors, and SQLite's words.
+_AGAIN_STATES = frozenset({"40001", "40P01"})
+_AGAIN_NUMBERS = frozenset({1213, 1205, 1020, 8177, 60})
+_AGAIN_WORDS = ("database is locked", "ORA-08177", "ORA-00060")
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """What the clients of one process have in common."""
+
+    mode: Mode
+    engine: sa.Engine
+    scrub: Callable[[str], str]
+    """Takes secrets out of a text."""
+    place: str
+    """The database in words without secrets."""
+    prefix: str
+    owner: str | None
+    kinds: tuple[Kind, ...]
+    autocommit: bool
+    """Reads are statements of their own; else each is a transaction at the level's isolation."""
+    known: SqlTables | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    clients: list[SqlClient] = field(default_factory=list)
+
+
+class SqlClient(CoreReads):
+    """One thread's connections, each opened when it is first needed."""
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__()
+        self._shared = shared
+        self._reader: sa.Connection | None = None
+        self._writer: sa.Connection | None = None
+        self._closed = False
+        with shared.lock:
+            shared.clients.append(self)
+
+    # Connections.
+
+    def _open(self, writes: bool) -> sa.Connection:
+        if self._closed:
+            raise EngineError(f"sql: the client of {self._shared.place} is closed")
+        if self._shared.autocommit and not writes:
+            if self._reader is None:
+                found = self._shared.engine.connect()
+                self._reader = found.execution_options(isolation_level="AUTOCOMMIT")
+            return self._reader
+        if self._writer is None:
+            self._writer = self._shared.engine.connect()
+        return self._writer
+
+    def _transaction(
+        self, work: Callable[[sa.Connection], _Result], *, refusable: bool = False
+    ) -> _Result:
+        """Do `work` in a transaction, again where another one stood in its way.
+
+        `refusable`: an IntegrityError is the caller's matter."""
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                connection = self._open(writes=True)
+                with connection.begin():
+                    return work(connection)
+            except _FAILURES as error:
+                if refusable and isinstance(error, IntegrityError):
+                    raise
+                if tried >= _TRIES or not _again(error):
+                    self._fail(error)
+            step_aside(tried)
+
+    def _rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        if not self._shared.autocommit:
+            return self._transaction(lambda c: c.execute(statement, values).fetchall())
+        try:
+            return self._open(writes=False).execute(statement, values).fetchall()
+        except _FAILURES as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        # What is broken is opened anew by the next question.
+        self._disconnect()
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        words = " ".join(self._shared.scrub(str(cause)).split()) or type(cause).__name__
+        # Not `from error`: its text may hold what `scrub` takes out.
+        raise EngineError(f"sql: {self._shared.place}: {words}") from None
+
+    def _disconnect(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                try:
+                    connection.close()
+                except _FAILURES:
+                    connection.invalidate()
+        self._reader = self._writer = None
+
+    def for_thread(self) -> SqlClient:
+        """A client with connections of its own; `finish` and `close` belong to the first one."""
+        return SqlClient(self._shared)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        with self._shared.lock:
+            first = self._shared.clients[0] is self
+            for client in self._shared.clients if first else [self]:
+                client._closed = True
+                client._disconnect()
+        if first:
+            self._shared.engine.dispose()
+
+    def greet(self) -> str:
+        """Connect; the server's version. EngineError where nobody answers."""
+        self._rows(sa.select(sa.literal(1)))
+        info = getattr(self._shared.engine.dialect, "server_version_info", None) or ()
+        return ".".join(map(str, info))
+
+    # Tables.
+
+    def create(self, schema: Schema) -> None:
+        self._writing("create")
+        shared = self._shared
+        found = SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
+        about = description(shared.prefix, shared.owner)
+        text = describe(schema, "columns")
+
+        def make(connection: sa.Connection) -> None:
+            about.create(connection, checkfirst=True)
+            found.metadata.create_all(connection)
+            rows = connection.execute(sa.select(about.c.content)).fetchall()
+            if rows and json.loads(rows[0][0]) != json.loads(text):
+                raise EngineError(
+                    f"sql: {shared.place} has tables {shared.prefix}_* of another schema: "
+                    f"{rows[0][0]}; this one is {text}"
+                )
+            if not rows:
+                connection.execute(sa.insert(about), {"id": 1, "content": text})
+
+        self._transaction(make)
+        with shared.lock:
+            shared.known = found
+
+    def _known(self) -> SqlTables:
+        """The tables; those that another process has made are looked up once."""
+        shared = self._shared
+        if shared.known is None:
+            about = description(shared.prefix, shared.owner)
+            rows = self._transaction(
+                lambda c: (
+                    c.execute(sa.select(about.c.content)).fetchall()
+                    if sa.inspect(c).has_table(about.name, schema=shared.owner)
+                    else []
+                )
+            )
+            if not rows:
+                raise EngineError(
+                    f"sql: {shared.place}: the tables {shared.prefix}_* were never created"
+                )
+            schema, _ = described(str(rows[0][0]), shared.kinds)
+            dialect = shared.engine.dialect.name
+            shared.known = SqlTables(schema, dialect, shared.prefix, shared.owner)
+        return shared.known
+
+    def _table(self, kind: Kind) -> tuple[Table, sa.Table]:
+        known = self._known()
+        if kind not in known.tables:
+            raise EngineError(f"sql: {self._shared.place}: {kind.table} was never created")
+        return known.forms[kind], known.tables[kind]
+
+    def finish(self) -> None:
+        self._writing("finish")
+        known = self._known()
+        dialect = self._shared.engine.dialect
+
+        def end(connection: sa.Connection) -> None:
+            if known.schema.index_time == "after":
+                there = sa.inspect(connection)
+                for index in known.indexes:
+                    assert index.table is not None
+                    names = there.get_indexes(index.table.name, schema=self._shared.owner)
+                    if index.name not in {found["name"] for found in names}:
+                        connection.execute(CreateIndex(index))
+            words = {"postgresql": "ANALYZE", "sqlite": "ANALYZE"}.get(dialect.name)
+            if dialect.name in ("mysql", "mariadb"):
+                words = "ANALYZE TABLE"
+            if words is not None:
+                # Without statistics planners guess until the server finds the time.
+                for table in known.tables.values():
+                    name = dialect.identifier_preparer.format_table(table)
+                    connection.exec_driver_sql(f"{words} {name}").close()
+
+        self._transaction(end)
+
+    def drop(self) -> None:
+        """Remove all tables of this prefix that this workload can have made."""
+        shared = self._shared
+        schema = Schema(kinds=shared.kinds)
+        tables = SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
+        about = description(shared.prefix, shared.owner)
+
+        def remove(connection: sa.Connection) -> None:
+            tables.metadata.drop_all(connection)
+            about.drop(connection, checkfirst=True)
+
+        self._transaction(remove)
+
+    def _dialect(self) -> str:
+        return str(self._shared.engine.dialect.name)
+
+    def _writing(self, verb: str) -> None:
+        if self._shared.mode != "write":
+            raise EngineError(f"sql: {verb} needs a client that is connected to write")
+
+    # Writing.
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        self._writing("insert")
+        form, table = self._table(kind)
+        key = form.key_of_row()
+        # Of equal ids the last one counts; in the order of ids two clients that write the same
+        # rows cannot each hold what the other one waits for.
+        unique = {key(row): row for row in form.rows(documents)}
+        names = form.names
+        rows = [dict(zip(names, unique[k], strict=True)) for k in sorted(unique)]
+        if not rows:
+            return
+
+        def add(connection: sa.Connection) -> None:
+            connection.execute(sa.insert(table), rows)
+
+        def replace(connection: sa.Connection) -> None:
+            marks = [table.c[name] == sa.bindparam(f"k_{name}") for name in form.key]
+            keys = [{f"k_{name}": row[name] for name in form.key} for row in rows]
+            connection.execute(sa.delete(table).where(*marks), keys)
+            connection.execute(sa.insert(table), rows)
+
+        # Ids are nearly always new, so the cheaper way is tried first; it leaves nothing.
+        try:
+            self._transaction(add, refusable=True)
+        except IntegrityError:
+            self._transaction(replace)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        self._writing("update")
+        form, table = self._table(kind)
+        form.check_changes(changes)
+        where = keyed(form, table, document_id)
+        if where is None:
+            return False
+
+        def change(connection: sa.Connection) -> bool:
+            values = dict(changes)
+            if form.has_params:
+                # Fields may lie in the column of open fields: the row is read first and locked.
+                chosen = sa.select(table).where(*where).with_for_update()
+                row = connection.execute(chosen).fetchone()
+                if row is None:
+                    return False
+                (new,) = form.rows([{**form.document(tuple(row)), **changes}])
+                values = dict(zip(form.names, new, strict=True))
+            return connection.execute(sa.update(table).where(*where).values(values)).rowcount > 0
+
+        return self._transaction(change)
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        self._writing("delete")
+        form, table = self._table(kind)
+        where = keyed(form, table, document_id)
+        if where is None:
+            return False
+        statement = sa.delete(table).where(*where)
+        return self._transaction(lambda c: c.execute(statement).rowcount) > 0
+
+    def disk_bytes(self) -> int | None:
+        """Bytes of the tables with their indexes; of SQLite, of the whole file."""
+        names = [table.name for table in self._known().tables.values()]
+        dialect = self._shared.engine.dialect.name
+        if dialect == "sqlite":
+            pages = self._rows(sa.text("PRAGMA page_count"))[0][0]
+            return int(pages) * int(self._rows(sa.text("PRAGMA page_size"))[0][0])
+        if dialect == "postgresql":
+            sql = (
+                "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+                "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname IN :names "
+                "AND n.nspname = coalesce(:owner, current_schema())"
+            )
+        elif dialect in ("mysql", "mariadb"):
+            sql = (
+                "SELECT coalesce(sum(data_length + index_length), 0) FROM "
+                "information_schema.tables WHERE table_name IN :names "
+                "AND table_schema = coalesce(:owner, database())"
+            )
+        else:
+            return None
+        statement = sa.text(sql).bindparams(sa.bindparam("names", expanding=True))
+        rows = self._rows(statement, {"names": names, "owner": self._shared.owner})
+        return int(rows[0][0])
+
+
+def _again(error: Exception) -> bool:
+    """Whether the database has undone a transaction for the sake of another one."""
+    cause = getattr(error, "orig", None)
+    if cause is None:
+        return False
+    if getattr(cause, "sqlstate", None) in _AGAIN_STATES:
+        return True
+    number = cause.args[0] if cause.args else None
+    if isinstance(number, int) and number in _AGAIN_NUMBERS:
+        return True
+    return any(word in str(cause) for word in _AGAIN_WORDS)

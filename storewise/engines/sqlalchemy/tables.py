@@ -1,0 +1,247 @@
+"""Tables, conditions and plans as SQLAlchemy says them, for any of its dialects.
+
+https://docs.sqlalchemy.org/en/20/core/; columns and rows are those of `tabular.Table`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, oracle
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from storewise.documents import ID_BYTES, KEY_BYTES, Field, Kind
+from storewise.engines.contract.engine import Schema, Where
+from storewise.engines.support.conditions import check, in_type
+from storewise.engines.support.table import Table, make_tables
+
+#: Characters of an indexed text where a database cannot index long ones.
+INDEXED_CHARACTERS = 255
+#: The same in an index of MySQL, which takes the first ones of a long text.
+_PREFIX = 191
+_MYSQL = ("mysql", "mariadb")
+#: Dialects that hold and compare infinite numbers.
+_INFINITE = ("postgresql", "sqlite")
+#: Dialects whose long texts can be neither indexed nor compared.
+_SHORT = ("oracle", "mssql", "ibm_db_sa", "db2")
+
+Element = sa.ColumnElement[bool]
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Bytes(TypeDecorator[bytes]):
+    """Up to `length` bytes, which can be a key and are compared byte by byte.
+
+    Databases without such a type get hexadecimal digits, which sort as the bytes do.
+    """
+
+    impl = sa.LargeBinary
+    cache_ok = True
+
+    def __init__(self, length: int, fixed: bool) -> None:
+        super().__init__(length)
+        self.length, self.fixed = length, fixed
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name in _MYSQL:
+            kind = mysql.BINARY if self.fixed else mysql.VARBINARY
+            return dialect.type_descriptor(kind(self.length))
+        if dialect.name == "oracle":
+            return dialect.type_descriptor(oracle.RAW(self.length))
+        if dialect.name == "mssql":
+            return dialect.type_descriptor(sa.VARBINARY(self.length))
+        if dialect.name in ("postgresql", "sqlite"):
+            return dialect.type_descriptor(sa.LargeBinary())
+        return dialect.type_descriptor(sa.String(2 * self.length))
+
+    def _as_text(self, dialect: Dialect) -> bool:
+        return dialect.name not in (*_MYSQL, "oracle", "mssql", "postgresql", "sqlite")
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> Any:
+        return value.hex() if value is not None and self._as_text(dialect) else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:
+        if value is None:
+            return None
+        return bytes.fromhex(value) if isinstance(value, str) else bytes(value)
+
+
+def _type_of(column: Field, indexed: bool, dialect: str) -> TypeEngine[Any]:
+    if column.type == "id":
+        return Bytes(ID_BYTES, fixed=True)
+    if column.type == "key":
+        return Bytes(KEY_BYTES, fixed=False)
+    if column.type == "int":
+        return sa.BigInteger()
+    if column.type == "float":
+        return sa.Double()
+    if dialect in _MYSQL:
+        return mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+    if dialect == "postgresql":
+        # Texts are compared by their bytes, as in the other stores.
+        return sa.Text(collation="C")
+    if indexed and dialect in _SHORT:
+        return sa.String(INDEXED_CHARACTERS)
+    return sa.Text()
+
+
+class SqlTables:
+    """The tables of a schema, in a database and under a name."""
+
+    def __init__(self, schema: Schema, dialect: str, prefix: str, owner: str | None) -> None:
+        self.schema = schema
+        self.metadata = sa.MetaData(schema=owner)
+        self.forms: dict[Kind, Table] = make_tables(schema, "columns")
+        self.tables: dict[Kind, sa.Table] = {}
+        indexed = set(schema.indexes)
+        for kind, form in self.forms.items():
+            columns = [
+                sa.Column(
+                    column.name,
+                    _type_of(column, (kind, column.name) in indexed, dialect),
+                    primary_key=column.name in form.key,
+                    autoincrement=False,
+                    nullable=column.name not in form.key,
+                )
+                for column in form.columns
+            ]
+            key = sa.PrimaryKeyConstraint(*form.key)
+            self.tables[kind] = sa.Table(f"{prefix}_{kind.table}", self.metadata, *columns, key)
+        self.indexes = [
+            self._index(self.forms[kind], self.tables[kind], name, f"{prefix}_{kind.table}_{name}")
+            for kind, name in schema.indexes
+        ]
+        if schema.index_time != "before":
+            for index in self.indexes:
+                assert index.table is not None
+                index.table.indexes.discard(index)
+
+    @staticmethod
+    def _index(form: Table, table: sa.Table, name: str, called: str) -> sa.Index:
+        options: dict[str, Any] = {}
+        if form.column(name).type == "str":
+            options["mysql_length"] = options["mariadb_length"] = {name: _PREFIX}
+        return sa.Index(called, table.c[name], **options)
+
+
+def description(prefix: str, owner: str | None) -> sa.Table:
+    """The table that says what the others are: one row of JSON."""
+    return sa.Table(
+        f"{prefix}_schema",
+        sa.MetaData(schema=owner),
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("content", sa.Text),
+    )
+
+
+def keyed(form: Table, table: sa.Table, document_id: bytes) -> list[Element] | None:
+    """The condition of one row; None for an id that no row can have."""
+    values = form.key_values(document_id)
+    if values is None:
+        return None
+    return [table.c[name] == value for name, value in zip(form.key, values, strict=True)]
+
+
+def compared(form: Table, table: sa.Table, sign: str, document_id: bytes) -> Element:
+    """A comparison of the id."""
+    if form.composite is None:
+        found: Element = _OPERATORS[sign](table.c["_id"], document_id)
+        return found
+    known = form.composite.compared(sign, document_id)
+    if known is None:
+        return sa.false()
+    sign, numbers = known
+    columns = [table.c[name] for name in form.key]
+    if sign == "=":
+        return sa.and_(*(c == n for c, n in zip(columns, numbers, strict=True)))
+    clause: Element = _OPERATORS[sign](columns[-1], numbers[-1])
+    for column, number in zip(columns[-2::-1], numbers[-2::-1], strict=True):
+        clause = sa.or_(_OPERATORS[sign[0]](column, number), sa.and_(column == number, clause))
+    # What holds for every row in question, for planners that look no deeper.
+    return sa.and_(_OPERATORS[f"{sign[0]}="](columns[0], numbers[0]), clause)
+
+
+def conditions(form: Table, table: sa.Table, where: Sequence[Where], dialect: str) -> list[Element]:
+    """Conditions on fields; EngineError for those that a field cannot be asked."""
+    infinite = dialect in _INFINITE
+    return [_condition(form, table, one, infinite) for one in where]
+
+
+def _condition(form: Table, table: sa.Table, where: Where, infinite: bool) -> Element:
+    column = check(form, where)
+    if column is None or column.name == "_id":
+        assert isinstance(where.value, bytes)
+        return compared(form, table, where.op, where.value)
+    known = in_type(column, where.op, where.value, infinite)
+    if known is None:
+        return sa.false()
+    sign, value = known
+    if sign == "any":
+        return table.c[column.name].is_not(None)
+    found: Element = _OPERATORS[sign](table.c[column.name], value)
+    return found
+
+
+def class_of(column: Field, table: sa.Table, width: float, where: list[Element]) -> Any:
+    """Subquery of ``c``: the class of each value of a column, as `Client.histogram` defines it."""
+    x = table.c[column.name]
+    whole = column.type == "int" and width == int(width)
+    # `//` on integers: some databases cut off where others round down.
+    k = x // int(width) if whole else sa.func.floor(sa.cast(x, sa.Double) / _double(width))
+    size = sa.literal(int(width), sa.BigInteger) if whole else _double(width)
+    inner = sa.select(x.label("x"), k.label("k")).where(x.is_not(None), *where).subquery("v")
+    low, number = inner.c.k, inner.c.x
+    # A quotient is rounded, so that near a limit it may be the next class.
+    known = sa.case(
+        (low * size > number, low - 1), ((low + 1) * size <= number, low + 1), else_=low
+    )
+    return sa.select(known.label("c")).subquery("w")
+
+
+def _double(value: float) -> sa.ColumnElement[float]:
+    return sa.cast(sa.literal(float(value), sa.Double), sa.Double)
+
+
+class Explain(Executable, ClauseElement):
+    """A statement's plan, in the words of the dialect."""
+
+    inherit_cache = False
+
+    def __init__(self, statement: sa.Select[Any]) -> None:
+        self.statement = statement
+
+
+_EXPLAIN = {
+    "postgresql": "EXPLAIN ",
+    "mysql": "EXPLAIN FORMAT=JSON ",
+    "mariadb": "EXPLAIN FORMAT=JSON ",
+    "sqlite": "EXPLAIN QUERY PLAN ",
+}
+
+
+@compiles(Explain)
+def _compile_explain(element: Explain, compiler: Any, **named: Any) -> str:
+    return _EXPLAIN[compiler.dialect.name] + str(compiler.process(element.statement, **named))
+
+
+def explains(dialect: str) -> bool:
+    """Whether Storewise knows how to ask a dialect for plans."""
+    return dialect in _EXPLAIN
+
+
+def plan_text(rows: Sequence[Sequence[Any]]) -> str:
+    """The rows of a plan as lines; the words are in the last column."""
+    return "\n".join(str(row[-1]) for row in rows)

@@ -1,0 +1,1 @@
+"""SQLite in the client's process."""

@@ -1,0 +1,1 @@
+"""What engines share beside SQL: tables, conditions, keys, merging, installations."""

@@ -1,0 +1,103 @@
+"""Finding an engine's programs: named by the study, by an environment variable, on PATH, from an
+environment module, or where packages put them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.contract.server import Installation
+from storewise.errors import EngineError
+
+_SECONDS = 60
+
+
+def find_installation(
+    title: str,
+    programs: Sequence[str | tuple[str, ...]],
+    settings: Mapping[str, Any],
+    *,
+    variable: str,
+    version: Sequence[str],
+    usual: Sequence[str] = (),
+    hint: str,
+) -> Installation:
+    """The programs of an engine and the server's version.
+
+    `programs` are names, or tuples of names of which the first one found counts (it is known by
+    the tuple's first name). They are looked for in ``settings["home"]``, else in the directory
+    that the environment variable `variable` names, else on the PATH (after loading
+    ``settings["module"]``), else in the `usual` directories (globs, the last in order of names
+    first). `version` is a program and its arguments that print the version; `hint` says what to
+    install. Raises EngineError with the places that were looked in.
+    """
+    environment = dict(module_environment(settings["module"])) if settings.get("module") else {}
+    home = settings.get("home") or os.environ.get(variable)
+    if home:
+        base = Path(os.path.expandvars(home)).expanduser()
+        places = [base, base / "bin", base / "sbin", base / "libexec"]
+        searched = os.pathsep.join(map(str, places))
+    else:
+        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+        found = [p for pattern in usual for p in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
+        searched = os.pathsep.join([path, *found])
+    known: dict[str, Path] = {}
+    for entry in programs:
+        names = (entry,) if isinstance(entry, str) else entry
+        where = next(filter(None, (shutil.which(name, path=searched) for name in names)), None)
+        if where is None:
+            looked = f"in {home}" if home else ", ".join(["on PATH", f"in ${variable}", *usual])
+            raise EngineError(f"{title}: no {' or '.join(names)} (looked {looked}); {hint}")
+        known[names[0]] = Path(where)
+    command = [str(known[version[0]]), *version[1:]]
+    return Installation(
+        known, _version(title, tuple(command), tuple(environment.items())), environment
+    )
+
+
+@cache
+def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> str:
+    """The first line that a program prints of its version."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            env={**os.environ, **dict(environment)},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{title}: {shlex.join(command)} does not run: {error}") from error
+    text = (done.stdout or done.stderr).strip()
+    if done.returncode != 0 or not text:
+        words = f"ended with status {done.returncode}: {text or 'nothing'}"
+        raise EngineError(f"{title}: {shlex.join(command)} {words}")
+    return text.splitlines()[0]
+
+
+@cache
+def module_environment(name: str) -> Mapping[str, str]:
+    """The environment after ``module load``, as far as it differs from ours."""
+    script = f"module load {shlex.quote(name)} 1>&2 && env -0"
+    done = subprocess.run(
+        ["bash", "-lc", script], capture_output=True, timeout=_SECONDS, check=False
+    )
+    if done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip().splitlines()
+        raise EngineError(
+            f"environment module {name!r} cannot be loaded: {words[-1] if words else 'no reason'}"
+        )
+    after = dict(
+        entry.split("=", 1)
+        for entry in done.stdout.decode(errors="replace").split("\0")
+        if "=" in entry
+    )
+    return {key: value for key, value in after.items() if os.environ.get(key) != value}

@@ -1,0 +1,185 @@
+"""What engines in Java have in common: the Java to run them with, their jars, their memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from storewise.engines.contract.server import Installation, ServerSettings
+from storewise.engines.support.installation import module_environment
+from storewise.errors import EngineError
+
+_SECONDS = 60
+#: Where packages put Javas.
+_USUAL_JAVA = ("/usr/lib/jvm/*/bin/java", "/opt/java/*/bin/java", "/opt/jdk*/bin/java")
+#: `make cassandra` and `make hbase` put jars here.
+OWN_STORES = "~/.local/share/storewise"
+#: A heap below this serves no store, MiB.
+_LEAST_HEAP_MB = 128
+
+
+class JavaSettings(ServerSettings):
+    """Settings that every engine in Java has."""
+
+    java: str | None = Field(
+        default=None, description="directory of the Java to use (as JAVA_HOME), or its program"
+    )
+    heap_share: float = Field(
+        default=0.5, gt=0, lt=1, description="heap of a server, as a share of its node's memory"
+    )
+    jvm_options: tuple[str, ...] = Field(
+        default=(), description="more options for the Java of data nodes, such as `-XX:+UseZGC`"
+    )
+
+    @field_validator("jvm_options")
+    @classmethod
+    def _no_ports(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for option in options:
+            if not option.startswith("-"):
+                raise ValueError(f"{option!r} is no option of Java: each begins with -")
+            if not _OPTIONS.fullmatch(option):
+                raise ValueError(
+                    f"{option}: taken are -XX:, -Xss, -Xmn, -Xlog:, -D and --add-opens, and none "
+                    "that runs a program, loads code or sets what `config` sets"
+                )
+            if _REFUSED_OPTIONS.fullmatch(option):
+                why = (
+                    "the heap is `heap_share` of the node's memory"
+                    if option.startswith("-Xm")
+                    else "it opens a port that asks nobody who they are"
+                )
+                raise ValueError(f"{option}: {why}")
+        return options
+
+
+#: Options that open a port, or set what other settings say.
+_REFUSED_OPTIONS = re.compile(
+    r"-Xm[sx].*|-D(com\.sun\.management|cassandra)\.jmx.*|-agentlib:jdwp.*|-Xrunjdwp.*|"
+    r"-Dcom\.sun\.management.*|-XX:\+ManagementServer"
+)
+#: Options that can be taken: they run no program (`-XX:OnError=`), load no code (`-javaagent:`, a
+#: class path), read no more options (`-XX:Flags=`), and set no option of the store's own.
+_OPTIONS = re.compile(
+    r"-XX:(?!On|Flags|VMOptionsFile|\+?ManagementServer).*|-Xss\w+|-Xmn\w+|-Xlog:.*|"
+    r"-D(?!cassandra\.|hbase\.|java\.(rmi|security|library|class|ext|system)|jdk\.|sun\.|"
+    r"javax\.|log4j|logback|zookeeper\.|hadoop\.).*|--add-opens=.*|--add-exports=.*|-e[as].*|"
+    + _REFUSED_OPTIONS.pattern
+)
+
+
+def heap_mb(memory_mb: int, share: float) -> int:
+    """Heap of a server on a node with so much memory, MiB."""
+    return max(_LEAST_HEAP_MB, int(memory_mb * share))
+
+
+def find_java(title: str, accepted: Collection[int], settings: Mapping[str, Any]) -> Path:
+    """A Java of one of the `accepted` major versions.
+
+    Where ``settings["java"]`` names one, only that; else the first that fits of JAVA_HOME (after
+    loading ``settings["module"]``), the PATH and the places where packages put them. Raises
+    EngineError with each Java found and its version.
+    """
+    seen: dict[Path, int | None] = {}
+    for program in _candidates(settings):
+        version = java_version(program)
+        if version in accepted:
+            return program
+        seen[program] = version
+    wanted = " or ".join(map(str, sorted(accepted)))
+    hint = "install it, or name its directory in JAVA_HOME or in the setting `java`"
+    if not seen:
+        raise EngineError(f"{title}: no Java found; version {wanted} is needed: {hint}")
+    found = ", ".join(
+        f"{path} is {version}" if version else f"{path} does not run"
+        for path, version in seen.items()
+    )
+    raise EngineError(f"{title}: Java {wanted} is needed, but {found}: {hint}")
+
+
+def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
+    if named := settings.get("java"):
+        base = Path(os.path.expandvars(named)).expanduser()
+        yield base / "bin" / "java" if base.is_dir() else base
+        return
+    environment = {**os.environ, **_module(settings)}
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if found := shutil.which("java", path=environment.get("PATH", os.defpath)):
+        yield Path(found)
+    for pattern in _USUAL_JAVA:
+        yield from map(Path, sorted(glob(pattern)))  # noqa: PTH207
+
+
+def java_version(program: Path) -> int | None:
+    """Major version of a Java (8 for "1.8.0"), None where it does not run."""
+    return _java_version(str(program))
+
+
+@cache
+def _java_version(program: str) -> int | None:
+    try:
+        done = subprocess.run(
+            # The option: else Java keeps a directory in /tmp.
+            [program, "-XX:-UsePerfData", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if done.returncode == 0 and found else None
+
+
+def find_jars(
+    title: str,
+    settings: Mapping[str, Any],
+    *,
+    jar: str,
+    variables: Sequence[str],
+    usual: Sequence[str],
+    hint: str,
+) -> Installation:
+    """The directory of an engine's jars, and its version from the name of the jar `jar`.
+
+    `jar` is a regular expression for a file's name whose first group is the version. It is looked
+    for in ``settings["home"]``, else in the directories that the environment variables `variables`
+    name (after loading ``settings["module"]``), else in the `usual` ones (globs, the last in order
+    of names first); in each, directly and in ``lib/``. The installation's programs are ``home``
+    (the directory that was named) and ``jars`` (where the jar is). Raises EngineError with the
+    places that were looked in.
+    """
+    environment = _module(settings)
+    named = [settings["home"]] if settings.get("home") else []
+    if not named:
+        values = {**os.environ, **environment}
+        named = [values[name] for name in variables if values.get(name)]
+    places = [Path(os.path.expandvars(text)).expanduser() for text in named]
+    if not places:
+        patterns = [str(Path(pattern).expanduser()) for pattern in usual]
+        places = [Path(p) for pattern in patterns for p in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
+    for place in places:
+        for directory in (place / "lib", place):
+            if not directory.is_dir():
+                continue
+            for path in sorted(directory.iterdir()):
+                if (found := re.fullmatch(jar, path.name)) is not None:
+                    programs = {"home": place, "jars": directory}
+                    return Installation(programs, found[1], environment)
+    variable = " or ".join(f"${name}" for name in variables)
+    looked = ", ".join(map(str, named)) or ", ".join([variable, *usual])
+    raise EngineError(f"{title}: no such jars (looked in {looked}); {hint}")
+
+
+def _module(settings: Mapping[str, Any]) -> dict[str, str]:
+    return dict(module_environment(settings["module"])) if settings.get("module") else {}

@@ -1,0 +1,410 @@
+"""What the tabular stores have in common.
+
+Columns of a kind, documents to rows and back, the directories of a cluster, and the merging of
+answers over several stores. Only the standard library and pydantic are imported here: workers are
+started hundreds of times, and a worker that writes SQLite must not pay for Arrow.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from storewise.documents import KEY_BYTES, PARAMS_COLUMN, Document, Field, Kind, fields
+from storewise.engines.contract.engine import (
+    Cluster,
+    Engine,
+    EngineSettings,
+    Mode,
+    Placement,
+    Schema,
+    Where,
+)
+from storewise.engines.support.composite_keys import CompositeKey
+from storewise.engines.support.composite_keys import quoted as quoted
+from storewise.engines.support.conditions import NEVER, conditions
+from storewise.errors import EngineError
+
+if TYPE_CHECKING:
+    from storewise.engines.sql.reads import SqlReads
+
+Row = tuple[Any, ...]
+_Settings = TypeVar("_Settings", bound=EngineSettings)
+
+#: Ids that one `IN (...)` list may hold: far below SQLite's limit of 999 in old builds.
+IN_LIST = 500
+
+_PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of one kind: its columns in storage order, ``_id`` first.
+
+    With `composite` there is no column ``_id``: the fields that it packs are the primary key.
+    """
+
+    kind: Kind
+    columns: tuple[Field, ...]
+    composite: CompositeKey | None = dataclass_field(default=None, compare=False, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        return self.kind.table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def has_params(self) -> bool:
+        return self.columns[-1].name == PARAMS_COLUMN
+
+    @property
+    def select(self) -> str:
+        """The columns as a SQL select list."""
+        return ", ".join(quoted(name) for name in self.names)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the primary key."""
+        return self.composite.names if self.composite else ("_id",)
+
+    @property
+    def key_list(self) -> str:
+        """The primary key as SQL, for PRIMARY KEY and ORDER BY."""
+        return ", ".join(quoted(name) for name in self.key)
+
+    def key_clause(self, mark: str = "?") -> str:
+        """WHERE clause of one row; its parameters are `key_values`."""
+        return " AND ".join(f"{quoted(name)} = {mark}" for name in self.key)
+
+    def key_values(self, document_id: bytes) -> tuple[Any, ...] | None:
+        """The primary key of an id; None for an id that no row can have."""
+        return self.composite.values(document_id) if self.composite else (document_id,)
+
+    def key_compared(
+        self, operator: str, document_id: bytes, mark: str = "?"
+    ) -> tuple[str, list[Any]]:
+        """WHERE clause and parameters of a comparison of the id."""
+        if self.composite is None:
+            return f"{quoted('_id')} {operator} {mark}", [document_id]
+        compared = self.composite.compared(operator, document_id)
+        return self.composite.sql(*compared, mark) if compared else (NEVER, [])
+
+    def key_of_row(self) -> Callable[[Row], Any]:
+        """A function that gives the primary key of a row, which sorts as ids do."""
+        return self.composite.positions(self.names) if self.composite else itemgetter(0)
+
+    def id_of_row(self) -> Callable[[Row], bytes]:
+        """A function that gives the id of a row."""
+        if self.composite is None:
+            return itemgetter(0)
+        key, pack = self.composite.positions(self.names), self.composite.pack
+        return lambda row: pack(*key(row))
+
+    def column(self, name: str) -> Field:
+        """The column called `name`; EngineError with the known ones where there is none."""
+        for column in self.columns:
+            if column.name == name and name != PARAMS_COLUMN:
+                return column
+        known = ", ".join(n for n in self.names if n != PARAMS_COLUMN)
+        raise EngineError(f"{self.name} has no column {name!r}; it has {known}")
+
+    def rows(self, documents: Sequence[Document]) -> list[Row]:
+        """The documents as tuples in the order of the columns.
+
+        A document that lacks a column or has a field more is an EngineError: a value that the
+        table cannot hold would otherwise be lost without a word.
+        """
+        self.check_ids(documents)
+        if self.has_params:
+            return [self._params_row(document) for document in documents]
+        try:
+            rows = list(map(itemgetter(*self.names), documents))
+        except KeyError as error:
+            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+        fields_each = len(self.columns) + (self.composite is not None)
+        if sum(map(len, documents)) != len(rows) * fields_each:
+            known = {"_id", *self.names}
+            extra = sorted({key for document in documents for key in document} - known)
+            raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
+        return rows
+
+    def check_ids(self, documents: Sequence[Document]) -> None:
+        """Raise EngineError for ids that no document of this kind can have; only those that the
+        stores themselves would take."""
+        if self.kind.key:
+            (self.composite or CompositeKey(self.kind, row_values=True)).check(documents)
+        if self.kind.fields[0].type != "key":
+            return
+        for document in documents:
+            key = document.get("_id")
+            if not (isinstance(key, bytes) and 0 < len(key) <= KEY_BYTES and key.isascii()):
+                raise EngineError(
+                    f"a document of {self.name} has the id {key!r}; expected 1 to {KEY_BYTES} "
+                    "bytes of ASCII text"
+                )
+
+    def _params_row(self, document: Document) -> Row:
+        own = self.names[:-1]
+        rest = dict(document)
+        if self.composite:
+            del rest["_id"]
+        try:
+            values = [rest.pop(name) for name in own]
+            params = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
+        except KeyError as error:
+            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+        except (TypeError, ValueError) as error:
+            raise EngineError(f"{self.name}: a value cannot be written as JSON: {error}") from error
+        return (*values, params)
+
+    def document(self, row: Row) -> Document:
+        """The document of a row, as it was inserted."""
+        document: Document = dict(zip(self.names, row, strict=True))
+        if self.composite:
+            document = {"_id": self.id_of_row()(row), **document}
+        if self.has_params:
+            document.update(json.loads(document.pop(PARAMS_COLUMN)))
+        return document
+
+    def decoder(self) -> Any:
+        """`document` as a function for hot paths, its look-ups done once."""
+        if self.has_params:
+            return self.document
+        names = self.names
+        if self.composite:
+            every, id_of = ("_id", *names), self.id_of_row()
+            return lambda row: dict(zip(every, (id_of(row), *row)))  # noqa: B905
+        return lambda row: dict(zip(names, row))  # noqa: B905 - a row of our own select
+
+    def check_changes(self, changes: Mapping[str, Any]) -> None:
+        """Raise EngineError for changes that no document of this table can take."""
+        if not changes:
+            raise EngineError(f"update of {self.name}: no field is named")
+        if "_id" in changes:
+            raise EngineError(f"update of {self.name}: an id cannot be changed")
+        if part := [name for name, _ in self.kind.key if name in changes]:
+            raise EngineError(f"update of {self.name}: {part[0]} is part of the id")
+        if not self.has_params:
+            for name in changes:
+                self.column(name)
+
+    def expression(self, column: Field) -> str:
+        """The SQL expression of a column's value."""
+        return quoted(column.name)
+
+    def value(self, column: Field, stored: Any) -> Any:
+        """The document's value of what `expression` gives."""
+        return stored
+
+    def bound(self, column: Field, value: Any) -> Any:
+        """The parameter that `expression` is compared with, for a document's value."""
+        return value
+
+    def range_clause(
+        self, field_name: str, low: Any, high: Any, mark: str = "?", infinite: bool = True
+    ) -> tuple[str, list[Any]]:
+        """WHERE clause and parameters of low <= field <= high; None is an open end."""
+        name = self.expression(self.column(field_name))
+        ends = [Where(field_name, ">=", low)] if low is not None else []
+        bounds = [*ends, Where(field_name, "<=", high)] if high is not None else ends
+        clauses, values = conditions(self, bounds, mark, infinite=infinite)
+        return " AND ".join([f"{name} IS NOT NULL", *clauses]), values
+
+
+#: How a store's tables hold composite keys: ``id``: the column ``_id``, as for any other kind;
+#: ``row``: the key's columns, which its planner finds by row values; ``columns``: the key's
+#: columns, compared one by one.
+Keys = Literal["id", "row", "columns"]
+
+
+def make_table(kind: Kind, *, study_fields: bool, keys: Keys = "id") -> Table:
+    """The table of a kind, with the JSON column where the kind has open fields."""
+    columns = fields(kind, study_fields=study_fields)
+    if kind.open_fields:
+        columns = (*columns, _PARAMS_FIELD)
+    if keys == "id" or not kind.key:
+        return Table(kind, columns)
+    composite = CompositeKey(kind, row_values=keys == "row")
+    return Table(kind, columns[1:], composite=composite)
+
+
+def make_tables(schema: Schema, keys: Keys = "id") -> dict[Kind, Table]:
+    """The tables of a schema; EngineError where an index names no column."""
+    tables = {
+        kind: make_table(kind, study_fields=schema.study_fields, keys=keys) for kind in schema.kinds
+    }
+    for kind, field_name in schema.indexes:
+        if kind not in tables:
+            raise EngineError(f"index on {kind.table}.{field_name}: no such table is created")
+        tables[kind].column(field_name)
+    return tables
+
+
+def named_kinds(names: Iterable[str], kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+    """Those of `kinds` that a store names; EngineError for tables of another workload."""
+    known = {kind.table: kind for kind in kinds}
+    names = tuple(names)
+    if foreign := [name for name in names if name not in known]:
+        raise EngineError(
+            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
+            f"{', '.join(known)}: load into an empty store"
+        )
+    return tuple(known[name] for name in names)
+
+
+def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys = "id") -> Table:
+    """The table that a store's own column names describe, as a reader finds it."""
+    for study_fields in (False, True):
+        table = make_table(kind, study_fields=study_fields, keys=keys)
+        if table.names == tuple(names):
+            return table
+    expected = make_table(kind, study_fields=False, keys=keys).names
+    raise EngineError(
+        f"{where}: {kind.table} has the columns {', '.join(names)}; expected {', '.join(expected)}"
+    )
+
+
+def check_columns(client: SqlReads[Path], tables: Mapping[Kind, Table]) -> None:
+    """Raise EngineError where a table that was there before `create` has other columns (SQLite
+    and DuckDB)."""
+    for table in tables.values():
+        rows = client._rows(0, f"PRAGMA table_info({quoted(table.name)})")
+        names = tuple(row[1] for row in rows)
+        if names != table.names:
+            raise EngineError(
+                f"{client.engine_name}: {client._stores[0]}: {table.name} has the columns "
+                f"{', '.join(names)}; expected {', '.join(table.names)}: load into an empty store"
+            )
+
+
+def index_ddl(kind: Kind, field_name: str) -> str:
+    """CREATE INDEX of a secondary index, the same words in SQLite and DuckDB."""
+    return (
+        f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{field_name}')} "
+        f"ON {quoted(kind.table)} ({quoted(field_name)})"
+    )
+
+
+def parse_settings(model: type[_Settings], engine: Engine, cluster: Cluster) -> _Settings:
+    """The engine's settings of a cluster; EngineError that names each wrong key."""
+    try:
+        return model.model_validate(dict(cluster.settings))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+        )
+        known = ", ".join(model.model_fields) or "none"
+        raise EngineError(f"settings of {engine.name}: {problems} (known: {known})") from error
+
+
+def consistency_of(engine: Engine, cluster: Cluster) -> str:
+    """The cluster's consistency level, the engine's first where it names none."""
+    level = cluster.consistency or next(iter(engine.consistencies))
+    if level not in engine.consistencies:
+        raise EngineError(
+            f"{engine.name} has no consistency level {level!r}; "
+            f"it has {', '.join(engine.consistencies)}"
+        )
+    return level
+
+
+def store_directories(engine: Engine, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
+    """The cluster's store directories, checked; a writer's one is made where it is missing."""
+    if mode == "write":
+        if len(cluster.stores) != 1:
+            raise EngineError(
+                f"{engine.name}: a writing client needs one store directory of its own, "
+                f"not {len(cluster.stores)}"
+            )
+        try:
+            cluster.stores[0].mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{engine.name}: cannot make the store directory: {error}") from error
+    elif not cluster.stores:
+        raise EngineError(f"{engine.name}: there is no store directory to read from")
+    for directory in cluster.stores:
+        if not directory.is_dir():
+            raise EngineError(f"{engine.name}: {directory} is not a directory")
+    return cluster.stores
+
+
+class Router:
+    """Which of several stores to ask for an id."""
+
+    def __init__(self, stores: int, placement: Placement | None) -> None:
+        self._all = tuple(range(stores))
+        self._single = self._all if stores == 1 else None
+        self._placement = placement
+
+    def stores_of(self, document_id: bytes) -> Sequence[int]:
+        """The stores to ask: one where the placement tells, else all in turn, none for an id
+        that the placement does not know."""
+        if self._single is not None:
+            return self._single
+        if self._placement is None:
+            return self._all
+        try:
+            return (self._placement.store_of(document_id),)
+        except KeyError:
+            return ()
+
+    def group(self, document_ids: Iterable[bytes]) -> dict[int, list[bytes]]:
+        """The distinct ids by store to ask."""
+        groups: dict[int, list[bytes]] = {}
+        for document_id in dict.fromkeys(document_ids):
+            for store in self.stores_of(document_id):
+                groups.setdefault(store, []).append(document_id)
+        return groups
+
+
+def chunks(values: Sequence[bytes], size: int = IN_LIST) -> Iterator[list[bytes]]:
+    """`values` in lists of at most `size`."""
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
+
+
+def merge_counts(parts: Iterable[Iterable[tuple[Any, int]]], limit: int) -> list[tuple[Any, int]]:
+    """The `limit` most frequent values over the stores' full tallies, ties by value."""
+    totals: dict[Any, int] = {}
+    for part in parts:
+        for value, number in part:
+            totals[value] = totals.get(value, 0) + number
+    return heapq.nsmallest(limit, totals.items(), key=lambda item: (-item[1], item[0]))
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise EngineError for a limit below zero, which the stores read in different ways."""
+    if limit is not None and limit < 0:
+        raise EngineError(f"a limit cannot be {limit}")
+
+
+def directory_bytes(directories: Iterable[Path]) -> int:
+    """Bytes of all files below the directories, holes not counted.
+
+    The size of a file counts, not its blocks, because file systems report blocks late (NFS,
+    Lustre) or after compression; only where fewer bytes are allocated than the size says, as in a
+    file with holes, do the blocks count. A file that vanishes during the walk counts nothing.
+    """
+    total = 0
+    for directory in directories:
+        for root, _, names in os.walk(directory):
+            for name in names:
+                try:
+                    status = (Path(root) / name).stat()
+                except FileNotFoundError:
+                    continue
+                allocated = status.st_blocks * 512
+                total += min(status.st_size, allocated) if allocated else status.st_size
+    return total
