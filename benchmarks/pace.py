@@ -28,7 +28,7 @@ from storewise.driver.loop import open_loop
 from storewise.driver.pace import arrivals
 from storewise.metrics.host import facts
 from storewise.metrics.recorder import NS, Recorder
-from storewise.workloads.base import Operation
+from storewise.workloads.contract import Operation
 
 
 def percentiles(values: list[float]) -> dict[str, float]:

@@ -74,7 +74,7 @@ def align_io(path: Path) -> int:
 
 def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
     def run(path: Path) -> int:
-        from storewise.ssearch.reader import DocumentReader
+        from storewise.ssearch.parse.reader import DocumentReader
 
         reader = DocumentReader(path, bytes(7), encoding=encoding, mode=mode)  # type: ignore[arg-type]
         return sum(len(batch) for batch in reader)
@@ -96,7 +96,7 @@ SLOW = {"Biopython SearchIO", "Biopython AlignIO", "storewise reference"}
 
 def measure(method: str, path: Path, repeats: int) -> None:
     """Runs in a child; prints the best clock and processor seconds of `repeats` runs."""
-    for module in ("Bio.SearchIO", "Bio.AlignIO", "storewise.ssearch.reader"):
+    for module in ("Bio.SearchIO", "Bio.AlignIO", "storewise.ssearch.parse.reader"):
         if method.split()[0].lower()[:3] == module[:3].lower():
             importlib.import_module(module)
     documents = 0

@@ -26,8 +26,8 @@ from storewise.driver.worker import WorkerJob, run_worker
 from storewise.metrics.host import facts
 from storewise.metrics.recorder import Recorder
 from storewise.metrics.schema import read_part
-from storewise.ssearch.manifest import build_manifest
-from storewise.ssearch.shards import write_shards
+from storewise.ssearch.inputs.manifest import build_manifest
+from storewise.ssearch.inputs.shards import write_shards
 from storewise.trial import Phase, Trial
 
 SAMPLE = Path(__file__).parent.parent / "resources" / "sample"

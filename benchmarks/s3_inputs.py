@@ -32,11 +32,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from s3_server import Delay, Faults, S3Server  # noqa: E402
 
-from storewise.ssearch.inputs import list_inputs  # noqa: E402
-from storewise.ssearch.reader import DocumentReader  # noqa: E402
-from storewise.ssearch.remote import Listed, fetched_ahead  # noqa: E402
-from storewise.ssearch.stream import open_input  # noqa: E402
-from storewise.ssearch.survey import status_of  # noqa: E402
+from storewise.ssearch.inputs.paths import list_inputs  # noqa: E402
+from storewise.ssearch.inputs.scan_many import status_of  # noqa: E402
+from storewise.ssearch.parse.reader import DocumentReader  # noqa: E402
+from storewise.ssearch.parse.remote import Listed, fetched_ahead  # noqa: E402
+from storewise.ssearch.parse.stream import open_input  # noqa: E402
 
 WAYS = ("disk", "s3", "s3_plain")
 

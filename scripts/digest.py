@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from storewise.session.job import plain_job, progress_to
-from storewise.ssearch.inputs import read_list, slice_paths
-from storewise.ssearch.manifest import build_part
+from storewise.ssearch.inputs.manifest import build_part
+from storewise.ssearch.inputs.paths import read_list, slice_paths
 
 with plain_job(snakemake.log[0]) as log:
     part = int(snakemake.wildcards.part)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storewise.session.job import plain_job
 from storewise.session.live import write_aside
-from storewise.ssearch.inputs import list_inputs, sample_paths
+from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 
 with plain_job(snakemake.log[0]) as log:
     paths = list_inputs([*snakemake.params.paths, *(f"@{path}" for path in snakemake.input)])

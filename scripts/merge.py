@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from storewise.session.job import plain_job
-from storewise.ssearch.manifest import merge_parts
+from storewise.ssearch.inputs.manifest import merge_parts
 
 with plain_job(snakemake.log[0]) as log:
     found = merge_parts(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storewise.session.job import plain_job
 from storewise.session.live import write_aside
-from storewise.ssearch.searches import SearchPlan, run_searches
+from storewise.ssearch.search.batch import SearchPlan, run_searches
 
 with plain_job(snakemake.log[0]) as log:
     search = dict(snakemake.params.search)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from storewise.session.job import plain_job
-from storewise.ssearch.shards import write_shards
+from storewise.ssearch.inputs.shards import write_shards
 
 with plain_job(snakemake.log[0]) as log:
     # `N`, or `NofSHARE` for a share of the files.

@@ -236,7 +236,7 @@ def manifest(
     Example: `storewise manifest /data/ssearch -o manifest.parquet`, or
     `storewise manifest --study mine`
     """
-    from storewise.ssearch.manifest import build_manifest, list_inputs
+    from storewise.ssearch.inputs.manifest import build_manifest, list_inputs
 
     if study is not None:
         if inputs:

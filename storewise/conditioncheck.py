@@ -8,7 +8,7 @@ from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import engine
 from storewise.studyfile import StudyText
 from storewise.trial import Trial
-from storewise.workloads.conditions import Crash, Slow
+from storewise.workloads.faults import Crash, Slow
 
 if TYPE_CHECKING:
     from storewise.config import Study

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from storewise.config import Study
 from storewise.errors import StorewiseError
 from storewise.objects.uri import is_remote
-from storewise.ssearch.inputs import list_inputs
-from storewise.ssearch.remote import stats
+from storewise.ssearch.inputs.paths import list_inputs
+from storewise.ssearch.parse.remote import stats
 from storewise.studyinputs import Inputs
 from storewise.trial import Phase, Trial
 from storewise.workloads.registry import workload

@@ -33,7 +33,7 @@ def measures(
 
     They are those of a load with the same numbers, in the order of time.
     """
-    from storewise.workloads.measures_data import CHUNK, MAX_SERIES, Part, Readings, csv_lines
+    from storewise.workloads.sensors.generator import CHUNK, MAX_SERIES, Part, Readings, csv_lines
 
     if machines * sensors > MAX_SERIES:
         raise StorewiseError(

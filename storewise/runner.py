@@ -22,7 +22,7 @@ from storewise.session.live import Process, write_aside
 from storewise.session.record import DOOR_VARIABLE
 from storewise.session.run import FAILURES, Failure, failures
 from storewise.session.second import measured_by
-from storewise.ssearch.inputs import list_inputs, sample_paths
+from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 
 FAILED = "failed.json"
 #: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at

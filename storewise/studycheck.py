@@ -22,7 +22,7 @@ from storewise.studyfile import StudyText, nearest, shown
 from storewise.studylimits import check_limits
 from storewise.sweeps import MOST_CLIENTS, take_clients
 from storewise.trial import Trial
-from storewise.workloads.base import PhaseParams
+from storewise.workloads.contract import PhaseParams
 from storewise.workloads.registry import WORKLOADS, workload
 
 if TYPE_CHECKING:

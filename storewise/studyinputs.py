@@ -19,7 +19,7 @@ from pydantic import (
 
 from storewise.errors import StorewiseError
 from storewise.objects.uri import is_remote
-from storewise.ssearch.inputs import matches, nearest_path
+from storewise.ssearch.inputs.paths import matches, nearest_path
 from storewise.studyfile import StudyText, shown
 
 #: Search options of the published study; -E takes one argument of two values.

@@ -12,8 +12,8 @@ import yaml
 from storewise.config import STUDIES, load_study
 from storewise.errors import ConfigError, InputError
 from storewise.objects.uri import is_remote
-from storewise.ssearch import remote
-from storewise.ssearch.scan import read_head
+from storewise.ssearch.inputs.scan import read_head
+from storewise.ssearch.parse import remote
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
 LOOKED_AT = 200

@@ -22,7 +22,7 @@ from storewise.analysis.throughput import STEP
 from storewise.driver.outages import common, longest
 from storewise.metrics.counted import Counted
 from storewise.metrics.hdr import bucket_indexes, percentiles
-from storewise.workloads.conditions import OWN_FIELDS, Slow
+from storewise.workloads.faults import OWN_FIELDS, Slow
 
 #: Share of operations beyond this, ms, where a phase names no `limit_ms`.
 LIMIT_MS = 5.0

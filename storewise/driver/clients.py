@@ -45,7 +45,7 @@ from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.recorder import NS, Recorded, Recorder
 from storewise.session.ending import NO_MEMORY
-from storewise.workloads.base import (
+from storewise.workloads.contract import (
     ClientContext,
     LoadedFile,
     Operation,

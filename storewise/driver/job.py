@@ -14,7 +14,7 @@ from storewise.errors import ConfigError
 from storewise.metrics.schema import read_conditions
 from storewise.sweeps import Clients, take_clients
 from storewise.trial import Trial
-from storewise.workloads.base import PhaseParams, PhaseSpec
+from storewise.workloads.contract import PhaseParams, PhaseSpec
 
 
 @dataclass(frozen=True)

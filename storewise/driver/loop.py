@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from storewise.driver.pace import Paced
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.recorder import NS, ROOM, Recorder
-from storewise.workloads.base import Operation
+from storewise.workloads.contract import Operation
 
 _NEVER = 1 << 62
 #: A sleep of the kernel ends up to its slack (50 µs) late: the rest is waited for by the clock.

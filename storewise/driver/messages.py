@@ -10,7 +10,7 @@ from storewise.driver.outages import Marks
 from storewise.driver.pace import Paced
 from storewise.errors import StorewiseError
 from storewise.metrics.recorder import Recorded
-from storewise.workloads.base import LoadedFile, RefusedFile
+from storewise.workloads.contract import LoadedFile, RefusedFile
 
 
 @dataclass(frozen=True, slots=True)

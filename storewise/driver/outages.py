@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter_ns
 
 from storewise.metrics.recorder import NS
-from storewise.workloads.base import Operation
+from storewise.workloads.contract import Operation
 
 BIN = 5_000_000
 #: Outages shorter than this many seconds are not told: one operation may take as long.

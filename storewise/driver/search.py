@@ -20,7 +20,7 @@ import numpy as np
 from storewise.driver.rows import StepDone
 from storewise.errors import StorewiseError
 from storewise.metrics.hdr import COUNTERS, histogram_of, percentiles
-from storewise.workloads.base import SearchParams
+from storewise.workloads.contract import SearchParams
 
 #: The share of the operations that were meant to begin which must have succeeded.
 SERVED = 0.98

@@ -50,8 +50,8 @@ from storewise.metrics.host import facts, file_system, host_name, is_network
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
 from storewise.session.progress import Publisher
-from storewise.workloads.base import PhaseSpec, RefusedFile
-from storewise.workloads.files import write_files
+from storewise.workloads.alignments.stored_files import write_files
+from storewise.workloads.contract import PhaseSpec, RefusedFile
 from storewise.workloads.registry import workload as workload_named
 
 __all__ = ["WorkerJob", "run_worker"]

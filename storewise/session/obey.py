@@ -13,7 +13,7 @@ from storewise.errors import EngineError, StorewiseError
 from storewise.session.orders import Answer, NodeOrder, answer, answers_to, orders_for
 from storewise.session.server import Server
 from storewise.session.slowing import Slowing
-from storewise.workloads.conditions import Slow
+from storewise.workloads.faults import Slow
 
 #: How often a node looks for orders and after its server, s.
 LOOK_EVERY = 0.2

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from storewise.errors import EngineError
 from storewise.session.cluster import clock_offset, publish, ready_nodes
 from storewise.session.live import ABORT, holds, read_abort
-from storewise.workloads.conditions import Slow
+from storewise.workloads.faults import Slow
 
 ORDERS = "orders"
 ORDERED = "ordered"

@@ -26,7 +26,7 @@ from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
 from storewise.session.live import write_aside
 from storewise.session.traffic import slow_traffic
-from storewise.workloads.conditions import Slow
+from storewise.workloads.faults import Slow
 
 STATE = "state.json"
 CLASS = "class.json"

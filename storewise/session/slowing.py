@@ -18,7 +18,7 @@ from storewise.session.guarded import POLL, Guarded, library_environment
 from storewise.session.live import remove_tree
 from storewise.session.server_log import log_tail
 from storewise.session.slower import CLASS, STATE, Plan
-from storewise.workloads.conditions import Slow
+from storewise.workloads.faults import Slow
 
 #: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.
 _START_SECONDS = 120.0

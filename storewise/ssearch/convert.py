@@ -26,8 +26,8 @@ from storewise.documents import (
 )
 from storewise.errors import InputError, StorewiseError
 from storewise.objects.uri import is_remote
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import (
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import (
     CHANGED,
     STDIN,
     Digesting,

@@ -6,8 +6,8 @@ from typing import Any
 
 from storewise.documents import DIGEST_BYTES
 from storewise.errors import InputError
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import Source, source_name
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import Source, source_name
 
 
 def inspect_file(source: Source) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 
 from storewise.errors import ConfigError
-from storewise.workloads.base import Workload
+from storewise.workloads.contract import Workload
 
 #: Workload name -> "module:class".
 WORKLOADS: dict[str, str] = {
-    "alignments": "storewise.workloads.alignments:AlignmentsWorkload",
-    "measures": "storewise.workloads.measures:MeasuresWorkload",
-    "ycsb": "storewise.workloads.ycsb:YcsbWorkload",
+    "alignments": "storewise.workloads.alignments.workload:AlignmentsWorkload",
+    "measures": "storewise.workloads.sensors.workload:MeasuresWorkload",
+    "ycsb": "storewise.workloads.ycsb.workload:YcsbWorkload",
 }
 
 

@@ -13,7 +13,7 @@ from storewise.engines.contract.engine import Client, Schema, Where
 from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
 from storewise.session.local import LocalCluster, running
-from storewise.workloads.measures_data import MEASURES, Part, Readings, batches
+from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
 
 pytestmark = pytest.mark.needs("postgres", "mariadb")
 

@@ -27,10 +27,10 @@ from storewise.engines.contract.engine import (
 )
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import content_digest
-from storewise.workloads.asking import Learnt, QueryParams, draw
-from storewise.workloads.queries import QUESTIONS, Question, ask, way_of
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import content_digest
+from storewise.workloads.alignments.queries import QUESTIONS, Question, ask, way_of
+from storewise.workloads.alignments.query_phase import Learnt, QueryParams, draw
 
 if TYPE_CHECKING:
     from support.servers.stores import Clusters

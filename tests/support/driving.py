@@ -18,8 +18,8 @@ from storewise.driver.verify import VerifyJob, run_verify
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.schema import read_part
-from storewise.ssearch.manifest import build_manifest
-from storewise.ssearch.shards import write_shards
+from storewise.ssearch.inputs.manifest import build_manifest
+from storewise.ssearch.inputs.shards import write_shards
 from storewise.trial import Trial
 
 # As a program it is not told where the tests are.

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from storewise.documents import KINDS, Document
 from storewise.engines.contract.engine import Where
 from storewise.errors import StorewiseError
-from storewise.ssearch.batch import no_gc
-from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.parse.batch import no_gc
+from storewise.ssearch.parse.reader import DocumentReader
 
 Verb = Literal["get", "first", "find", "count", "aggregate", "histogram"]
 

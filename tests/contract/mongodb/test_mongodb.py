@@ -25,7 +25,7 @@ from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.routing import hashed_id
 from storewise.errors import EngineError
 from storewise.session.local import LocalCluster
-from storewise.ssearch.build import to_bson
+from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()
 pytestmark = pytest.mark.xdist_group("mongodb")

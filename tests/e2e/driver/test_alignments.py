@@ -10,10 +10,10 @@ from storewise.documents import KINDS, ids_of_file
 from storewise.engines.registry import engine
 from storewise.errors import InputError
 from storewise.metrics.schema import read_part
-from storewise.ssearch.shards import load_shards
-from storewise.workloads.alignments import AlignmentsWorkload, ReadParams
-from storewise.workloads.base import ClientContext
-from storewise.workloads.files import StoredFiles
+from storewise.ssearch.inputs.shards import load_shards
+from storewise.workloads.alignments.stored_files import StoredFiles
+from storewise.workloads.alignments.workload import AlignmentsWorkload, ReadParams
+from storewise.workloads.contract import ClientContext
 
 
 @pytest.fixture

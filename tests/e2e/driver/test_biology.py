@@ -17,12 +17,12 @@ from storewise.driver.worker import run_worker
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.schema import read_part
-from storewise.ssearch.shards import load_shard
-from storewise.workloads.alignments import AlignmentsWorkload, WriteParams
-from storewise.workloads.asking import QueryParams, learn
-from storewise.workloads.base import ClientContext
-from storewise.workloads.files import StoredFiles
-from storewise.workloads.mixed import MixedParams, left_files
+from storewise.ssearch.inputs.shards import load_shard
+from storewise.workloads.alignments.mixed_phase import MixedParams, left_files
+from storewise.workloads.alignments.query_phase import QueryParams, learn
+from storewise.workloads.alignments.stored_files import StoredFiles
+from storewise.workloads.alignments.workload import AlignmentsWorkload, WriteParams
+from storewise.workloads.contract import ClientContext
 
 LEAVING = {"name": "write", "params": {"leave": 0.5}}
 

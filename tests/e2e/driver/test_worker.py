@@ -13,8 +13,8 @@ from support.waiting import exit_code
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.hdr import merge_logs, tags
 from storewise.metrics.schema import read_part
-from storewise.ssearch.shards import load_shards
-from storewise.workloads.files import StoredFiles
+from storewise.ssearch.inputs.shards import load_shards
+from storewise.workloads.alignments.stored_files import StoredFiles
 
 #: What whole studies of `make test` measure, too.
 OTHERS = ("null", "duckdb", "parquet")
@@ -200,7 +200,7 @@ def test_a_store_that_is_elsewhere_is_said_so(place):
 def test_the_worker_imports_nothing_slow():
     code = (
         "import sys, storewise.driver.worker\n"
-        "import storewise.workloads.alignments, storewise.engines.sqlite.engine\n"
+        "import storewise.workloads.alignments.workload, storewise.engines.sqlite.engine\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

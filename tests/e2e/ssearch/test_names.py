@@ -15,7 +15,7 @@ import pytest
 from support.inputs.ssearch import DATA
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs import list_inputs
+from storewise.ssearch.inputs.paths import list_inputs
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 STOREWISE = str(Path(sys.executable).parent / "storewise")

@@ -51,7 +51,7 @@ def test_a_missing_library_is_an_error(tmp_path: Path) -> None:
 MEASURE = """
 import sys
 from pathlib import Path
-from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.parse.reader import DocumentReader
 reader = DocumentReader(sys.argv[1], bytes(7), encoding=sys.argv[2])
 documents = sum(len(batch) for batch in reader)
 # Not ru_maxrss, which a child inherits from the process that forked it.

@@ -9,9 +9,9 @@ import pytest
 from support.paths import SAMPLE
 
 from storewise.documents import Document
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.scan import scan_file
-from storewise.ssearch.search import run_search, split_fasta
+from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.search.ssearch36 import run_search, split_fasta
 
 
 def alignments(path: Path) -> Counter[tuple[object, ...]]:

@@ -9,7 +9,7 @@ import pytest
 from support.inputs.scans import content, parsed
 from support.paths import ROOT
 
-from storewise.ssearch.scan import scan_file
+from storewise.ssearch.inputs.scan import scan_file
 
 pytestmark = pytest.mark.needs("ssearch36")  # and its siblings, of one package
 

@@ -15,8 +15,8 @@ import zstandard
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, SearchError
-from storewise.ssearch.scan import scan_file
-from storewise.ssearch.search import record_path, run_search
+from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.search.ssearch36 import record_path, run_search
 
 pytestmark = pytest.mark.needs("ssearch36")
 
@@ -157,7 +157,7 @@ def test_output_without_m10_is_refused(tmp_path: Path, query: Path, library: Pat
 _RUN = """
 import sys
 from pathlib import Path
-from storewise.ssearch.search import run_search
+from storewise.ssearch.search.ssearch36 import run_search
 run_search(*map(Path, sys.argv[1:4]), program=sys.argv[4])
 """
 

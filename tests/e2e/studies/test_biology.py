@@ -11,7 +11,7 @@ import pytest
 from support.paths import SMALL
 from support.workspace import Workspace
 
-from storewise.ssearch.stream import open_input
+from storewise.ssearch.parse.stream import open_input
 
 #: As `init` writes it, it would take minutes. Few jobs: each is a Python process of its own.
 LESS = """\

@@ -16,14 +16,14 @@ from storewise.driver.job import notes_of
 from storewise.engines.contract.engine import Schema, Where
 from storewise.engines.registry import engine
 from storewise.session.local import running
-from storewise.workloads.measures_data import (
+from storewise.workloads.sensors.generator import (
     MEASURES,
     Part,
     Readings,
     batches,
     threshold,
 )
-from storewise.workloads.measures_plan import uses_index
+from storewise.workloads.sensors.plan import uses_index
 
 pytestmark = pytest.mark.needs("postgres")
 

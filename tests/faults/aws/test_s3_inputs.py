@@ -20,10 +20,10 @@ from storewise.objects.listing import stats
 from storewise.objects.uri import parse
 from storewise.runner import renew_inputs
 from storewise.ssearch.convert import convert_file
-from storewise.ssearch.inputs import list_inputs, read_list, sample_paths
+from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
+from storewise.ssearch.inputs.paths import list_inputs, read_list, sample_paths
+from storewise.ssearch.inputs.shards import load_shards, write_shards
 from storewise.ssearch.inspect import inspect_file
-from storewise.ssearch.manifest import build_manifest, load_manifest
-from storewise.ssearch.shards import load_shards, write_shards
 from storewise.template import write_study
 
 

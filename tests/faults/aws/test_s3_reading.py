@@ -22,10 +22,10 @@ from storewise.objects.client import TRIES, Changed, ObjectError
 from storewise.objects.listing import stats
 from storewise.objects.threads import in_threads
 from storewise.objects.uri import parse
-from storewise.ssearch.inputs import list_inputs
-from storewise.ssearch.remote import Listed, fetched_ahead
-from storewise.ssearch.scan import scan_file
-from storewise.ssearch.stream import open_input
+from storewise.ssearch.inputs.paths import list_inputs
+from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.parse.remote import Listed, fetched_ahead
+from storewise.ssearch.parse.stream import open_input
 
 
 def listed(uris):
@@ -385,8 +385,8 @@ def test_a_forked_child_reads_for_itself(s3, objects, small_windows):
 
 def test_nothing_of_it_is_loaded_where_no_object_is_named():
     code = (
-        "import sys; from storewise.ssearch.remote import fetched_ahead, Listed\n"
-        "from storewise.ssearch.manifest import list_inputs\n"
+        "import sys; from storewise.ssearch.parse.remote import fetched_ahead, Listed\n"
+        "from storewise.ssearch.inputs.manifest import list_inputs\n"
         "import storewise.cli, storewise.config, storewise.workloads.registry\n"
         f"files = list_inputs([{str(SAMPLE)!r}])\n"
         "with fetched_ahead([Listed(f, 1, 1) for f in files]): pass\n"

@@ -22,7 +22,7 @@ from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
 from storewise.session.local import LocalCluster, running
-from storewise.ssearch.build import to_bson
+from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()
 pytestmark = pytest.mark.xdist_group("mongodb")

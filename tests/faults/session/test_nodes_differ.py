@@ -19,7 +19,7 @@ from storewise.report.owners import tables_of_owners
 from storewise.session.live import read_abort
 from storewise.session.orders import Orders
 from storewise.trial import Trial
-from storewise.workloads.conditions import Slow
+from storewise.workloads.faults import Slow
 
 pytestmark = pytest.mark.needs("root", "postgres", "ip", "nsenter", "unshare", "tc")
 

@@ -21,7 +21,7 @@ from storewise.session.cluster import ENDPOINTS, ReadyNode, publish
 from storewise.session.obey import LOOK_EVERY, Obedience
 from storewise.session.orders import ORDERED, ORDERS, Orders
 from storewise.session.server import Server, start_server
-from storewise.workloads.conditions import Slow
+from storewise.workloads.faults import Slow
 
 
 class NodeLoop:

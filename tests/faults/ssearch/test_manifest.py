@@ -13,13 +13,13 @@ from support.inputs.manifests import small
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.manifest import (
+from storewise.ssearch.inputs.manifest import (
     build_manifest,
     list_inputs,
     load_manifest,
     rows_of,
 )
-from storewise.ssearch.scan import scan_file
+from storewise.ssearch.inputs.scan import scan_file
 
 # --- building ----------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ def test_fail_names_the_first_and_how_many(with_bad: Path, processes: int) -> No
 _BUILD = """
 import os, sys
 from pathlib import Path
-from storewise.ssearch.manifest import build_manifest, list_inputs
+from storewise.ssearch.inputs.manifest import build_manifest, list_inputs
 place = Path(sys.argv[1])
 
 def progress(done, total, done_bytes, total_bytes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.inputs.ssearch import outcome
 
-from storewise.ssearch.scan import Scanner, ScanResult
+from storewise.ssearch.inputs.scan import Scanner, ScanResult
 
 
 def scan(content: bytes, piece: int = 1 << 20) -> ScanResult:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.paths import SAMPLE
 
-from storewise.ssearch.stream import open_input
+from storewise.ssearch.parse.stream import open_input
 
 
 def small(name: str) -> bytes:

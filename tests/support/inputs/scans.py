@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import content_digest, open_input
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import content_digest, open_input
 
 
 @functools.cache

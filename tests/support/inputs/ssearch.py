@@ -11,7 +11,7 @@ from support.paths import DATA
 
 from storewise.documents import KINDS, Kind
 from storewise.errors import InputError
-from storewise.ssearch.reader import DocumentReader
+from storewise.ssearch.parse.reader import DocumentReader
 
 REAL = sorted(path.name for path in DATA.glob("*.m10"))
 DIGEST = bytes(range(101, 117))

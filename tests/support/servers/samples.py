@@ -12,7 +12,7 @@ from storewise.documents import KINDS, Document, Kind, fields, make_id
 from storewise.engines.contract.engine import Client, Cluster, Mode, Placement, Schema
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
-from storewise.ssearch.build import to_bson
+from storewise.ssearch.parse.documents import to_bson
 
 #: But for those that answer from input files: they take no made-up documents.
 EMBEDDED = sorted(

@@ -16,7 +16,7 @@ from storewise.driver.pace import Paced, arrivals
 from storewise.errors import Aborted, EngineError
 from storewise.metrics.hdr import bucket_indexes
 from storewise.metrics.recorder import NS, Recorder
-from storewise.workloads.base import Operation
+from storewise.workloads.contract import Operation
 
 MS = 1_000_000
 #: What reading the clock takes where a loop waits by it, ns.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from storewise.workloads.conditions import Crash, Slow
+from storewise.workloads.faults import Crash, Slow
 
 
 def test_the_nodes_of_a_slowing_are_data_nodes() -> None:

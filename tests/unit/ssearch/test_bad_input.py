@@ -14,8 +14,8 @@ from support.inputs.ssearch import DATA, DIGEST, outcome, read
 
 from storewise.errors import InputError
 from storewise.ssearch.inspect import inspect_file
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.stream import content_digest, open_input
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import content_digest, open_input
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 MODES = ("fast", "reference")

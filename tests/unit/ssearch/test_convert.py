@@ -14,7 +14,7 @@ from support.inputs.ssearch import DATA, plain, read
 from storewise.documents import PARAMS_COLUMN, Kind
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.convert import convert_file
-from storewise.ssearch.stream import content_digest
+from storewise.ssearch.parse.stream import content_digest
 
 SOURCE = DATA / "ssearch36_nohits.m10"
 

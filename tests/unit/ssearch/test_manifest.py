@@ -11,7 +11,7 @@ import pytest
 from support.inputs.manifests import small
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.manifest import (
+from storewise.ssearch.inputs.manifest import (
     build_manifest,
     build_part,
     list_inputs,
@@ -20,7 +20,7 @@ from storewise.ssearch.manifest import (
     rows_of,
     slice_paths,
 )
-from storewise.ssearch.table import PART_SCHEMA, write_table
+from storewise.ssearch.inputs.table import PART_SCHEMA, write_table
 
 
 def names(paths: list[str]) -> list[str]:

@@ -13,10 +13,10 @@ from support.inputs.ssearch import DATA, DIGEST, outcome, read
 from storewise.documents import Kind
 from storewise.errors import InputError
 from storewise.ssearch import convert
-from storewise.ssearch.grammar import header_library, library_name, query_line, read_hit
-from storewise.ssearch.inputs import list_inputs
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.scan import scan_file
+from storewise.ssearch.inputs.paths import list_inputs
+from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.parse.grammar import header_library, library_name, query_line, read_hit
+from storewise.ssearch.parse.reader import DocumentReader
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 

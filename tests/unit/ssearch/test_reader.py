@@ -9,7 +9,7 @@ from Bio import SearchIO
 from support.inputs.ssearch import DATA, DIGEST, REAL, outcome, read
 
 from storewise.documents import KINDS, Kind, fields, ids_of_file
-from storewise.ssearch.reader import Counts, DocumentReader
+from storewise.ssearch.parse.reader import Counts, DocumentReader
 
 
 @pytest.mark.parametrize("name", REAL)

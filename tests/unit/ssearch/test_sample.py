@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from support.paths import SAMPLE
 
-from storewise.ssearch.manifest import build_manifest, list_inputs
-from storewise.ssearch.reader import DocumentReader
-from storewise.ssearch.scan import scan_file
-from storewise.ssearch.stream import open_input
+from storewise.ssearch.inputs.manifest import build_manifest, list_inputs
+from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import open_input
 
 OUTPUTS = sorted(SAMPLE.glob("*.m10.*"))
 

@@ -14,8 +14,8 @@ from support.inputs.scans import content, parsed
 from support.paths import ROOT
 
 from storewise.errors import InputError
-from storewise.ssearch.scan import Scanner, ScanResult, scan_file
-from storewise.ssearch.stream import content_digest
+from storewise.ssearch.inputs.scan import Scanner, ScanResult, scan_file
+from storewise.ssearch.parse.stream import content_digest
 
 SAMPLE = ROOT / "resources" / "sample"
 SAMPLES = [

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
-from storewise.ssearch.fasta import count_parts, read_fasta, split_fasta
-from storewise.ssearch.search import STUDY_OPTIONS
+from storewise.ssearch.search.fasta import count_parts, read_fasta, split_fasta
+from storewise.ssearch.search.ssearch36 import STUDY_OPTIONS
 from storewise.studyinputs import STUDY_SEARCH_OPTIONS
 
 

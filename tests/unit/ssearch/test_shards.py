@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs import sample_paths
-from storewise.ssearch.manifest import load_manifest, rows_of
-from storewise.ssearch.shards import assign, load_shard, load_shards, shard_count, write_shards
-from storewise.ssearch.table import MANIFEST_SCHEMA, write_table
+from storewise.ssearch.inputs.manifest import load_manifest, rows_of
+from storewise.ssearch.inputs.paths import sample_paths
+from storewise.ssearch.inputs.shards import (
+    assign,
+    load_shard,
+    load_shards,
+    shard_count,
+    write_shards,
+)
+from storewise.ssearch.inputs.table import MANIFEST_SCHEMA, write_table
 
 SIZES = st.lists(st.integers(0, 50_000_000), max_size=120)
 

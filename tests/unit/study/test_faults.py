@@ -10,7 +10,7 @@ from storewise.config import load_study
 from storewise.driver.outages import BIN, common, longest, merged, outages, watched
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.recorder import NS
-from storewise.workloads.base import Operation
+from storewise.workloads.contract import Operation
 
 STUDY = """\
 workload: ycsb

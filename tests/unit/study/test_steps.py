@@ -27,7 +27,7 @@ from storewise.driver.search import (
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.hdr import bucket_indexes
 from storewise.sweeps import Clients, expand_sweep, take_clients
-from storewise.workloads.base import PhaseParams, SearchParams
+from storewise.workloads.contract import PhaseParams, SearchParams
 
 # Clients ---------------------------------------------------------------------------------------
 

@@ -19,10 +19,9 @@ from storewise.config import load_study
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
-from storewise.workloads import measures_data
-from storewise.workloads.base import ClientContext
-from storewise.workloads.measures import MeasuresWorkload
-from storewise.workloads.measures_data import (
+from storewise.workloads.contract import ClientContext
+from storewise.workloads.sensors import generator as measures_data
+from storewise.workloads.sensors.generator import (
     MEASURES,
     Chunk,
     Part,
@@ -31,8 +30,9 @@ from storewise.workloads.measures_data import (
     store_of,
     threshold,
 )
-from storewise.workloads.measures_params import AddParams, RangeParams
-from storewise.workloads.measures_plan import uses_index
+from storewise.workloads.sensors.params import AddParams, RangeParams
+from storewise.workloads.sensors.plan import uses_index
+from storewise.workloads.sensors.workload import MeasuresWorkload
 
 SMALL = Readings(machines=5, sensors=3, seed=7)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from storewise.workloads.ycsb_draws import (
+from storewise.workloads.ycsb.distributions import (
     SCRAMBLED_ITEMS,
     SCRAMBLED_ZETA,
     THETA,
@@ -21,7 +21,7 @@ from storewise.workloads.ycsb_draws import (
     Zipfian,
     zeta,
 )
-from storewise.workloads.ycsb_keys import (
+from storewise.workloads.ycsb.keys import (
     KeyPlacement,
     fnv_hash,
     fnv_hashes,

@@ -6,9 +6,9 @@ import pytest
 
 from storewise.config import load_study
 from storewise.errors import ConfigError
-from storewise.workloads.ycsb import YcsbWorkload
-from storewise.workloads.ycsb_params import LoadParams, MixedParams, canonical
-from storewise.workloads.ycsb_properties import read_properties
+from storewise.workloads.ycsb.params import LoadParams, MixedParams, canonical
+from storewise.workloads.ycsb.properties import read_properties
+from storewise.workloads.ycsb.workload import YcsbWorkload
 
 #: As YCSB's own workloads/workloada, with what users add to it.
 WORKLOAD_A = """\

@@ -12,11 +12,11 @@ from scipy.stats import chisquare
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
-from storewise.workloads.base import ClientContext, Look
-from storewise.workloads.ycsb import YcsbWorkload, usertable
-from storewise.workloads.ycsb_keys import make_keys
-from storewise.workloads.ycsb_params import LoadParams
-from storewise.workloads.ycsb_records import Records
+from storewise.workloads.contract import ClientContext, Look
+from storewise.workloads.ycsb.key_space import Records
+from storewise.workloads.ycsb.keys import make_keys
+from storewise.workloads.ycsb.params import LoadParams
+from storewise.workloads.ycsb.workload import YcsbWorkload, usertable
 
 WORKLOAD = YcsbWorkload()
 
@@ -507,7 +507,7 @@ def test_a_failed_insert_may_be_there_or_not(tmp_path):
 
 
 def test_of_many_records_a_sample_with_the_last_is_read(tmp_path, monkeypatch):
-    from storewise.workloads import ycsb_verify
+    from storewise.workloads.ycsb import verify as ycsb_verify
 
     monkeypatch.setattr(ycsb_verify, "_ALL", 100)
     monkeypatch.setattr(ycsb_verify, "_LAST", 20)

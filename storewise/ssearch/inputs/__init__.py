@@ -1,0 +1,1 @@
+"""Which files there are, what each holds, and how jobs share them."""

@@ -1,0 +1,296 @@
+"""The manifest: one row per input file, so that a million files never become a million jobs.
+
+A build digests files in parallel, keeps each finished row in a cache, and ends with one Parquet
+file. Run again, after a ``kill -9`` or with more files, it digests only what is new or changed
+(another size or modification time). A build can be split over jobs: each makes a part from its
+share of the paths (`slice_paths`), `merge_parts` makes the manifest.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES
+from storewise.errors import InputError, StorewiseError
+from storewise.ssearch.inputs.paths import list_inputs, slice_paths
+from storewise.ssearch.inputs.scan import RULES, DigestMode
+from storewise.ssearch.inputs.scan_cache import ScanCache
+from storewise.ssearch.inputs.scan_many import Progress, status_of, survey
+from storewise.ssearch.inputs.table import (
+    FILE_COLUMNS,
+    MANIFEST_SCHEMA,
+    PART_SCHEMA,
+    InputFile,
+    read_table,
+    rows_of,
+    write_table,
+)
+
+__all__ = [
+    "BadInput",
+    "InputFile",
+    "ManifestSummary",
+    "OnBadInput",
+    "build_manifest",
+    "build_part",
+    "list_inputs",
+    "load_manifest",
+    "merge_parts",
+    "rows_of",
+    "slice_paths",
+]
+
+OnBadInput = Literal["fail", "quarantine"]
+
+QUARANTINE_COLUMNS = ("path", "line", "offset", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class BadInput:
+    """A file that cannot be used, and why; `reason` is the whole message."""
+
+    path: str
+    line: int | None
+    offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSummary:
+    """What a build did and found. `documents` is None where any file was only sampled.
+
+    `duplicates` are (path, path of the equal file that is used in its place), `warnings` (path of a
+    file that is used, what is to be said of it); `files`, `bytes` and `documents` count usable
+    files without duplicates.
+    """
+
+    files: int
+    bytes: int
+    documents: int | None
+    digested: int
+    reused: int
+    bad: list[BadInput] = field(default_factory=list)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+
+def build_manifest(
+    paths: Sequence[str],
+    out: Path,
+    *,
+    processes: int = 1,
+    digest: DigestMode = "full",
+    seed: int = 1,
+    cache_dir: Path | None = None,
+    on_bad_input: OnBadInput = "fail",
+    quarantine: Path | None = None,
+    progress: Progress | None = None,
+) -> ManifestSummary:
+    """Writes the manifest of `paths` (from `list_inputs`) to the Parquet file `out`.
+
+    Rows are in the order of their paths; `MANIFEST_SCHEMA` has the columns. `cache_dir` keeps
+    finished rows over runs, by default ``.NAME.cache`` beside `out`; one build at a time may use
+    it. Bad files are listed in the TSV file `quarantine` (default: ``quarantine.tsv`` beside
+    `out`), which is written in any case. `progress` is called with files and bytes done and in all.
+
+    With ``on_bad_input="fail"`` any bad file is an InputError, raised after all were looked at;
+    what was digested stays in the cache. StorewiseError: nothing usable, two files whose ids would
+    collide, or an unwritable place.
+    """
+    table, digested = _scan(paths, out, processes, digest, seed, cache_dir, progress)
+    return _finish(table, out, digested, on_bad_input, quarantine)
+
+
+def build_part(
+    paths: Sequence[str],
+    out: Path,
+    *,
+    processes: int = 1,
+    digest: DigestMode = "full",
+    seed: int = 1,
+    cache_dir: Path | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Writes what one job of a split build found in its `paths`, bad files included, to `out`.
+
+    Each part needs its own `cache_dir`. What to do about bad files is for `merge_parts` to say.
+    """
+    table, digested = _scan(paths, out, processes, digest, seed, cache_dir, progress)
+    write_table(table, out, "part", digested=str(digested))
+
+
+def merge_parts(
+    parts: Iterable[Path],
+    out: Path,
+    *,
+    on_bad_input: OnBadInput = "fail",
+    quarantine: Path | None = None,
+) -> ManifestSummary:
+    """Makes the manifest `out` from the parts of a split build; as `build_manifest` else."""
+    # A part of an earlier version may lack a column.
+    tables = [PART_SCHEMA.empty_table(), *(read_table(part, "part") for part in parts)]
+    table = pa.concat_tables(tables, promote_options="default")
+    return _finish(table.sort_by("path"), out, len(table), on_bad_input, quarantine)
+
+
+def load_manifest(path: Path) -> Any:
+    """The manifest as an Arrow table with the columns of `MANIFEST_SCHEMA`.
+
+    Rows whose `duplicate_of` is not null hold the same content as that path and are not used;
+    `rows_of` gives InputFile values.
+    """
+    return read_table(path, "manifest")
+
+
+def _scan(
+    paths: Sequence[str],
+    out: Path,
+    processes: int,
+    digest: DigestMode,
+    seed: int,
+    cache_dir: Path | None,
+    progress: Progress | None,
+) -> tuple[Any, int]:
+    """The part table of `paths`, sorted, and how many files had to be digested."""
+    mode = digest if digest == "full" else f"{digest}:{seed}"
+    mode += f" by rules {RULES}"
+    place = cache_dir if cache_dir is not None else out.with_name(f".{out.name}.cache")
+    status = status_of(paths)
+    with ScanCache(place, mode) as cache:
+        known, todo = cache.split(status)
+        bad = survey(
+            todo, cache.add, processes=processes, digest=digest, seed=seed, progress=progress
+        )
+        found = cache.close_segment()
+    failed = pa.Table.from_pylist([*status.missing, *bad], schema=PART_SCHEMA)
+    tables = [_with_errors(known), _with_errors(found), failed]
+    return pa.concat_tables(tables).sort_by("path"), len(todo)
+
+
+def _with_errors(table: Any) -> Any:
+    """A table of good files in the columns of a part."""
+    for column in list(PART_SCHEMA)[len(FILE_COLUMNS) :]:
+        table = table.append_column(column, pa.nulls(len(table), column.type))
+    return table.cast(PART_SCHEMA)
+
+
+def _finish(
+    table: Any, out: Path, digested: int, on_bad_input: OnBadInput, quarantine: Path | None
+) -> ManifestSummary:
+    failed = table.filter(pc.is_valid(table["error"])).select(
+        ["path", "error_line", "error_offset", "error"]
+    )
+    bad = [BadInput(*row.values()) for row in failed.to_pylist()]
+    _write_quarantine(bad, quarantine or out.with_name("quarantine.tsv"))
+    if bad and on_bad_input == "fail":
+        raise _bad_input_error(bad, len(table))
+    good = table.filter(pc.is_null(table["error"])).select([f.name for f in FILE_COLUMNS])
+    if not len(good):
+        raise StorewiseError(
+            f"{out}: no usable input file"
+            + (f"; all {len(bad)} are bad, the first: {bad[0].reason}" if bad else "")
+        )
+    first = _first_equal(good)
+    repeated = pa.array(first != np.arange(len(good)))
+    duplicate_of = pc.if_else(repeated, good["path"].take(pa.array(first)), None)
+    documents = pc.add(good["queries"], pc.multiply(good["alignments"], 3))
+    manifest = good.append_column("documents", documents)
+    manifest = manifest.append_column("duplicate_of", duplicate_of).cast(MANIFEST_SCHEMA)
+    write_table(manifest, out, "manifest", bad=str(len(bad)))
+    used = manifest.filter(pc.is_null(manifest["duplicate_of"]))
+    return ManifestSummary(
+        files=len(used),
+        bytes=pc.sum(used["bytes"]).as_py(),
+        documents=None if used["documents"].null_count else pc.sum(used["documents"]).as_py(),
+        digested=digested,
+        reused=len(table) - digested,
+        bad=bad,
+        duplicates=[
+            (row["path"], row["duplicate_of"])
+            for row in manifest.filter(pc.is_valid(manifest["duplicate_of"]))
+            .select(["path", "duplicate_of"])
+            .to_pylist()
+        ],
+        warnings=[
+            (row["path"], row["warning"])
+            for row in used.filter(pc.is_valid(used["warning"]))
+            .select(["path", "warning"])
+            .to_pylist()
+        ],
+    )
+
+
+def _first_equal(good: Any) -> Any:
+    """For each row the index of the first row with its digest.
+
+    Raises StorewiseError where two digests differ but share the bytes that ids are made of.
+    """
+    raw = good["digest"].combine_chunks().cast(pa.binary(FULL_DIGEST_BYTES))
+    buffer = b"".join(raw.to_pylist())
+    halves = np.frombuffer(buffer, dtype=np.dtype([("high", ">u8"), ("low", ">u8")]))
+    high, low = halves["high"].astype("u8"), halves["low"].astype("u8")
+    order = np.lexsort((np.arange(len(high)), low, high))
+    high, low = high[order], low[order]
+    new_digest = np.ones(len(order), dtype=bool)
+    new_digest[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    prefix = high >> np.uint64(8 * (8 - DIGEST_BYTES))
+    collision = new_digest[1:] & (prefix[1:] == prefix[:-1])
+    if collision.any():
+        at = int(np.flatnonzero(collision)[0])
+        one, other = (good["path"][int(order[i])].as_py() for i in (at, at + 1))
+        raise StorewiseError(
+            f"{one} and {other} differ, but their digests share the {DIGEST_BYTES} bytes that "
+            "document ids are made of: their documents would overwrite each other; "
+            "use them in separate studies"
+        )
+    # Rows of a group are in path order, so its first row is the one that is used.
+    starts = np.maximum.accumulate(np.where(new_digest, np.arange(len(order)), 0))
+    first = np.empty(len(order), dtype=np.int64)
+    first[order] = order[starts]
+    return first
+
+
+def _bad_input_error(bad: Sequence[BadInput], files: int) -> InputError:
+    first = bad[0]
+    rest = f"; {len(bad)} of {files} files are bad" if len(bad) > 1 else ""
+    place = first.path
+    if first.line is not None:
+        place += f", line {first.line}"
+    if first.offset is not None:
+        place += f" (byte {first.offset})"
+    reason = first.reason.removeprefix(place).removeprefix(": ")
+    return InputError(
+        first.path,
+        f"{reason}{rest} (on_bad_input: quarantine goes on with the others)",
+        line=first.line,
+        offset=first.offset,
+    )
+
+
+def _write_quarantine(bad: Sequence[BadInput], path: Path) -> None:
+    """One row per bad file; the header alone says that there was none."""
+    text = io.StringIO()
+    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
+    writer.writerow(QUARANTINE_COLUMNS)
+    for one in bad:
+        writer.writerow([one.path, _cell(one.line), _cell(one.offset), one.reason])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.partial")
+        aside.write_text(text.getvalue(), encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise StorewiseError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _cell(value: int | None) -> str | int:
+    return "" if value is None else value

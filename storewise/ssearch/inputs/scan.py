@@ -1,0 +1,423 @@
+"""Digest, counts and completeness of an SSEARCH output in one pass over its line starts.
+
+The manifest needs to know how many documents a file gives and whether it is whole, for terabytes
+of input; parsing them for that would double the work. Everything that counts here stands at the
+start of a line: the marks of the frame (`frame`), ``; sq_len:`` of each sequence of an alignment
+and ``>--`` of a further alignment of a hit. The full parse, when the documents are written, checks
+these counts again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from storewise.documents import FULL_DIGEST_BYTES
+from storewise.errors import InputError
+from storewise.ssearch.parse.frame import Frame, Misplaced, Place
+from storewise.ssearch.parse.grammar import (
+    BEST_SCORES,
+    END_OF_QUERY,
+    END_OF_SEARCH,
+    NEXT_ALIGNMENT,
+    PROGRAM_LINE,
+    QUERY_COUNT_LINE,
+    RESIDUES,
+    continues_alignments,
+    ends_table,
+    query_line,
+)
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.sample_digest import SAMPLE_BLOCK_BYTES, sample_of
+from storewise.ssearch.parse.stream import GZIP_MAGIC, ZSTD_MAGIC, Source, damage, open_input
+
+if TYPE_CHECKING:
+    from storewise.objects.reading import Wanted
+
+#: How the digest of a file is made: from all of its content, or from its size and a sample.
+DigestMode = Literal["full", "sampled", "parsed"]
+
+#: What a scan tells changes with the rules: a row that was made by others is not used again.
+RULES = 2
+
+CHUNK_BYTES = 1 << 20
+#: A preamble is a few lines; a file without one in its first bytes is something else.
+PREAMBLE_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 8 << 20
+#: Of a line in a message.
+_SHOWN_BYTES = 61
+
+_NEWLINE = 10
+#: Enough of a line to tell what the one before it is (`grammar.continues_alignments`).
+_FOLLOWING = 5
+
+_VERSION = re.compile(rb"\n version +([0-9]{1,9})(?![0-9])")
+_QUERY_NUMBER = re.compile(rb" *[0-9]{1,9}")
+_TABLE = b"\n" + BEST_SCORES
+_SEQUENCE = b"\n; sq_len:"
+_NEXT = b"\n" + NEXT_ALIGNMENT + b"\n"
+_EXPECTED = "the output of ssearch36 (or another program of the FASTA package) with -m 10"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What one pass over a complete file tells.
+
+    `digest` has 16 bytes (BLAKE2b of the decompressed content, or of size and sample). `queries`
+    are query-library searches, `hits` are ``>>`` blocks (f and r apart), `alignments` are hits and
+    ``>--``; all three are None where the content was only sampled. `warnings` are for the user: the
+    file is complete all the same.
+    """
+
+    digest: bytes
+    queries: int | None
+    hits: int | None
+    alignments: int | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def documents(self) -> int | None:
+        """One document per search and three per alignment; None where the counts are."""
+        if self.queries is None or self.alignments is None:
+            return None
+        return self.queries + 3 * self.alignments
+
+
+class Scanner:
+    """Scans decompressed content that is fed in pieces of any size; memory is one line and piece.
+
+    ``feed`` and ``finish`` raise InputError where the content is not SSEARCH, not ``-m 10``, or
+    not complete. Alignments are counted by ``; sq_len:``, of which each has two: unlike ``>>`` it
+    is never the start of an id.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+        self._hash = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
+        self._rest = b""
+        self._text = b""
+        self._following = b""
+        self._first_line = b""
+        self._line_before = b""
+        self._bytes = 0
+        self._lines = 0
+        self._last_line_start = 0
+        self._frame = Frame()
+        self._sequences = 0
+        self._further = 0
+        self._after_header = False
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes of the content."""
+        self._hash.update(data)
+        has_nul = b"\0" in data
+        data = self._rest + data
+        if has_nul:
+            raise self._nul(data)
+        last = data.rfind(b"\n")
+        # What a line is may be told by the next one, so the last whole line waits, too.
+        end = data.rfind(b"\n", 0, last) + 1 if last >= 0 else 0
+        self._rest = data[end:]
+        if len(data) - last > LONGEST_LINE_BYTES:
+            raise self._not_ssearch_or(f"a line of more than {LONGEST_LINE_BYTES} bytes")
+        if end:
+            self._scan(data[:end], self._rest)
+        if not self._frame.searches and self._bytes + len(self._rest) > PREAMBLE_BYTES:
+            raise self._not_ssearch()
+
+    def finish(self) -> ScanResult:
+        """The result, at the end of the content."""
+        if not self._bytes and not self._rest:
+            raise InputError(self._path, "the file is empty", line=1, offset=0, expected=_EXPECTED)
+        frame = self._frame
+        whole, newline, unterminated = self._rest.rpartition(b"\n")
+        if newline:
+            self._scan(whole + newline, unterminated)
+        if unterminated:
+            # Only closing lines and a whole end mark may lack their newline.
+            if frame.place is Place.OUTSIDE or unterminated == frame.last_mark:
+                self._scan(unterminated + b"\n", b"")
+            else:
+                self._lines, self._last_line_start = self._lines + 1, self._bytes
+        if not frame.searches:
+            raise self._not_ssearch()
+        if frame.place is not Place.OUTSIDE:
+            raise InputError(
+                self._path,
+                "the output is not complete; search again or copy it again",
+                line=self._lines,
+                offset=self._last_line_start,
+                expected=f"the closing line {frame.last_mark.decode()!r}",
+                found="the end of the file"
+                + (f" after {_shown(unterminated)}" if unterminated else ""),
+            )
+        alignments = self._sequences // 2
+        hits = alignments - self._further
+        warnings = tuple(frame.warnings)
+        return ScanResult(self._hash.digest(), frame.queries, hits, alignments, warnings)
+
+    def _scan(self, block: bytes, following: bytes) -> None:
+        """Scans whole lines; `following` begins with the line behind them."""
+        if not self._first_line:
+            self._first_line = block.lstrip()[:_SHOWN_BYTES]
+        # Looking for the one byte first is fifty times faster than for the pair.
+        if b"\r" in block and b"\r\n" in block:
+            raise self._crlf(block)
+        # A newline in front makes the first line like all others. Each step begins at the newline
+        # in front of a line and returns where the next one begins.
+        self._text, self._following = b"\n" + block, following
+        steps = {
+            Place.OUTSIDE: self._outside,
+            Place.TABLE: self._table,
+            Place.ALIGNMENTS: self._alignments,
+        }
+        at, end = 0, len(block)
+        while at < end:
+            at = steps.get(self._frame.place, self._preamble)(at, end)
+        self._text = b""
+        self._lines += int(np.count_nonzero(np.frombuffer(block, np.uint8) == _NEWLINE))
+        start = block.rfind(b"\n", 0, len(block) - 1) + 1
+        self._line_before = block[start:-1][:_SHOWN_BYTES]
+        self._last_line_start = self._bytes + start
+        self._bytes += len(block)
+
+    def _next_mark(self, at: int, end: int) -> tuple[int, bytes]:
+        """Where the next line begins that may be a mark, and the line; `end` and nothing where
+        there is none."""
+        text = self._text
+        found = text.find(b">>>", at)
+        while found >= 0:
+            start = text.rfind(b"\n", at, found) + 1
+            stop = text.find(b"\n", found)
+            if start == found or _QUERY_NUMBER.fullmatch(text, start, found):
+                return start - 1, text[start:stop]
+            found = text.find(b">>>", stop)
+        return end, b""
+
+    def _outside(self, at: int, end: int) -> int:
+        """Up to the next version line; before it only a search's closing lines count."""
+        version = _VERSION.search(self._text, at)
+        stop = version.start() if version else end
+        if self._frame.searches:
+            for line in QUERY_COUNT_LINE.finditer(self._text, at, stop):
+                self._tell(self._frame.closing, line.start() - 1, int(line[1]), int(line[2]))
+        if version is None:
+            return end
+        self._begin(version)
+        return self._text.find(b"\n", version.end())
+
+    def _begin(self, version: re.Match[bytes]) -> None:
+        start = version.start()
+        before = self._text[self._text.rfind(b"\n", 0, start) + 1 : start] or self._line_before
+        program = PROGRAM_LINE.match(before)
+        name = program[1].decode() if program else ""
+        self._tell(self._frame.begin, start, name, int(version[1]))
+
+    def _preamble(self, at: int, end: int) -> int:
+        """Up to a mark or the head of the table of best scores."""
+        frame, text = self._frame, self._text
+        stop, mark = self._next_mark(at, end)
+        if frame.place is Place.PREAMBLE and (version := _VERSION.search(text, at, stop + 1)):
+            self._begin(version)
+        if frame.place is Place.QUERY:
+            table = text.find(_TABLE, at, stop)
+            if table >= 0:
+                stop, mark = table, b""
+            if residues := RESIDUES.search(text, at + 1, stop):
+                self._tell(frame.library, text.rfind(b"\n", 0, residues.start()), int(residues[1]))
+            if table >= 0:
+                frame.table()
+                return text.find(b"\n", table + 1)
+        return self._take(stop, mark) if mark else end
+
+    def _table(self, at: int, end: int) -> int:
+        """Up to the end of the table of best scores."""
+        text = self._text
+        empty = text.find(b"\n\n", at, end + 1)
+        limit = empty if empty >= 0 else end
+        stop, mark = self._next_mark(at, end)
+        while stop < limit and not ends_table(mark):
+            stop, mark = self._next_mark(stop + 1 + len(mark), end)
+        stop = min(stop, limit)
+        if stop > at:
+            self._frame.row()
+        if stop < end:
+            self._frame.table_ends(empty_line=stop == empty)
+        return stop + 1 if stop == empty else stop
+
+    def _alignments(self, at: int, end: int) -> int:
+        """Up to the mark behind a query's alignments, which are counted."""
+        text = self._text
+        if self._after_header and not text.startswith(b"; ", at + 1):
+            raise self._error(at, "alignments are not in -m 10 format; search again with -m 10",
+                              "a line such as '; pg_name: ssearch36'")  # fmt: skip
+        self._after_header = False
+        stop, mark = self._next_mark(at, end)
+        while mark.startswith(b">>>"):
+            behind = stop + 1 + len(mark)
+            following = text[behind + 1 :][:_FOLLOWING] if behind < end else self._following
+            if not continues_alignments(following):
+                break
+            stop, mark = self._next_mark(behind, end)
+        sequences = text.count(_SEQUENCE, at, stop + 1)
+        if sequences:
+            self._frame.aligned()
+        self._sequences += sequences
+        self._further += text.count(_NEXT, at, stop + 1)
+        return self._take(stop, mark) if mark else end
+
+    def _take(self, at: int, mark: bytes) -> int:
+        """A mark; returns the end of its line."""
+        frame = self._frame
+        if mark in (END_OF_QUERY, END_OF_SEARCH):
+            self._tell(frame.ends, at, mark)
+        elif query := query_line(mark):
+            self._tell(frame.query, at, query)
+        else:
+            self._tell(frame.header, at)
+            self._after_header = True
+        return at + 1 + len(mark)
+
+    def _tell(self, told: Callable[..., object], at: int, *what: object) -> None:
+        """Tells the frame of the line that begins at `at`."""
+        try:
+            told(*what)
+        except Misplaced as wrong:
+            raise self._error(at, wrong.reason, wrong.expected) from None
+
+    def _error(self, at: int, reason: str, expected: str) -> InputError:
+        line = self._text[at + 1 : self._text.find(b"\n", at + 1)]
+        return InputError(
+            self._path,
+            reason,
+            line=self._lines + self._text.count(b"\n", 0, at + 1),
+            offset=self._bytes + at,
+            expected=expected,
+            found=_shown(line[:_SHOWN_BYTES]),
+        )
+
+    def _nul(self, data: bytes) -> InputError:
+        if not self._frame.searches and not _VERSION.search(data):
+            self._first_line = self._first_line or data[:_SHOWN_BYTES]
+            return self._not_ssearch()
+        start = data.rfind(b"\n", 0, data.find(b"\0")) + 1
+        return InputError(
+            self._path,
+            "a NUL byte",
+            line=self._lines + data.count(b"\n", 0, start) + 1,
+            offset=self._bytes + start,
+            expected="text (a block of zeros is what a failed copy leaves)",
+        )
+
+    def _crlf(self, block: bytes) -> InputError:
+        start = block.rfind(b"\n", 0, block.find(b"\r\n")) + 1
+        return InputError(
+            self._path,
+            "the line ends with CR LF",
+            line=self._lines + block.count(b"\n", 0, start) + 1,
+            offset=self._bytes + start,
+            expected="LF line ends as the program writes them (convert with dos2unix)",
+        )
+
+    def _not_ssearch(self) -> InputError:
+        return InputError(
+            self._path,
+            "not an SSEARCH output",
+            line=1,
+            offset=0,
+            expected=_EXPECTED,
+            found=_shown((self._first_line or self._rest).split(b"\n", 1)[0]),
+        )
+
+    def _not_ssearch_or(self, reason: str) -> InputError:
+        if not self._frame.searches:
+            return self._not_ssearch()
+        return InputError(
+            self._path, reason, line=self._lines + 1, offset=self._bytes, expected="lines of text"
+        )
+
+
+def _shown(data: bytes) -> str:
+    text = data[: _SHOWN_BYTES - 1].decode("utf-8", "backslashreplace")
+    return repr(text) + ("..." if len(data) >= _SHOWN_BYTES else "")
+
+
+def scan_file(
+    path: Path | str, *, digest: DigestMode = "full", seed: int = 1, listed: Wanted | None = None
+) -> ScanResult:
+    """Digest, counts and completeness of the file at `path` (plain, gzip or zstd).
+
+    With ``digest="sampled"`` the digest comes from the size of the file as it is stored and 16
+    blocks of 4 KiB: the first, the last and 14 at places drawn with `seed`. Time has no part in
+    it. Such a file is not checked beyond its first block and its counts are None: the write phase
+    finds them. A file that is no larger than the sample is scanned whole in either mode. An object
+    must be as it was `listed`.
+
+    Raises InputError where the file is unreadable, empty, not SSEARCH, corrupt or not complete.
+    """
+    if digest == "sampled":
+        sampled = _sample(path, seed, listed)
+        if sampled is not None:
+            return ScanResult(sampled, None, None, None)
+    scanner = Scanner(path)
+    with open_input(path, listed) as stream:
+        try:
+            while data := stream.read(CHUNK_BYTES):
+                scanner.feed(data)
+            found = scanner.finish()
+        except InputError as error:
+            raise damage(stream, error) from error
+    if digest == "parsed":
+        reader = DocumentReader(path, found.digest, encoding="bson")
+        for _ in reader:
+            continue
+        counts = reader.counts
+        if (found.queries, found.alignments) != (counts.queries, counts.alignments):
+            raise InputError(
+                path,
+                "line starts and contents do not tell the same",
+                expected=f"{found.queries} queries and {found.alignments} alignments",
+                found=f"{counts.queries} and {counts.alignments}",
+            )
+    return found
+
+
+def _sample(path: Path | str, seed: int, listed: Wanted | None) -> bytes | None:
+    """Digest of size and sampled blocks; None for a file that the sample would hold whole."""
+    sample = sample_of(path, seed, listed)
+    if sample is None:
+        return None
+    _check_head(path, sample.blocks[0], sample.start)
+    return sample.digest()
+
+
+def read_head(source: Source, size: int) -> bytes:
+    """The first `size` decompressed bytes of `source`, or all that it has."""
+    head = b""
+    with open_input(source) as stream:
+        while len(head) < size and (data := stream.read(size - len(head))):
+            head += data
+    return head
+
+
+def _check_head(path: Path | str, stored: bytes, start: Source) -> None:
+    """The preamble at least must be that of an SSEARCH output; `stored` is the first block, `start`
+    what to decompress."""
+    packed = stored.startswith((GZIP_MAGIC, ZSTD_MAGIC))
+    head = read_head(start, SAMPLE_BLOCK_BYTES) if packed else stored
+    if not _VERSION.search(head):
+        first = head.split(b"\n", 1)[0]
+        raise InputError(
+            path,
+            "not an SSEARCH output",
+            line=1,
+            offset=0,
+            expected=_EXPECTED,
+            found=_shown(first),
+        )

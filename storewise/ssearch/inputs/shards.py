@@ -1,0 +1,214 @@
+"""Shards: which worker process writes which files.
+
+A shard is a list of manifest rows. Shards are balanced by the files' stored bytes and stay as they
+are when files are added: a file keeps its shard, only new ones are placed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storewise.errors import InputError
+from storewise.ssearch.inputs.manifest import load_manifest
+from storewise.ssearch.inputs.paths import sample_indexes
+from storewise.ssearch.inputs.table import (
+    SHARDS_SCHEMA,
+    InputFile,
+    metadata,
+    read_table,
+    rows_of,
+    write_table,
+)
+
+#: Shards may differ this much (share of the mean) before files are exchanged between them.
+TOLERANCE = 0.01
+#: Exchanging is worth its time only where single files weigh; with many, LPT is even enough.
+_EXCHANGE_FILES = 20_000
+_EXCHANGES = 1_000
+
+_STATE_SCHEMA = pa.schema(
+    [pa.field("digest", SHARDS_SCHEMA.field("digest").type), pa.field("shard", pa.int32())]
+)
+
+
+def assign(
+    digests: Sequence[bytes],
+    sizes: Sequence[int],
+    n: int,
+    previous: Mapping[bytes, int] | None = None,
+) -> list[int]:
+    """The shard (0..n-1) of each file, given its digest and stored bytes.
+
+    A file in `previous` (digest -> shard) keeps its shard. The others go, heaviest first, onto the
+    lightest shard (longest processing time first: R. L. Graham, SIAM J. Appl. Math. 17, 1969, whose
+    heaviest and lightest load differ by at most the heaviest file); then new files are moved or
+    exchanged between the heaviest and the lightest shard while that brings them closer than 1 %
+    of the mean. The result depends on the set of files, not on their order.
+
+    Raises ValueError for n < 1 and for a `previous` shard outside 0..n-1.
+    """
+    if n < 1:
+        raise ValueError(f"the number of shards must be at least 1, not {n}")
+    loads = [0] * n
+    shards = [-1] * len(digests)
+    new: list[int] = []
+    for index, digest in enumerate(digests):
+        kept = previous.get(digest) if previous else None
+        if kept is None:
+            new.append(index)
+            continue
+        if not 0 <= kept < n:
+            raise ValueError(f"shard {kept} of an earlier assignment is not one of 0..{n - 1}")
+        shards[index] = kept
+        loads[kept] += sizes[index]
+    lightest = [(load, shard) for shard, load in enumerate(loads)]
+    heapq.heapify(lightest)
+    new.sort(key=lambda index: (-sizes[index], digests[index]))
+    for index in new:
+        load, shard = lightest[0]
+        shards[index] = shard
+        loads[shard] = load + sizes[index]
+        heapq.heapreplace(lightest, (loads[shard], shard))
+    if len(new) <= _EXCHANGE_FILES:
+        _exchange(new, sizes, shards, loads)
+    return shards
+
+
+def _exchange(
+    movable: Sequence[int], sizes: Sequence[int], shards: list[int], loads: list[int]
+) -> None:
+    """Evens out `loads` by moving or exchanging `movable` files; changes `shards` and `loads`."""
+    # Sorted (size, rank) per shard; the rank in `movable` makes equal sizes distinct.
+    held: list[list[tuple[int, int]]] = [[] for _ in loads]
+    for rank, index in enumerate(movable):
+        held[shards[index]].append((sizes[index], rank))
+    for one in held:
+        one.sort()
+    allowed = TOLERANCE * sum(loads) / len(loads)
+    for _ in range(_EXCHANGES):
+        heavy = max(range(len(loads)), key=loads.__getitem__)
+        light = min(range(len(loads)), key=loads.__getitem__)
+        gap = loads[heavy] - loads[light]
+        if gap <= allowed:
+            return
+        best = _best_exchange(held[heavy], held[light], gap)
+        if best is None:
+            return
+        given, taken = best
+        for item, source, target in ((given, heavy, light), (taken, light, heavy)):
+            if item is not None:
+                held[source].remove(item)
+                insort(held[target], item)
+                shards[movable[item[1]]] = target
+                loads[source] -= item[0]
+                loads[target] += item[0]
+
+
+_Item = tuple[int, int]
+
+
+def _best_exchange(
+    heavy: Sequence[_Item], light: Sequence[_Item], gap: int
+) -> tuple[_Item, _Item | None] | None:
+    """The file to give, and the one to take for it if any, that leave the smallest gap.
+
+    Moving a difference of d changes the gap to |gap - 2 d|: d = gap / 2 would close it. None where
+    nothing makes the gap smaller.
+    """
+    best: tuple[_Item, _Item | None] | None = None
+    smallest = gap
+    for given in heavy:
+        wanted = given[0] - gap // 2
+        at = bisect_left(light, (wanted, -1))
+        candidates: list[_Item | None] = [None, *light[max(at - 1, 0) : at + 1]]
+        for taken in candidates:
+            left = abs(gap - 2 * (given[0] - (taken[0] if taken else 0)))
+            if left < smallest:
+                smallest, best = left, (given, taken)
+    return best
+
+
+def write_shards(
+    manifest: Path,
+    n: int,
+    out: Path,
+    *,
+    state: Path | None = None,
+    files: int | None = None,
+    bytes: int | None = None,
+    share: float | None = None,
+    seed: int = 1,
+) -> list[int]:
+    """Assigns the files of `manifest` to `n` shards, writes `out`; returns the bytes per shard.
+
+    `out` is Parquet with the columns of `SHARDS_SCHEMA`: each file once (duplicates left out), in
+    the order of paths. `state` names a file that keeps each file's shard over runs, for stability;
+    one that was made for another `n` is replaced. `files`, `bytes` or `share` take only a seeded
+    sample (`inputs.sample_paths`).
+    """
+    table = load_manifest(manifest)
+    table = table.filter(pc.is_null(table["duplicate_of"]))
+    if (files, bytes, share) != (None, None, None):
+        stored = table["bytes"].to_pylist()
+        chosen = sample_indexes(
+            table["path"].to_pylist(),
+            stored.__getitem__,
+            files=files,
+            bytes=bytes,
+            share=share,
+            seed=seed,
+        )
+        table = table.take(chosen)
+    digests, sizes = table["digest"].to_pylist(), table["bytes"].to_pylist()
+    previous = _read_state(state, n) if state is not None else {}
+    shards = assign(digests, sizes, n, previous)
+    table = table.select([n for n in SHARDS_SCHEMA.names if n in table.column_names])
+    table = table.append_column("shard", pa.array(shards, pa.int32())).cast(SHARDS_SCHEMA)
+    write_table(table, out, "shards", shards=str(n))
+    if state is not None:
+        merged = previous | dict(zip(digests, shards, strict=True))
+        columns = [pa.array(list(merged), _STATE_SCHEMA.field(0).type), pa.array(merged.values())]
+        kept = pa.table(columns, names=_STATE_SCHEMA.names).cast(_STATE_SCHEMA)
+        write_table(kept, state, "shard state", shards=str(n))
+    loads = [0] * n
+    for size, shard in zip(sizes, shards, strict=True):
+        loads[shard] += size
+    return loads
+
+
+def _read_state(path: Path, n: int) -> dict[bytes, int]:
+    if not path.exists() or metadata(path).get("shards") != str(n):
+        return {}
+    table = read_table(path, "shard state")
+    return dict(zip(table["digest"].to_pylist(), table["shard"].to_pylist(), strict=True))
+
+
+def load_shard(path: Path, index: int) -> list[InputFile]:
+    """The files of shard `index`, in the order of their paths; empty for an empty shard.
+
+    Raises InputError where `path` is not a shards file or has no such shard.
+    """
+    n = shard_count(path)
+    if not 0 <= index < n:
+        raise InputError(path, f"no shard {index}", expected=f"one of 0..{n - 1}")
+    return list(rows_of(read_table(path, "shards", filters=[("shard", "=", index)])))
+
+
+def load_shards(path: Path) -> Any:
+    """All files with their shards as an Arrow table (`rows_of` gives InputFile values)."""
+    return read_table(path, "shards")
+
+
+def shard_count(path: Path) -> int:
+    """The number of shards in the file at `path`, empty ones included."""
+    found = metadata(path).get("shards")
+    if found is None:
+        raise InputError(path, "not a Storewise shards file")
+    return int(found)

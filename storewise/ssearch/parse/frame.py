@@ -1,0 +1,246 @@
+"""The frame of an output: what stands around its alignments, and in which order it must.
+
+The reader of whole files and the scanner of line starts meet the same marks by different means.
+Both tell them to a `Frame`, so that what is complete, and what counts as a query, is said once.
+`grammar` says which line is which mark.
+
+Version 36 with ``-m 10`` closes each query with ``>>><<<``. With ``-m "F10 FILE"`` and with
+``-m 9i -m 10`` it writes none, in the whole search: the next query or ``>>>///`` follows.
+Versions up to 35 write one ``>>><<<``, behind the last query, and no ``>>>///``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from storewise.ssearch.parse.grammar import (
+    END_OF_QUERY,
+    END_OF_SEARCH,
+    FIRST_CLOSED_VERSION,
+    SETS_OF_PEPTIDES,
+    QueryLine,
+)
+
+_INCOMPLETE = "the output is not complete"
+_NOT_M10 = "(is it an output of -m 10?)"
+
+
+class Misplaced(Exception):
+    """A mark that the frame does not have here: what is wrong, and what was expected instead."""
+
+    def __init__(self, reason: str, expected: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.expected = expected
+
+
+class Place(Enum):
+    """Where in the frame the next line stands."""
+
+    OUTSIDE = auto()  # before the first search, or behind the end mark of one
+    PREAMBLE = auto()  # behind the version line, before the first query
+    QUERY = auto()  # behind a query line, before its `>>>ID` line
+    TABLE = auto()  # in the query's table of best scores
+    ALIGNMENTS = auto()  # behind the `>>>ID` line
+    BETWEEN = auto()  # the query is closed, the search is not
+
+
+@dataclass(slots=True)
+class _Query:
+    """The open query: has its table rows, was it ended by a mark, are there alignments?"""
+
+    scored: bool = False
+    bare: bool = False
+    headed: bool = False
+    aligned: bool = False
+    searched: bool = False
+
+
+class Frame:
+    """Follows a file's searches; raises Misplaced for a mark that may not come now."""
+
+    def __init__(self) -> None:
+        self.place = Place.OUTSIDE
+        self.searches = 0
+        self.queries = 0
+        self._query = _Query()
+        self._old = False
+        self._marked: bool | None = None  # whether `>>><<<` closes the queries of this search
+        self._number = 0
+        self._residues: int | None = 0
+        self._with = self._bare = self._without = 0
+        self._scores_only = 0
+        self._miscounted = 0
+
+    @property
+    def open_query(self) -> bool:
+        """Whether a query has begun and not ended."""
+        return self.place in (Place.QUERY, Place.TABLE, Place.ALIGNMENTS)
+
+    @property
+    def last_mark(self) -> bytes:
+        """What ends a search."""
+        return END_OF_QUERY if self._old else END_OF_SEARCH
+
+    @property
+    def wanted(self) -> str:
+        """What is still to come before the file may end."""
+        if self._old:
+            return "'>>><<<' and the closing lines"
+        marks = self.open_query and self._marked is not False
+        return "'>>><<<' and '>>>///'" if marks else "'>>>///'"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user should know of a file that is complete all the same."""
+        found = []
+        if self._scores_only:
+            found.append(
+                f"{self._scores_only} of {self.queries} queries have best scores and no "
+                "alignments (-d 0 leaves them out): they count with zero hits"
+            )
+        if self._miscounted:
+            found.append(
+                "the closing lines say '1 query sequences', which is written where the last line "
+                "of a @list of libraries cannot be opened (an empty line?); all "
+                f"{self._miscounted} queries are there"
+            )
+        return found
+
+    def begin(self, program: str, version: int) -> None:
+        """A version line, that of `program`; of the version the first number."""
+        if self.place is not Place.OUTSIDE:
+            raise Misplaced(_INCOMPLETE, "the end of the search before this one")
+        if program in SETS_OF_PEPTIDES:
+            raise Misplaced(
+                f"an output of {program.lower()}, whose queries are sets of peptides: its "
+                "alignments are no pairs of sequences",
+                "an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling",
+            )
+        self.place = Place.PREAMBLE
+        self.searches += 1
+        self._old = version < FIRST_CLOSED_VERSION
+        self._marked = None
+        self._number = self._with = self._bare = self._without = 0
+        self._residues = 0
+
+    def query(self, line: QueryLine) -> None:
+        """A query line."""
+        if self.place is Place.OUTSIDE:
+            raise Misplaced("unexpected line", "no query behind the end of the search")
+        if line.number == 1 and self._number:
+            raise Misplaced(_INCOMPLETE, "the end of the search before the next one")
+        if line.number != self._number + 1:
+            raise Misplaced("queries are missing or doubled", f"query number {self._number + 1}")
+        if self.open_query:
+            if self._marked:
+                raise Misplaced("unexpected line", "'>>><<<' before the next query")
+            if not self._old:
+                self._marked = False
+            self._finish()
+        self._query = _Query()
+        self._number += 1
+        self.queries += 1
+        known = self._residues is not None and line.length is not None
+        self._residues = (self._residues or 0) + (line.length or 0) if known else None
+        self.place = Place.QUERY
+
+    def library(self, sequences: int) -> None:
+        """The first line ``N residues in M sequences`` of a query.
+
+        ggsearch36 writes a second one, for the library sequences of a fitting length, which may be
+        none.
+        """
+        if not self._query.searched and not sequences:
+            raise Misplaced(
+                "the search had no library", "sequences in the library (was its path right?)"
+            )
+        self._query.searched = True
+
+    def table(self) -> None:
+        """The head of the table of best scores."""
+        self.place = Place.TABLE
+
+    def row(self) -> None:
+        """A row of the table."""
+        self._query.scored = True
+
+    def table_ends(self, *, empty_line: bool) -> None:
+        """The table's end: the empty line before alignments, or (without them) a mark."""
+        self._query.bare = not empty_line
+        self.place = Place.QUERY
+
+    def header(self) -> None:
+        """The line ``>>>ID, N nt vs LIBRARY library``."""
+        if self.place is not Place.QUERY or self._query.bare:
+            raise Misplaced("unexpected line", "a query line '  1>>>ID' before its '>>>ID' line")
+        self._query.headed = True
+        self.place = Place.ALIGNMENTS
+
+    def aligned(self) -> None:
+        """Alignments of the query have been met."""
+        self._query.aligned = True
+
+    def ends(self, mark: bytes) -> bool:
+        """``>>><<<`` or ``>>>///``; whether the search ends with it."""
+        if mark == END_OF_SEARCH:
+            self._end_of_search()
+            return True
+        if not self.open_query:
+            raise Misplaced("unexpected line", "a query before '>>><<<'")
+        if self._marked is False:
+            raise Misplaced(
+                "unexpected line", "'>>><<<' behind every query of the search, or behind none"
+            )
+        self._finish()
+        self._marked = True
+        self.place = Place.OUTSIDE if self._old else Place.BETWEEN
+        if self._old:
+            self._check_mixture()
+        return self._old
+
+    def _end_of_search(self) -> None:
+        if self._old or self.place in (Place.OUTSIDE, Place.PREAMBLE):
+            raise Misplaced("unexpected line", "a query before '>>>///'")
+        if self.open_query:
+            if self._marked:
+                raise Misplaced("unexpected line", "'>>><<<' before '>>>///'")
+            self._finish()
+        self._check_mixture()
+        self.place = Place.OUTSIDE
+
+    def closing(self, residues: int, queries: int) -> None:
+        """The closing line ``N residues in M query sequences``."""
+        if queries == self._number:
+            return
+        if queries == 1 and residues == self._residues:
+            self._miscounted += self._number
+            return
+        raise Misplaced("queries are missing", f"{queries} queries before this line, as it says")
+
+    @property
+    def number(self) -> int:
+        """Queries of the search that is open, or was last."""
+        return self._number
+
+    def _finish(self) -> None:
+        query = self._query
+        if query.aligned:
+            self._with += 1
+        elif query.scored:
+            if not query.headed and not query.bare:
+                raise Misplaced(
+                    "best scores, but no alignments",
+                    f"'>>>ID, N nt vs LIBRARY library' first {_NOT_M10}",
+                )
+            self._scores_only += 1
+            self._bare += query.bare
+
+    def _check_mixture(self) -> None:
+        if self._with and self._bare:
+            raise Misplaced(
+                "best scores, but no alignments",
+                f"alignments of all {self._number} queries or (with -d 0) of none; "
+                f"{self._bare} lack them",
+            )

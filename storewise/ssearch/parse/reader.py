@@ -1,0 +1,404 @@
+"""Documents from SSEARCH outputs: the reader of whole files.
+
+The frame of a file (preambles, queries, ends) is read line by line here; its alignments, which are
+all but a fraction of the bytes, by `fast` or `reference`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from storewise.documents import DIGEST_BYTES, Encoding, Kind, make_id
+from storewise.errors import InputError
+from storewise.ssearch.parse import grammar
+from storewise.ssearch.parse.batch import Counts, DocumentBatch, Query, no_gc
+from storewise.ssearch.parse.documents import ColumnBuilder, documents_of, task_document, to_bson
+from storewise.ssearch.parse.fast import Columns, FastReader
+from storewise.ssearch.parse.frame import Frame, Misplaced, Place
+from storewise.ssearch.parse.grammar import text
+from storewise.ssearch.parse.lines import CHUNK, Lines, shown
+from storewise.ssearch.parse.reference import SearchKeys, read_alignment
+from storewise.ssearch.parse.stream import Source, damage, open_input, source_name
+
+Mode = Literal["auto", "fast", "reference"]
+
+#: The first lines of a search; one that names no version in them is no output of these programs.
+_PREAMBLE_LINES = 40
+_NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling"
+
+
+@contextmanager
+def _told(lines: Lines, found: str | None = None) -> Iterator[None]:
+    """Words what the frame cannot take, at the current line."""
+    try:
+        yield
+    except Misplaced as wrong:
+        found = shown(lines.line) if found is None else found
+        raise lines.error(wrong.reason, expected=wrong.expected, found=found) from None
+
+
+class DocumentReader:
+    """Iterates over the documents of one SSEARCH output, as `DocumentBatch` objects.
+
+    `source` is a path, ``"-"`` or a binary file; plain, gzip or zstd. `digest` is the digest of
+    its decompressed content (`stream.content_digest`; its first 7 bytes go into the ids).
+    `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds. `mode` "auto"
+    and "fast" use the fast reader where it can (auto tries it less and less often where it cannot),
+    "reference" never does; the documents are the same. A batch has `alignments_per_batch`
+    alignments, the last one fewer. `name` is what messages call the input, if not its path.
+
+    Raises InputError, with line and byte offset, for anything that is not a complete output.
+    `counts`, `program`, `version` (of the first search) and `fast_alignments` (how many the fast
+    reader took) are right for what has been yielded, and final after the iteration.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        digest: bytes,
+        *,
+        encoding: Encoding = "dict",
+        mode: Mode = "auto",
+        study_fields: bool = False,
+        alignments_per_batch: int = 1000,
+        chunk_bytes: int = CHUNK,
+        name: str | None = None,
+    ) -> None:
+        if len(digest) < DIGEST_BYTES:
+            raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
+        if encoding not in ("dict", "bson"):
+            raise ValueError(f"encoding {encoding!r} is neither 'dict' nor 'bson'")
+        if mode not in ("auto", "fast", "reference"):
+            raise ValueError(f"mode {mode!r} is none of 'auto', 'fast', 'reference'")
+        if alignments_per_batch < 1 or chunk_bytes < 1:
+            raise ValueError("alignments_per_batch and chunk_bytes must be at least 1")
+        self.counts = Counts()
+        self.program: str | None = None
+        self.version: str | None = None
+        self.fast_alignments = 0
+        self._source = source
+        self._name = name or source_name(source)
+        self._digest = digest
+        self._bson = encoding == "bson"
+        self._mode = mode
+        self._study = study_fields
+        self._per_batch = alignments_per_batch
+        self._chunk = chunk_bytes
+        self._builder = ColumnBuilder(digest, study_fields=study_fields)
+        self._batch = DocumentBatch()
+        # Of the search and query that are being read:
+        self._frame = Frame()
+        self._current_program = ""
+        self._preamble: dict[str, str] = {}
+        self._library = ""
+        self._tasks_made = 0
+        self._fast = FastReader(patient=mode == "fast")
+        self._keys = SearchKeys()
+
+    def __iter__(self) -> Iterator[DocumentBatch]:
+        self.counts = Counts()
+        self.program = self.version = None
+        self.fast_alignments = 0
+        self._frame = Frame()
+        self._tasks_made = 0
+        self._batch = DocumentBatch()
+        with open_input(self._source) as stream:
+            try:
+                lines = Lines(stream, self._name, self._chunk)
+                while self._begin_search(lines):
+                    yield from self._search(lines)
+                    self._closing(lines)
+            except InputError as error:
+                raise damage(stream, error) from error
+            if self._batch.tasks or self._batch.align:
+                yield self._cut(lines, len(self._batch.align))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is to be said of the file although it is complete; final after the iteration."""
+        return self._frame.warnings
+
+    # -- the frame of a search ---------------------------------------------------------------
+
+    def _begin_search(self, lines: Lines) -> bool:
+        """Reads up to the version line; False at the end of the file after a search."""
+        first = self.program is None or self.counts.queries == 0
+        while lines.line is not None and not lines.line.strip():
+            lines.next()
+        if lines.line is None:
+            if first:
+                raise lines.error(
+                    "the file is empty",
+                    expected="an output of ssearch36 -m 10",
+                    found="only white space" if lines.offset else "nothing",
+                )
+            return False
+        at = lines.number, lines.offset
+        opening = lines.line
+        self._preamble = {}
+        self._library = ""
+        program = ""
+        for _ in range(_PREAMBLE_LINES):
+            line = lines.line
+            if line is None or not lines.terminated:
+                break
+            if program and (match := grammar.VERSION_LINE.fullmatch(line)):
+                self._version(lines, program, match)
+                lines.next()
+                return True
+            match = grammar.PROGRAM_LINE.fullmatch(line)
+            program = text(match[1]) if match else ""
+            if line.startswith(b"# "):
+                self._preamble["pg_argv"] = text(line[2:]).strip()
+            lines.next()
+        raise lines.error(
+            _NOT_SSEARCH if first else "no search starts here",
+            expected="'# COMMAND LINE', 'SSEARCH ...' and ' version 36...' as first lines",
+            found=shown(opening),
+            at=at,
+        )
+
+    def _version(self, lines: Lines, program: str, version: re.Match[bytes]) -> None:
+        with _told(lines):
+            self._frame.begin(program, int(version[2]))
+        self._current_program = program
+        self._preamble["pg_ver"] = text(version[1] + version[3]).strip()
+        if self.program is None:
+            self.program, self.version = program, text(version[1])
+
+    def _search(self, lines: Lines) -> Iterator[DocumentBatch]:
+        """Reads a search from behind its version line to behind its end mark."""
+        self._keys = SearchKeys()
+        frame = self._frame
+        query: Query | None = None
+        while True:
+            line = lines.line
+            if line is None or not lines.terminated:
+                if line != frame.last_mark:
+                    raise lines.unexpected(frame.wanted, "the output is not complete")
+                lines.terminated = True  # a whole end mark; only its newline is missing
+            assert line is not None
+            if line in (grammar.END_OF_QUERY, grammar.END_OF_SEARCH):
+                with _told(lines):
+                    ended = frame.ends(line)
+                self._finish(query)
+                query = None
+                lines.next()
+                if ended:
+                    return
+            elif line.startswith(b">>>"):
+                with _told(lines):
+                    frame.header()
+                assert query is not None
+                self._header(lines, query)
+                yield from self._alignments(lines, query)
+            elif found := grammar.query_line(line):
+                with _told(lines):
+                    frame.query(found)
+                self._finish(query)
+                query = self._query(lines, found)
+            elif line:
+                self._frame_text(lines, line, query)
+            else:
+                lines.next()
+
+    def _frame_text(self, lines: Lines, line: bytes, query: Query | None) -> None:
+        """A line that is none of the marks."""
+        frame = self._frame
+        # The histogram's last row starts with `>120`.
+        if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
+            raise lines.unexpected(
+                "'>>>ID, N nt vs LIBRARY library' first (is it an output of -m 10?)"
+                if frame.place is Place.QUERY
+                else "'  N>>>QUERY', '>>><<<' or '>>>///'"
+            )
+        if frame.place is Place.BETWEEN:
+            raise lines.unexpected("'  N>>>QUERY' or '>>>///' after '>>><<<'")
+        if frame.place is Place.ALIGNMENTS:
+            raise lines.unexpected("'>>', '>--' or '>>><<<' after an alignment")
+        if query is None:
+            program = grammar.PROGRAM_LINE.fullmatch(line)
+            if (library := grammar.library_name(line)) is not None:
+                self._library = text(library)  # up to version 34 it comes first
+            lines.next()
+            if program and lines.line and grammar.VERSION_LINE.fullmatch(lines.line):
+                with _told(lines):
+                    frame.begin(text(program[1]), grammar.FIRST_CLOSED_VERSION)
+            return
+        if residues := grammar.RESIDUES.search(line):
+            with _told(lines):
+                frame.library(int(residues[1]))
+        if line.startswith(grammar.BEST_SCORES):
+            self._table(lines)
+            return
+        if (library := grammar.library_name(line)) is not None:
+            self._library = text(library)
+        else:
+            for key in ("Algorithm", "Parameters"):
+                start = f"{key}: ".encode()
+                if line.startswith(start):
+                    query.parameters[f"mp_{key}"] = text(line[len(start) :]).strip()
+        query.library = self._library
+        lines.next()
+
+    def _table(self, lines: Lines) -> None:
+        """Passes over the table of best scores: its rows start with ids, which may be anything."""
+        self._frame.table()
+        while (row := lines.next()) is not None:
+            if not lines.terminated and row != self._frame.last_mark:
+                return
+            if grammar.ends_table(row):
+                self._frame.table_ends(empty_line=not row)
+                return
+            self._frame.row()
+
+    def _closing(self, lines: Lines) -> None:
+        """Reads the lines after the end mark, up to the next search or the end of the file."""
+        while (line := lines.line) is not None:
+            if match := grammar.QUERY_COUNT_LINE.match(line):
+                with _told(lines, found=str(self._frame.number)):
+                    self._frame.closing(int(match[1]), int(match[2]))
+            elif line.startswith(grammar.LAST_LINE):
+                lines.next()
+                return
+            elif line.startswith(b"# ") or grammar.PROGRAM_LINE.fullmatch(line):
+                return
+            elif line[:1].strip() and not line[:1].isdigit():
+                if lines.terminated or not grammar.LAST_LINE.startswith(line):
+                    raise lines.unexpected("the closing lines of the search or the next one")
+            elif b">>>" in line:
+                raise lines.unexpected("no query after '>>>///'")
+            lines.next()
+
+    # -- queries -----------------------------------------------------------------------------
+
+    def _query(self, lines: Lines, found: grammar.QueryLine) -> Query:
+        words = text(found.name).split(None, 1)
+        query = Query(
+            self.counts.queries, words[0] if words else "", self._library, dict(self._preamble)
+        )
+        query.task = make_id(self._digest, Kind.TASKS, query.ordinal)
+        self.counts.queries += 1
+        lines.next()
+        return query
+
+    def _header(self, lines: Lines, query: Query) -> None:
+        """The `>>>` line and the pg_/mp_ lines; makes the task."""
+        assert lines.line is not None
+        library = grammar.header_library(lines.line)
+        if library is None:
+            raise lines.unexpected("'>>>ID, N nt vs LIBRARY library'")
+        if not query.library:
+            query.library = text(library)
+        parameters: dict[str, str] = {}
+        while (following := lines.next()) is not None and following.startswith(b"; "):
+            if not lines.terminated:
+                break
+            found = grammar.ARGV_LINE.fullmatch(following) or grammar.PARAMETER_LINE.fullmatch(
+                following
+            )
+            if found is None:
+                raise lines.unexpected("'; pg_KEY: VALUE' or '; mp_KEY: VALUE'")
+            pieces = [text(piece) for piece in found.groups()]
+            for key, value in zip(pieces[::2], pieces[1::2], strict=True):
+                name = grammar.SECOND_NAMES.get(key, f"{key}_2") if key in parameters else key
+                if name in parameters:
+                    raise lines.unexpected("each key once", f"{key} is given too often")
+                parameters[name] = value.strip()
+        query.parameters = parameters
+        self._finish(query)
+
+    def _finish(self, query: Query | None) -> None:
+        """Adds the query's task, if that has not been done."""
+        if query is None or query.ordinal != self._tasks_made:
+            return
+        document = task_document(
+            query.task, query.id, query.library, query.parameters, study_fields=self._study
+        )
+        self._batch.tasks.append(to_bson(document) if self._bson else document)
+        self._tasks_made += 1
+
+    # -- alignments --------------------------------------------------------------------------
+
+    def _alignments(self, lines: Lines, query: Query) -> Iterator[DocumentBatch]:
+        fast: FastReader | None = self._fast
+        if self._mode == "reference" or grammar.translated_side(self._current_program) is not None:
+            fast = None
+        hit: bytes | None = None
+        while (line := lines.line) is not None and lines.terminated:
+            if not line:
+                lines.next()
+                continue
+            if not line.startswith((b">>", b">--")) or (
+                line.startswith(b">>>") and not grammar.continues_alignments(lines.following())
+            ):
+                return
+            self._frame.aligned()
+            with no_gc():
+                columns = fast.take(lines, hit) if fast is not None else None
+                if columns is not None:
+                    hit = columns.hits[-1][2:]
+                    self._keys.take(columns.layout)
+                    self._add_columns(columns, query)
+                else:
+                    start = lines.number, lines.offset
+                    row, layout = read_alignment(lines, self._current_program, hit)
+                    self._keys.check(lines, layout, start)
+                    hit = row.hit
+                    self.counts.hits += line != grammar.NEXT_ALIGNMENT
+                    self._add_row(row, query)
+                    if fast is not None:
+                        fast.learn(layout, lines.offset - start[1])
+            while len(self._batch.align) >= self._per_batch:
+                yield self._cut(lines, self._per_batch)
+
+    def _add_row(self, row: grammar.Alignment, query: Query) -> None:
+        documents = documents_of(
+            row,
+            self._digest,
+            self.counts.alignments,
+            query.task,
+            query.id,
+            study_fields=self._study,
+        )
+        batch = self._batch
+        for target, document in zip((batch.rna, batch.gs, batch.align), documents, strict=True):
+            target.append(to_bson(document) if self._bson else document)
+        self.counts.alignments += 1
+
+    def _add_columns(self, columns: Columns, query: Query) -> None:
+        build: Any = self._builder.bson if self._bson else self._builder.dicts
+        rna, gs, align = build(columns, self.counts.alignments, query.task, query.id)
+        self._batch.rna += rna
+        self._batch.gs += gs
+        self._batch.align += align
+        self.counts.hits += columns.new_hits
+        self.counts.alignments += len(columns)
+        self.fast_alignments += len(columns)
+
+    def _cut(self, lines: Lines, count: int) -> DocumentBatch:
+        """Takes the first `count` alignments and every task from the batch being filled."""
+        whole = self._batch
+        cut = DocumentBatch(
+            whole.tasks,
+            whole.rna[:count],
+            whole.gs[:count],
+            whole.align[:count],
+            bytes_read=lines.offset,
+        )
+        self._batch = DocumentBatch([], whole.rna[count:], whole.gs[count:], whole.align[count:])
+        return cut
+
+
+def read_counts(source: Source) -> Counts:
+    """Reads `source` whole and says what it holds; raises InputError as the reader does."""
+    reader = DocumentReader(source, bytes(DIGEST_BYTES), encoding="bson")
+    for _ in reader:
+        pass
+    return reader.counts
+
+
+__all__ = ["Counts", "DocumentBatch", "DocumentReader", "Mode", "read_counts"]

@@ -1,0 +1,319 @@
+"""The reference reader of one alignment: line by line, every rule spelled out.
+
+It is the definition of the format for the fast reader, its fallback, and the only one that words
+errors about alignments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+
+from storewise.ssearch.parse.grammar import (
+    CODE_KEY,
+    CONSENSUS_KEY,
+    CONSENSUS_LINE,
+    FRAME,
+    INTEGER,
+    KEY_LINE,
+    NEXT_ALIGNMENT,
+    NOT_FINITE,
+    NUMBER,
+    ROLES,
+    SEQUENCE_HEADER,
+    SEQUENCE_KEY_LINE,
+    SEQUENCE_LINE,
+    Alignment,
+    Layout,
+    translated_side,
+)
+from storewise.ssearch.parse.lines import Lines, shown
+
+_SEQUENCE_INTEGERS = ("al_start", "al_stop", "al_display_start", "sq_len")
+_FRAME_SHIFTS = (b"/", b"\\")
+_CODON = 3
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One of the two sequences of an alignment, as displayed."""
+
+    keys: list[bytes] = field(default_factory=list)
+    values: dict[str, int] = field(default_factory=dict)
+    type: bytes = b""
+    displayed: bytes = b""
+
+    @property
+    def start(self) -> int:
+        return self.values["al_start"]
+
+    @property
+    def stop(self) -> int:
+        return self.values["al_stop"]
+
+
+def _integer(lines: Lines, name: str, value: bytes) -> int:
+    stripped = value.strip()
+    if not INTEGER.fullmatch(stripped):
+        raise lines.error("bad number", expected=f"an integer for {name}", found=shown(stripped))
+    return int(stripped)
+
+
+def _number(lines: Lines, name: str, value: bytes) -> float | None:
+    """A finite number; None for one that the program could not compute, or no float can hold."""
+    stripped = value.strip()
+    if NOT_FINITE.fullmatch(stripped):
+        return None
+    if not NUMBER.fullmatch(stripped):
+        raise lines.error("bad number", expected=f"a number for {name}", found=shown(stripped))
+    number = float(stripped)
+    return number if isfinite(number) else None
+
+
+def _whole_line(lines: Lines, expected: str) -> bytes:
+    """The current line, which must be there and end with a newline."""
+    if lines.line is None or not lines.terminated:
+        raise lines.unexpected(expected, "the file ends inside an alignment")
+    return lines.line
+
+
+def _line_behind(lines: Lines) -> bytes:
+    """The current line, which may be the first behind an alignment: that it has its newline is then
+    not the alignment's matter."""
+    if lines.line is not None and lines.line.startswith(b">"):
+        return lines.line
+    return _whole_line(lines, "what follows an alignment")
+
+
+def _scores(lines: Lines) -> tuple[dict[str, object], list[tuple[bytes, str | None]]]:
+    values: dict[str, object] = {}
+    keys: list[tuple[bytes, str | None]] = []
+    while (line := _whole_line(lines, "a '; key: value' line of the alignment")).startswith(b";"):
+        match = KEY_LINE.fullmatch(line)
+        if match is None:
+            raise lines.unexpected("'; PREFIX_KEY: VALUE' such as '; sw_score: 123'")
+        prefix, name, value = match.groups()
+        key = prefix + b"_" + name
+        role = ROLES.get(name)
+        if role is not None and role in values:
+            raise lines.unexpected("each key once in an alignment", "a key given twice")
+        shown_key = key.decode("ascii")
+        if role == "frame":
+            frame = value.strip()
+            if not FRAME.fullmatch(frame):
+                raise lines.error("bad frame", expected="f or r", found=shown(frame))
+            values[role] = frame.decode("ascii")
+        elif role in ("s_w", "score", "overlap"):
+            values[role] = number = _integer(lines, shown_key, value)
+            if role == "overlap" and number < 1:
+                raise lines.error(
+                    "bad number",
+                    expected=f"a positive integer for {shown_key}",
+                    found=shown(value.strip()),
+                )
+        elif role is not None:
+            values[role] = _number(lines, shown_key, value)
+        keys.append((key, role))
+        lines.next()
+    if not keys:
+        raise lines.unexpected("'; KEY: VALUE' lines after '>>' (is it an output of -m 10?)")
+    if "overlap" not in values:
+        raise lines.unexpected("the alignment's '; ..._overlap:' line", "the overlap is missing")
+    return values, keys
+
+
+def _sequence(lines: Lines, which: str) -> _Sequence:
+    line = _whole_line(lines, f"the '>ID ..' line of the {which}")
+    if not SEQUENCE_HEADER.fullmatch(line):
+        raise lines.unexpected(f"the '>ID ..' line of the {which}")
+    lines.next()
+    sequence = _Sequence()
+    while (line := _whole_line(lines, f"lines of the {which}")).startswith(b";"):
+        match = SEQUENCE_KEY_LINE.fullmatch(line)
+        if match is None:
+            raise lines.unexpected("'; sq_KEY: VALUE' or '; al_KEY: VALUE'")
+        name = f"{match[1].decode()}_{match[2].decode('utf-8', 'replace')}"
+        if line.startswith(CONSENSUS_KEY) or CODE_KEY.fullmatch(line):
+            break
+        if name == "sq_type":
+            sequence.type = match[3].strip()
+            sequence.keys.append(b"sq_type=" + sequence.type)
+        else:
+            if name in sequence.values:
+                raise lines.unexpected("each key once in a sequence", "a key given twice")
+            sequence.values[name] = _integer(lines, name, match[3])
+            sequence.keys.append(name.encode())
+        lines.next()
+    for name in _SEQUENCE_INTEGERS:
+        if name not in sequence.values:
+            raise lines.unexpected(f"'; {name}:' of the {which}", f"{name} is missing")
+    pieces = []
+    while SEQUENCE_LINE.fullmatch(line):
+        pieces.append(line)
+        lines.next()
+        line = _line_behind(lines)
+    if not pieces:
+        raise lines.unexpected(f"residues of the {which}")
+    sequence.displayed = b"".join(pieces)
+    return sequence
+
+
+def _aligned(sequence: _Sequence, columns: int) -> bytes:
+    """The aligned columns of a displayed sequence.
+
+    Without ``-W 0`` the programs show residues around the alignment, and pad with leading gaps
+    the sequence that has fewer of them on the left.
+    """
+    displayed = sequence.displayed
+    if len(displayed) == columns:
+        return displayed
+    padding = len(displayed) - len(displayed.lstrip(b"-"))
+    first = padding + abs(sequence.start - sequence.values["al_display_start"])
+    return displayed[first : first + columns]
+
+
+def _check_span(
+    lines: Lines, at: tuple[int, int], sequence: _Sequence, aligned: bytes, which: str, shift: str
+) -> None:
+    """Residues and coordinates must agree: one nucleotide or residue a letter.
+
+    In a translated sequence a letter stands for three nucleotides, `\\` for one more and `/` for
+    one less. The y programs, which shift inside a codon, do not print where (`shift` "unknown").
+    """
+    span = abs(sequence.stop - sequence.start) + 1
+    letters = len(aligned) - aligned.count(b"-")
+    if shift == "unknown":
+        return
+    if shift == "codons":
+        less, more = (aligned.count(mark) for mark in _FRAME_SHIFTS)
+        letters = 3 * (letters - less - more) + more - less
+    if letters != span:
+        raise lines.error(
+            f"the {which}'s residues do not fit its coordinates",
+            expected=f"{span} for al_start {sequence.start} and al_stop {sequence.stop}",
+            found=f"{letters}",
+            at=at,
+        )
+
+
+class SearchKeys:
+    """The keys of the scores of a search's alignments: all have those of its first.
+
+    Which keys a program writes depends on its version and options, so that one that is lost from
+    an alignment can only be told by the others.
+    """
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+
+    def take(self, layout: Layout) -> None:
+        """An alignment that is known to have the layout of the one before it in the file."""
+        self._layout = layout
+
+    def check(self, lines: Lines, layout: Layout, at: tuple[int, int]) -> None:
+        """Raises InputError where the alignment that starts at (line, offset) `at` differs."""
+        first, self._layout = self._layout or layout, layout
+        if first.keys == layout.keys:
+            return
+        before, here = ({key.decode() for key, role in x.keys if role} for x in (first, layout))
+        for keys, reason, expected in (
+            (before - here, "is missing", "it, as in the alignments of the search before this one"),
+            (here - before, "is unexpected", "the keys of the alignments before this one"),
+        ):
+            if keys:
+                names = ", ".join(sorted(keys))
+                found = ", ".join(sorted(here))
+                raise lines.error(f"{names} {reason}", expected=expected, found=found, at=at)
+
+
+def read_alignment(lines: Lines, program: str, hit: bytes | None) -> tuple[Alignment, Layout]:
+    """Reads the alignment whose `>>` or `>--` line is current; moves behind it.
+
+    `hit` is the description of the hit that a `>--` line continues. Raises InputError, with line
+    and offset, for anything that is missing, unreadable or contradicts itself.
+    """
+    line = _whole_line(lines, "a '>>' line")
+    at = lines.number, lines.offset
+    if line != NEXT_ALIGNMENT:
+        hit = line[2:]
+    elif hit is None:
+        raise lines.unexpected("a '>>' line before the first '>--'")
+    lines.next()
+    values, keys = _scores(lines)
+    query = _sequence(lines, "query")
+    library = _sequence(lines, "library sequence")
+    consensus = lines.line == CONSENSUS_KEY
+    if consensus:
+        lines.next()
+        while CONSENSUS_LINE.fullmatch(_line_behind(lines)):
+            lines.next()
+    codes = 0
+    while CODE_KEY.fullmatch(_line_behind(lines)):
+        codes += 1
+        lines.next()
+    line = _line_behind(lines)
+    if line and not line.startswith(b">") and b">>>" not in line:
+        raise lines.unexpected("'>>', '>--', '>>><<<' or an empty line after an alignment")
+    row = _check(lines, at, values, query, library, program)
+    layout = Layout(tuple(keys), tuple(query.keys), tuple(library.keys), consensus, codes)
+    return Alignment(hit=hit, **row), layout  # type: ignore[arg-type]
+
+
+def _check(
+    lines: Lines,
+    at: tuple[int, int],
+    values: dict[str, object],
+    query: _Sequence,
+    library: _Sequence,
+    program: str,
+) -> dict[str, object]:
+    """The invariants of an alignment, on its aligned columns; returns its fields but the hit.
+
+    `at` is the line and offset where the alignment starts: a contradiction has no one line.
+    """
+    overlap = values["overlap"]
+    assert isinstance(overlap, int)
+    columns = overlap
+    side = translated_side(program)
+    translated = {"query": query, "library": library}.get(side or "")
+    # fasty and tfasty do not print all of their shifts.
+    shifts = "none" if side is None else "codons" if "X" in program else "unknown"
+    if translated is not None:
+        # The overlap of a translated alignment leaves out the columns of frame shifts.
+        columns += sum(translated.displayed.count(mark) for mark in _FRAME_SHIFTS)
+    pieces = []
+    for sequence, which in ((query, "query"), (library, "library sequence")):
+        piece = _aligned(sequence, columns)
+        if len(piece) != columns or not columns:
+            raise lines.error(
+                f"the alignment's {which} has a wrong length",
+                expected=f"{columns} columns (overlap {overlap})",
+                found=f"{len(piece)}",
+                at=at,
+            )
+        shift = shifts if sequence is translated else "none"
+        _check_span(lines, at, sequence, piece, which, shift)
+        pieces.append(piece)
+    frame = values.get("frame")
+    turned = library if side == "library" else query
+    if shifts == "unknown" and abs(turned.stop - turned.start) < _CODON:
+        frame = None  # of one codon the programs print a wrong stop
+    if (frame == "f" and turned.start > turned.stop) or (
+        frame == "r" and turned.start < turned.stop
+    ):
+        raise lines.error(
+            "frame and coordinates disagree",
+            expected="al_start > al_stop exactly in frame r",
+            found=f"frame {frame}, al_start {turned.start}, al_stop {turned.stop}",
+            at=at,
+        )
+    row = {name: values.get(name) for name in dict.fromkeys(ROLES.values())}
+    row.update(
+        query_start=query.start,
+        query_stop=query.stop,
+        query_sequence=pieces[0],
+        library_start=library.start,
+        library_stop=library.stop,
+        library_sequence=pieces[1],
+    )
+    return row

@@ -1,0 +1,361 @@
+"""Running ``ssearch36``: one query file, one library, one complete output or one clear error.
+
+The program does not say when it fails: a library that is missing, empty or compressed gives exit
+status 0 and an output that looks complete. So inputs are checked before, the output while it is
+written, and nothing appears under its final name before all is well.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, BinaryIO, NoReturn, Protocol, cast
+
+import zstandard
+
+from storewise.errors import InputError, SearchError
+from storewise.processes import dies_with_parent
+from storewise.ssearch.inputs.scan import Scanner, ScanResult, read_head
+from storewise.ssearch.parse.stream import open_input
+from storewise.ssearch.search.fasta import count_parts, part_path, split_fasta
+
+__all__ = [
+    "STUDY_OPTIONS",
+    "SearchRecord",
+    "count_parts",
+    "part_path",
+    "record_path",
+    "run_search",
+    "split_fasta",
+]
+
+#: The published study's options: every library sequence passes (first value of -E), one
+#: alignment per hit and strand (the second); the two values are one argument.
+STUDY_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
+
+_CHUNK_BYTES = 1 << 20
+_TAIL_LINES = 5
+#: What the program says about an empty library in its closing lines.
+_NO_LIBRARY = re.compile(rb"^ *0 residues in +\d+ library sequences", re.MULTILINE)
+_VERSION = re.compile(rb"^ version +(.+)$", re.MULTILINE)
+_LIBRARY = re.compile(rb"^ *(\d+) residues in +(\d+) +library sequences", re.MULTILINE)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_CLOSING_BYTES = 4096
+_INSTALL = "install the FASTA package (Debian: apt install fasta3; conda: bioconda's fasta3)"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """How an output was made; kept as JSON beside it (`record_path`)."""
+
+    program: str
+    version: str
+    command: str
+    """The command line as a shell would take it, with the names of the input files."""
+    query: str
+    library: str
+    library_residues: int
+    library_sequences: int
+    queries: int
+    alignments: int
+    seconds: float
+
+
+def record_path(output: Path) -> Path:
+    """Where the SearchRecord of `output` is kept."""
+    return output.with_name(f"{output.name}.json")
+
+
+def run_search(
+    query: Path,
+    library: Path,
+    output: Path,
+    *,
+    options: Sequence[str] = STUDY_OPTIONS,
+    program: str = "ssearch36",
+    threads: int | None = None,
+) -> SearchRecord:
+    """Searches every sequence of `query` in `library` and writes the ``-m 10`` output.
+
+    Both inputs are FASTA, plain or compressed. `output` is compressed where its name ends in
+    ``.gz`` or ``.zst``; it is written aside and renamed, after its record. `threads` adds ``-T``.
+    The program runs in a directory of its own, so that the output names the inputs without their
+    directories (and with ``_`` for what the programs cannot take in a name). It ends when this
+    process does.
+
+    Raises InputError for an input that is missing or no FASTA, SearchError, with the last lines
+    of the program's own words, where the program is not installed, fails, is killed, finds no
+    library sequence, or leaves an incomplete output. Then no file stays behind, nor after a
+    termination signal.
+    """
+    output = Path(os.path.abspath(output))  # noqa: PTH100 - must not resolve links
+    executable = shutil.which(program)
+    if executable is None:
+        raise SearchError(f"{program} is not installed or not on PATH; {_INSTALL}")
+    scratch = output.with_name(f".{output.name}.search")
+    partial = output.with_name(f".{output.name}.partial")
+    with _termination_raises() as woken:
+        try:
+            # A search that was killed before may have left both.
+            shutil.rmtree(scratch, ignore_errors=True)
+            inputs = scratch / "inputs"
+            inputs.mkdir(parents=True)
+            names = [_place(query, inputs, "query"), _place(library, inputs, "library")]
+            # The output repeats the command line; it should not tell where the program is.
+            command = [Path(program).name, *options, *names]
+            if threads is not None:
+                command[1:1] = ["-T", str(threads)]
+            record = _run(
+                os.path.abspath(executable),  # noqa: PTH100 - as above
+                command,
+                inputs,
+                partial,
+                output,
+                query,
+                library,
+                woken,
+            )
+            _write_record(record, output)
+            partial.replace(output)
+        except OSError as error:
+            raise SearchError(f"{output}: cannot be written: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            partial.unlink(missing_ok=True)
+    return record
+
+
+def _place(source: Path, scratch: Path, role: str) -> str:
+    """Puts an input into the directory `scratch`, decompressed, under a name that is safe.
+
+    The programs take a blank in a file name for the start of a format number, and ``@``, ``!``
+    and ``%`` for other kinds of library; they do not read compressed files.
+    """
+    first = read_head(source, _CHUNK_BYTES)
+    start = first.lstrip()
+    if not start:
+        raise InputError(source, f"the {role} file is empty", expected="FASTA records")
+    if not start.startswith((b">", b";")):
+        raise InputError(
+            source,
+            f"the {role} file is not FASTA",
+            line=first[: len(first) - len(start)].count(b"\n") + 1,
+            expected="a header line that starts with '>'",
+            found=repr(start.split(b"\n", 1)[0][:60].decode("utf-8", "backslashreplace")),
+        )
+    with source.open("rb") as stored:
+        plain_text = stored.read(len(first)) == first
+    name = _UNSAFE.sub("_", source.name)
+    if not plain_text:
+        name = name.removesuffix(".gz").removesuffix(".zst")
+    if name.startswith("-"):
+        name = f"_{name}"
+    while (scratch / name).exists():
+        name = f"{role}_{name}"
+    if plain_text:
+        (scratch / name).symlink_to(source.resolve())
+        return name
+    with open_input(source) as stream, (scratch / name).open("xb") as plain:
+        while data := stream.read(_CHUNK_BYTES):
+            plain.write(data)
+    return name
+
+
+def _run(
+    executable: str,
+    command: list[str],
+    inputs: Path,
+    partial: Path,
+    output: Path,
+    query: Path,
+    library: Path,
+    woken: int | None,
+) -> SearchRecord:
+    started = time.monotonic()
+    what = f"{shlex.join(command)} (query {query}, library {library})"
+    errors = inputs.with_name("stderr")
+    with errors.open("wb") as messages:
+        child = subprocess.Popen(
+            command,
+            executable=executable,
+            cwd=inputs,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            preexec_fn=dies_with_parent(),
+        )
+    scanner = Scanner(f"the output of {what}")
+    head, tail = b"", b""
+    incomplete: InputError | None = None
+    try:
+        assert child.stdout is not None
+        with child.stdout, _writer(partial, output.name) as sink:
+            while data := _read(child.stdout.fileno(), woken):
+                head = head or data[:_CLOSING_BYTES]
+                tail = (tail + data)[-_CLOSING_BYTES:]
+                sink.write(data)
+                if incomplete is None:
+                    try:
+                        scanner.feed(data)
+                    except InputError as error:
+                        incomplete = error
+        status = child.wait()
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    said = _last_lines(errors.read_bytes(), tail)
+    if status < 0:
+        raise SearchError(f"{what} was killed by {_signal_name(-status)}{said}")
+    if status > 0:
+        raise SearchError(f"{what} failed with exit status {status}{said}")
+    if _NO_LIBRARY.search(tail):
+        raise SearchError(
+            f"{what} found no sequence in the library; check that it is FASTA of the right kind "
+            f"(nucleotide or protein){said}"
+        )
+    found = _finished(scanner, incomplete, what, said)
+    residues = _LIBRARY.search(tail)
+    version = _VERSION.search(head)
+    return SearchRecord(
+        program=command[0],
+        version=version[1].decode("utf-8", "replace").strip() if version else "",
+        command=shlex.join(command),
+        query=query.name,
+        library=library.name,
+        library_residues=int(residues[1]) if residues else 0,
+        library_sequences=int(residues[2]) if residues else 0,
+        queries=found.queries or 0,
+        alignments=found.alignments or 0,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def _finished(scanner: Scanner, incomplete: InputError | None, what: str, said: str) -> ScanResult:
+    try:
+        if incomplete is not None:
+            raise incomplete
+        return scanner.finish()
+    except InputError as error:
+        wanted = f"; expected {error.expected}" if error.expected else ""
+        raise SearchError(
+            f"{what} gave no complete -m 10 output: {error.reason}{wanted} (do the options hold "
+            f"-m 10, and nothing the program does not know?){said}"
+        ) from error
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+@contextmanager
+def _writer(path: Path, name: str) -> Iterator[_Sink]:
+    """A stream into `path`, compressed as `name` says; on disk when it closes."""
+    with path.open("wb") as raw:
+        if name.endswith(".gz"):
+            # No time and no name inside: the same search gives the same bytes.
+            with gzip.GzipFile("", "wb", 6, cast(IO[bytes], raw), mtime=0) as packed:
+                yield packed
+        elif name.endswith(".zst"):
+            with zstandard.ZstdCompressor(level=6).stream_writer(raw, closefd=False) as frames:
+                yield cast(BinaryIO, frames)
+        else:
+            yield raw
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+def _write_record(record: SearchRecord, output: Path) -> None:
+    path = record_path(output)
+    aside = path.with_name(f".{path.name}.partial")
+    try:
+        aside.write_text(json.dumps(asdict(record), indent=2) + "\n")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _last_lines(errors: bytes, output: bytes) -> str:
+    """The end of what the program said; some of its errors go to the output."""
+    lines: deque[str] = deque(maxlen=_TAIL_LINES)
+    said = [line for line in output.splitlines() if line.startswith(b"***")]
+    for line in [*said, *errors.splitlines()]:
+        if line.strip():
+            lines.append(line.decode("utf-8", "replace").rstrip())
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    hint = " (out of memory?)" if number == signal.SIGKILL else ""
+    return f"signal {number}, {name}{hint}"
+
+
+def _read(source: int, woken: int | None) -> bytes:
+    """Some bytes of a pipe; none at its end.
+
+    A signal that comes right before a plain read would be seen only when the read returns, which
+    may be never; so both are awaited. Its handler raises as soon as the wait is over.
+    """
+    if woken is not None:
+        both = select.poll()
+        both.register(source, select.POLLIN)
+        both.register(woken, select.POLLIN)
+        ready: set[int] = set()
+        while source not in ready:
+            ready = {descriptor for descriptor, _ in both.poll()}
+            if woken in ready:
+                os.read(woken, _CHUNK_BYTES)
+    return os.read(source, _CHUNK_BYTES)
+
+
+@contextmanager
+def _termination_raises() -> Iterator[int | None]:
+    """Lets a termination signal unwind the stack, so that clean-up runs; main thread only.
+
+    Gives the descriptor that becomes readable with any signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    # A signal that something else handles already is that one's business.
+    taken = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in taken:
+        signal.signal(number, leave)
+    try:
+        yield reader
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)

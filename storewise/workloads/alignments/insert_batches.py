@@ -1,0 +1,118 @@
+"""The documents of one input file, in the batches that a client inserts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from storewise.documents import Kind, make_id
+from storewise.engines.contract.engine import Client
+from storewise.errors import InputError
+from storewise.objects.uri import is_remote
+from storewise.ssearch.inputs.table import InputFile
+from storewise.ssearch.parse.reader import Counts, DocumentReader
+from storewise.ssearch.parse.stream import Digesting, open_input
+from storewise.workloads.contract import ClientContext, RefusedFile
+
+
+class Part(NamedTuple):
+    """Documents of one kind for one insert.
+
+    `bytes` is its share, by number of documents, of the decompressed SSEARCH text they came from:
+    the same for every store, whatever form its documents have.
+    """
+
+    kind: Kind
+    documents: list[Any]
+    bytes: int
+
+
+class FileParts:
+    """Iterates over the parts of a file, each kind's in the order of its ids.
+
+    At the end the file is checked against its manifest row, and `counts` are those of the full
+    parse. Raises InputError for a file that is bad or was changed since.
+    """
+
+    def __init__(self, file: InputFile, context: ClientContext, size: int) -> None:
+        self._file, self._context, self._size = file, context, size
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[Part]:
+        file, size = self._file, self._size
+        # A sampled digest covers parts of the file only; then the size must do.
+        sampled = file.queries is None
+        # An object is read only as it was listed.
+        if not is_remote(file.path):
+            _check_size(file)
+        with open_input(file.path, file) as stream:
+            content = Digesting(stream, file.path)
+            reader = DocumentReader(
+                cast(BinaryIO, stream if sampled else content),
+                file.digest,
+                encoding=self._context.engine.encoding,
+                study_fields=self._context.study_fields,
+                alignments_per_batch=size,
+            )
+            before = 0
+            for batch in reader:
+                documents = len(batch)
+                text, before = batch.bytes_read - before, batch.bytes_read
+                for kind, found in batch:
+                    for part in (found[i : i + size] for i in range(0, len(found), size)):
+                        yield Part(kind, part, text * len(part) // documents)
+            self.counts = counts = reader.counts
+            if not sampled:
+                if (file.queries, file.alignments) != (counts.queries, counts.alignments):
+                    raise _changed(
+                        file,
+                        f"{file.queries} queries and {file.alignments} alignments",
+                        f"{counts.queries} and {counts.alignments}",
+                    )
+                if (digest := content.digest()) != file.digest:
+                    raise _changed(file, f"digest {file.digest.hex()}", digest.hex())
+
+
+def _check_size(file: InputFile) -> None:
+    try:
+        bytes_now = Path(file.path).stat().st_size
+    except OSError as error:
+        raise InputError(file.path, f"cannot be read: {error.strerror}") from error
+    if bytes_now != file.bytes:
+        raise _changed(file, f"{file.bytes} bytes", f"{bytes_now} bytes")
+
+
+def _changed(file: InputFile, expected: str, found: str) -> InputError:
+    return InputError(
+        file.path,
+        "the file is not what it was when the manifest was made; make the manifest again "
+        "(`snakemake -R manifest`)",
+        expected=expected,
+        found=found,
+    )
+
+
+def take_out(
+    client: Client,
+    context: ClientContext,
+    file: InputFile,
+    stored: Mapping[Kind, int],
+    error: InputError,
+) -> None:
+    """Delete what is stored of a bad file (`stored` documents of each kind) and note it as
+    refused; raises InputError where the study has no quarantine or the engine cannot delete."""
+    if not context.quarantine:
+        raise error
+    if any(stored.values()) and not context.engine.flags.deletes:
+        raise InputError(
+            file.path,
+            f"the file is bad and a part of it is stored; {context.engine.title} cannot delete "
+            f"it, so the file cannot be left out now; remove it from the inputs ({error})",
+            line=error.line,
+            offset=error.offset,
+        ) from error
+    for kind, count in stored.items():
+        for ordinal in range(count):
+            client.delete(kind, make_id(file.digest, kind, ordinal))
+    context.refused.append(RefusedFile(str(file.path), str(error), error.line, error.offset))

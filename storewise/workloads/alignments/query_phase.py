@@ -1,0 +1,227 @@
+"""Phase ``query``: questions whose values are drawn from the data, asked one after the other.
+
+All engines of a study are asked the same questions: the values come from a seeded sample of the
+stored files, and the seed from these files, not from the trial.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from storewise.documents import Kind
+from storewise.engines.contract.engine import Client, Where
+from storewise.errors import ConfigError, EngineError
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.workloads.alignments.clients import client_share, client_stream, document_bytes
+from storewise.workloads.alignments.queries import (
+    FIELDS,
+    QUESTIONS,
+    Answer,
+    Name,
+    Question,
+    ask,
+    way_of,
+)
+from storewise.workloads.alignments.stored_files import StoredFiles, make_ids
+from storewise.workloads.contract import ClientContext, Operation, PhaseParams
+
+#: Files of the sample, at most, and alignments read of each.
+_FILES = 8
+_ALIGNMENTS = 20_000
+_IDS = 500
+
+
+class QueryParams(PhaseParams):
+    """Parameters of the questions."""
+
+    questions: tuple[Name, ...] = Field(
+        default=QUESTIONS, min_length=1, description="which are asked, in turn"
+    )
+    limit: int = Field(default=10, ge=1, description="best hits of an RNA, genes of the top")
+    expect_share: float = Field(
+        default=0.05,
+        gt=0,
+        le=1,
+        description="strong_hits: x is the e-value of one of this share of the best hits",
+    )
+    ident_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="strong_hits: y is the identity of one of this share of the most similar hits",
+    )
+    width: float = Field(
+        default=10.0, gt=0, allow_inf_nan=False, description="bits of a class of bits_histogram"
+    )
+
+    @model_validator(mode="after")
+    def _ends(self) -> QueryParams:
+        if self.operations is None and self.seconds is None:
+            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
+        if len(set(self.questions)) < len(self.questions):
+            raise ValueError("`questions` names one twice")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Values that exist in the data; all sorted. `seed` is that of the data."""
+
+    rna: tuple[str, ...]
+    genes: tuple[str, ...]
+    expects: tuple[float, ...]
+    idents: tuple[float, ...]
+    seed: int
+
+
+_learning = Lock()
+
+
+def learn(files: StoredFiles) -> Learnt:
+    """The values of a seeded sample of the stored files; EngineError where nothing is stored."""
+    counts = files.counts(Kind.ALIGN)
+    whole = np.flatnonzero(counts)
+    if not len(whole):
+        raise EngineError("there is nothing to ask for: the load stored no alignment")
+    raw = b"".join(sorted(files.digest(int(n)) for n in whole))
+    seed = int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "big")
+    # By digest, not by path: a study may be moved.
+    order = sorted(whole.tolist(), key=files.digest)
+    chosen = np.random.default_rng(seed).permutation(len(order))[:_FILES]
+    named = tuple(
+        (files.path(order[n]), files.digest(order[n]), int(counts[order[n]]))
+        for n in sorted(chosen.tolist())
+    )
+    with _learning:  # the clients of a process read the files once
+        return _learn(named, seed)
+
+
+@lru_cache(maxsize=4)
+def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> Learnt:
+    rna: set[str] = set()
+    genes: set[str] = set()
+    expects: list[float] = []
+    idents: list[float] = []
+    for path, digest, stored in files:
+        left = min(stored, _ALIGNMENTS)
+        for batch in DocumentReader(path, digest):
+            for hit in batch.align[:left]:
+                rna.add(hit["q"])
+                if hit["gene"] is not None:
+                    genes.add(hit["gene"])
+                if hit["e"] is not None:
+                    expects.append(hit["e"])
+                if hit["i"] is not None:
+                    idents.append(hit["i"])
+            left -= len(batch.align)
+            if left <= 0:
+                break
+    return Learnt(
+        tuple(sorted(rna)),
+        tuple(sorted(genes)),
+        tuple(sorted(expects)),
+        tuple(sorted(idents)),
+        seed,
+    )
+
+
+def check_questions(context: ClientContext, learnt: Learnt) -> None:
+    """Raise ConfigError for a question that this data cannot be asked."""
+    for name in context.params.questions:
+        why = ""
+        if context.study_fields and name in ("best_hits", "gene_hits", "top_genes"):
+            why = "the study has `study_fields: true`, and they lack the fields it asks for"
+        elif name in ("gene_hits", "top_genes") and not learnt.genes:
+            why = "no hit of the sampled files names a gene"
+        elif name in ("best_hits", "strong_hits") and not learnt.expects:
+            why = "the searches have no e-values"
+        if why:
+            raise ConfigError(f"phase query, question {name!r}: {why}; leave it out of `questions`")
+
+
+def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
+    """The operations of one client; each question is an operation of its own name."""
+    params: QueryParams = context.params
+    files = StoredFiles.read(context.written).with_notes(context.before)
+    learnt = learn(files)
+    check_questions(context, learnt)
+    flags = context.engine.flags
+    if context.client == 0:
+        context.notes.extend(note_of(name, context) for name in params.questions)
+    stream = client_stream(context, seed=learnt.seed)
+    share = client_share(context)
+    got: list[Answer] = []
+
+    def call(question: Question) -> int:
+        answer = ask(question, client, flags, lambda: all_ids(files))
+        got[:] = [answer]
+        return answer.read
+
+    def size() -> int:
+        return sum(document_bytes(document) for document in got[0].documents)
+
+    def asked() -> Iterator[Operation]:
+        done = 0
+        # Neighbouring clients begin with different questions.
+        turn = context.client
+        while share is None or done < share:
+            question = draw(params.questions[turn % len(params.questions)], params, learnt, stream)
+            yield Operation(question.name, partial(call, question), size=size)
+            turn += 1
+            done += 1
+
+    return asked()
+
+
+def note_of(name: Name, context: ClientContext) -> dict[str, Any]:
+    """Who answers a question here, and which indexes are there that may serve it."""
+    way = way_of(name, context.engine.flags)
+    schema = context.schema
+    served = [
+        f"{kind.table}.{field}"
+        for kind, field in schema.indexes
+        if schema.index_time != "none" and kind is Kind.ALIGN and field in FIELDS[name]
+    ]
+    return {
+        "question": name,
+        "answered_by": way.answered_by,
+        "by": way.by,
+        "indexes": served if way.by not in ("scan", "ids") else [],
+        "step": context.step,
+    }
+
+
+def draw(name: Name, params: QueryParams, learnt: Learnt, stream: np.random.Generator) -> Question:
+    """A question with values from the data."""
+    # Always four numbers: what one question draws does not change what the next one does.
+    at = stream.random(4).tolist()
+    where: tuple[Where, ...] = ()
+    if name == "best_hits":
+        where = (Where("q", "=", _pick(learnt.rna, at[0])),)
+    elif name == "gene_hits":
+        where = (Where("gene", "=", _pick(learnt.genes, at[1])),)
+    elif name == "strong_hits":
+        expect = _pick(learnt.expects, at[2] * params.expect_share)
+        ident = _pick(learnt.idents, 1 - at[3] * params.ident_share)
+        where = (Where("e", "<", expect), Where("i", ">", ident))
+    return Question(name, where, params.limit, params.width)
+
+
+def _pick(values: Sequence[Any], place: float) -> Any:
+    return values[min(int(place * len(values)), len(values) - 1)]
+
+
+def all_ids(files: StoredFiles, kind: Kind = Kind.ALIGN) -> Iterator[list[bytes]]:
+    """All stored ids of a kind, in lists."""
+    for prefix, count in zip(files.prefixes, files.counts(kind).tolist(), strict=True):
+        for start in range(0, count, _IDS):
+            ordinals = np.arange(start, min(count, start + _IDS))
+            yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)

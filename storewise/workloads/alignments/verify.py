@@ -1,0 +1,195 @@
+"""Is everything that was acknowledged in the store, and is it what was parsed?
+
+- Counts per kind, by the engine, must equal what the load stored; an engine that cannot count is
+  asked for all ids instead, or a seeded sample above 100,000 of a kind.
+- A seeded sample of documents per kind, from a few files, must equal what a fresh parse of those
+  files gives, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from storewise.documents import DIGEST_BYTES, KINDS, Document, Kind, make_id, split_id
+from storewise.errors import EngineError
+from storewise.ssearch.inputs.shards import load_shards
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles, make_ids
+from storewise.workloads.contract import Checked, Look
+
+#: Files that the sample comes from, at most, and their bytes on disk beyond the first file.
+_FILES = 8
+_BYTES = 16 << 20
+#: Ids read per kind where an engine cannot count; more are sampled.
+_ALL_IDS = 100_000
+_BATCH = 500
+
+
+def not_stored(shards: Path, files: StoredFiles) -> list[str]:
+    """Files of the shards that no loading worker stored."""
+    stored = {bytes(prefix) for prefix in files.prefixes}
+    rows = load_shards(shards).select(["path", "digest"]).to_pylist()
+    return [row["path"] for row in rows if row["digest"][:DIGEST_BYTES] not in stored]
+
+
+def check_documents(look: Look, files: StoredFiles) -> list[Checked]:
+    """Of each kind what is there, against what `files` promise; raises EngineError for a file
+    that was changed since."""
+    verifier = _Verifier(look, files)
+    found = {kind: verifier.count(kind) for kind in KINDS}
+    verifier.compare(found)
+    return list(found.values())
+
+
+class _Verifier:
+    def __init__(self, look: Look, files: StoredFiles) -> None:
+        self._look, self._engine, self._client = look, look.engine, look.client
+        self._files, self._check = files, look.check
+        self._generator = np.random.default_rng(np.random.SeedSequence([look.seed, 0x7665]))
+
+    def count(self, kind: Kind) -> Checked:
+        """What should be there and what the engine says is there."""
+        self._check()
+        expected = self._files.total(kind)
+        if self._engine.flags.count != "none":
+            counted = self._client.count(kind)
+            if expected < counted <= expected + self._files.unsure_of(kind):
+                counted = expected  # what was not acknowledged may be there
+            return Checked(kind.table, expected, counted, lost=max(0, expected - counted))
+        checked = lost = 0
+        first = None
+        for ids in self._all_or_some(kind, expected):
+            self._check()
+            for document_id, document in zip(ids, self._client.get_many(kind, ids), strict=True):
+                checked += 1
+                if document is None:
+                    lost += 1
+                    first = first or f"document {document_id.hex()} is missing"
+        # Of a sample the share that is missing stands for all.
+        missing = round(expected * lost / checked) if checked else 0
+        return Checked(kind.table, expected, expected - missing, checked, missing, 0, first)
+
+    def _all_or_some(self, kind: Kind, expected: int) -> Iterator[list[bytes]]:
+        if expected > _ALL_IDS:
+            draw = IdDraw(self._files, self._generator)
+            for _ in range(_ALL_IDS // _BATCH):
+                yield draw.ids(kind, _BATCH)
+            return
+        for prefix, count in zip(
+            self._files.prefixes, self._files.counts(kind).tolist(), strict=True
+        ):
+            for start in range(0, count, _BATCH):
+                ordinals = np.arange(start, min(count, start + _BATCH))
+                yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)
+
+    def compare(self, found: dict[Kind, Checked]) -> None:
+        """Read a sample back and compare it with a fresh parse, adding to `found`."""
+        wanted = self._choose()
+        for number, ordinals in wanted.items():
+            self._check()
+            for kind, document_id, expected, stored in self._pairs(number, ordinals):
+                result = found[kind]
+                result.checked += 1
+                if stored is None:
+                    if self._engine.flags.count != "none" and result.counted == result.expected:
+                        result.lost += 1  # the count did not show it
+                    difference: str | None = "is missing"
+                else:
+                    difference = difference_of(expected, stored)
+                    result.wrong += difference is not None
+                if difference is not None and result.first is None:
+                    result.first = f"document {document_id.hex()} {difference}"
+
+    def _pairs(
+        self, number: int, ordinals: Mapping[Kind, frozenset[int]]
+    ) -> Iterator[tuple[Kind, bytes, Document, Document | None]]:
+        """The wanted documents of a file as a fresh parse gives them, and as they are stored."""
+        parsed = self._parse(number, ordinals)
+        if not self._engine.flags.rereads:
+            for kind, document_id, document in parsed:
+                yield kind, document_id, document, self._client.get(kind, document_id)
+            return
+        # Each look-up reads the file again: all of a kind at once.
+        by_kind: dict[Kind, dict[bytes, Document]] = {}
+        for kind, document_id, document in parsed:
+            by_kind.setdefault(kind, {})[document_id] = document
+        for kind, documents in by_kind.items():
+            found = self._client.get_many(kind, list(documents))
+            for (document_id, document), stored in zip(documents.items(), found, strict=True):
+                yield kind, document_id, document, stored
+
+    def _choose(self) -> dict[int, dict[Kind, frozenset[int]]]:
+        """Ordinals to check by file and kind: a few files, drawn in proportion to their
+        documents, and `trial.verify` documents of each kind in them."""
+        documents = np.sum([self._files.counts(kind) for kind in KINDS], axis=0)
+        number = min(_FILES, int(np.count_nonzero(documents)))
+        if not number or not self._look.sample:
+            return {}
+        drawn = self._generator.choice(
+            len(documents), size=number, replace=False, p=documents / documents.sum()
+        )
+        files: list[int] = []
+        size = 0
+        for file in drawn.tolist():
+            size += int(self._files.sizes[file])
+            if files and size > _BYTES:
+                break
+            files.append(file)
+        wanted: dict[int, dict[Kind, frozenset[int]]] = {file: {} for file in files}
+        for kind in KINDS:
+            counts = self._files.counts(kind)[files]
+            ends = np.cumsum(counts)
+            total = int(ends[-1])
+            if not total:
+                continue
+            at = self._generator.choice(total, size=min(total, self._look.sample), replace=False)
+            of_file = np.searchsorted(ends, at, side="right")
+            for place, file in enumerate(files):
+                start = int(ends[place] - counts[place])
+                ordinals = (at[of_file == place] - start).tolist()
+                wanted[file][kind] = frozenset(ordinals)
+        return wanted
+
+    def _parse(
+        self, number: int, ordinals: Mapping[Kind, frozenset[int]]
+    ) -> Iterator[tuple[Kind, bytes, Document]]:
+        """The wanted documents of a file as a fresh parse gives them."""
+        digest = self._files.digest(number)
+        ids = {
+            make_id(digest, kind, ordinal) for kind, them in ordinals.items() for ordinal in them
+        }
+        reader = DocumentReader(
+            self._files.path(number),
+            digest,
+            encoding="dict",
+            study_fields=self._look.study_fields,
+        )
+        for batch in reader:
+            for kind, documents in batch:
+                for document in documents:
+                    document_id = document["_id"]
+                    if document_id in ids:
+                        ids.discard(document_id)
+                        yield kind, document_id, document
+            if not ids:
+                return
+        missing = split_id(next(iter(ids)))
+        raise EngineError(
+            f"{self._files.path(number)}: a fresh parse has no {missing[1].table} document "
+            f"{missing[2]} that the load stored; the file was changed meanwhile"
+        )
+
+
+def difference_of(expected: Document, stored: Document) -> str | None:
+    """How a stored document differs from the parsed one, None where it does not."""
+    for name in [*expected, *(name for name in stored if name not in expected)]:
+        if name not in stored:
+            return f"lacks field {name!r}"
+        if name not in expected:
+            return f"has a field {name!r} that was not stored"
+        if expected[name] != stored[name] or type(expected[name]) is not type(stored[name]):
+            return f"has {stored[name]!r} in field {name!r}, expected {expected[name]!r}"
+    return None

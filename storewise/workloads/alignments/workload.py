@@ -1,0 +1,234 @@
+"""The workload of the published study: store all documents of SSEARCH outputs, read some back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from storewise.documents import KINDS, Document, Kind
+from storewise.engines.contract.engine import Client, Placement, SourceFile
+from storewise.errors import ConfigError, EngineError, InputError
+from storewise.ssearch.inputs.shards import load_shard
+from storewise.ssearch.inputs.table import InputFile
+from storewise.ssearch.parse.remote import fetched_ahead, prepare
+from storewise.workloads.alignments.clients import client_share, client_stream, deal, document_bytes
+from storewise.workloads.alignments.insert_batches import FileParts, take_out
+from storewise.workloads.alignments.mixed_phase import MixedParams, left_files, mixed
+from storewise.workloads.alignments.queries import QUESTIONS
+from storewise.workloads.alignments.query_phase import QueryParams, questions
+from storewise.workloads.alignments.stored_files import (
+    IdDraw,
+    ShardPlacement,
+    StoredFiles,
+    files_to_come,
+)
+from storewise.workloads.alignments.verify import check_documents, not_stored
+from storewise.workloads.contract import (
+    Checked,
+    ClientContext,
+    LoadedFile,
+    Look,
+    Operation,
+    PhaseParams,
+    PhaseSpec,
+    Workload,
+)
+
+#: Ids drawn at a time: little enough that drawing never stalls a client for a millisecond.
+_DRAW = 1024
+_KINDS = tuple(KINDS)
+
+
+class WriteParams(PhaseParams):
+    """Parameters of the load."""
+
+    batch_size: int = Field(
+        default=1000, ge=1, description="documents of one kind in one insert, at most"
+    )
+
+    leave: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of each shard's files that is not loaded, but left for phase mixed",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> WriteParams:
+        if self.operations is not None or self.seconds is not None:
+            raise ValueError(
+                "a load stores all of its shard: `operations` and `seconds` cannot end it; "
+                "use `inputs: sample` for less data"
+            )
+        return self
+
+
+class ReadParams(PhaseParams):
+    """Parameters of reading by id."""
+
+    batch: int = Field(default=1, ge=1, description="ids of one kind in one get")
+
+    @model_validator(mode="after")
+    def _ends(self) -> ReadParams:
+        if self.operations is None and self.seconds is None:
+            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
+        return self
+
+
+class AlignmentsWorkload(Workload):
+    """``write``: parse and insert a shard. ``read``: get documents by random id. ``query``: ask
+    what a biologist asks. ``mixed``: insert what the load has left while reading by random id."""
+
+    name: ClassVar[str] = "alignments"
+    indexes: ClassVar[tuple[str, ...]] = ("align.e", "align.gene")
+    phases: ClassVar[Mapping[str, PhaseSpec]] = {
+        "write": PhaseSpec("write", WriteParams, ("insert", "finish"), loads=True),
+        "read": PhaseSpec("read", ReadParams, ("get",), loads=False),
+        "query": PhaseSpec("query", QueryParams, QUESTIONS, loads=False),
+        "mixed": PhaseSpec("mixed", MixedParams, ("get", "add"), loads=False, changes=True),
+    }
+
+    def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
+        """See `Workload.operations`; raises ConfigError for a phase it does not have."""
+        phases = {"write": _write, "read": _read, "query": questions, "mixed": mixed}
+        if phase not in phases:
+            raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
+        return phases[phase](client, context)
+
+    def clash(self, load: Any, params: Any) -> str | None:
+        if isinstance(params, MixedParams) and params.writes and not load.leave:
+            return (
+                "inserts what the load has left, and it leaves nothing; add `leave` to the load, "
+                "such as `write: {leave: 0.3}`, or set `writes: 0`"
+            )
+        return None
+
+    def placement(self, stores: int, written: Sequence[Path]) -> Placement:
+        return ShardPlacement(StoredFiles.read(written))
+
+    def sources(
+        self, shards: Path | None, written: Sequence[Path], notes: Sequence[Mapping[str, Any]]
+    ) -> tuple[SourceFile, ...]:
+        if not written:
+            return files_to_come(shards) if shards is not None else ()
+        return StoredFiles.read(written).with_notes(notes).sources()
+
+    def left_out(self, shards: Path | None, written: Sequence[Path]) -> list[str]:
+        return not_stored(shards, StoredFiles.read(written)) if shards is not None else []
+
+    def verify(self, look: Look) -> list[Checked]:
+        return check_documents(look, StoredFiles.read(look.written).with_notes(look.notes))
+
+
+def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
+    if context.shards is None:
+        raise EngineError("a load of alignments needs the list of its input files")
+    all_files = load_shard(context.shards, context.shard)
+    left = left_files(all_files, context.params.leave)
+    if context.thread == 0:
+        # Nothing of them is stored yet, but later phases know whose they are.
+        context.loaded.extend(loaded_file(file, 0, 0, context.shard) for file in left)
+    skip = {file.digest for file in left}
+    rest = [file for file in all_files if file.digest not in skip]
+    files = deal(rest, context.thread, context.threads)
+    prepare(files)
+    return _store_files(client, context, files)
+
+
+def _store_files(
+    client: Client, context: ClientContext, files: Sequence[InputFile]
+) -> Iterator[Operation]:
+    with fetched_ahead(files):
+        for file in files:
+            yield from _store_file(client, context, file)
+
+
+def _store_file(client: Client, context: ClientContext, file: InputFile) -> Iterator[Operation]:
+    """Insert one file and check it; with `quarantine`, take a bad one out again and go on."""
+    stored = dict.fromkeys(_KINDS, 0)
+    parts = FileParts(file, context, context.params.batch_size)
+    try:
+        for kind, part, text in parts:
+            call = partial(_insert, client.insert, kind, part)
+            # Counted before it is done: a part that failed half-way is taken out too.
+            stored[kind] += len(part)
+            yield Operation("insert", call, len(part), text)
+    except InputError as error:
+        take_out(client, context, file, stored, error)
+        return
+    counts = parts.counts
+    context.loaded.append(loaded_file(file, counts.queries, counts.alignments, context.shard))
+
+
+def loaded_file(file: InputFile, queries: int, alignments: int, shard: int) -> LoadedFile:
+    """A row of the list of stored files."""
+    return LoadedFile(str(file.path), file.digest, file.bytes, queries, alignments, shard)
+
+
+def _insert(insert: Callable[[Kind, Sequence[Any]], None], kind: Kind, documents: list[Any]) -> int:
+    insert(kind, documents)
+    return len(documents)
+
+
+def _read(client: Client, context: ClientContext) -> Iterator[Operation]:
+    files = StoredFiles.read(context.written).with_notes(context.before)
+    draw = IdDraw(files, client_stream(context))
+    if not draw.documents:
+        raise EngineError("there is nothing to read: the load stored no document")
+    return _gets(client, context, draw, client_share(context))
+
+
+def _gets(
+    client: Client, context: ClientContext, draw: IdDraw, share: int | None
+) -> Iterator[Operation]:
+    """Operations ``get``, `share` of them or without end.
+
+    The kind of an operation is drawn in proportion to the kinds' documents and its ids uniformly
+    among the kind's, so each document is as likely as any other whatever the batch size.
+    """
+    batch: int = context.params.batch
+    keeps = context.engine.flags.stores
+    owner = client.owner if context.engine.flags.owner else None
+    fetched: list[Document | None] = [None]
+
+    def get(kind: Kind, document_id: bytes) -> int:
+        document = fetched[0] = client.get(kind, document_id)
+        if document is None and keeps:
+            raise EngineError(f"document {document_id.hex()} of {kind.table} is missing")
+        return 1
+
+    def get_many(kind: Kind, ids: list[bytes]) -> int:
+        fetched[:] = client.get_many(kind, ids)
+        if None in fetched and keeps:
+            missing = ids[fetched.index(None)]
+            raise EngineError(f"document {missing.hex()} of {kind.table} is missing")
+        return len(ids)
+
+    def size() -> int:
+        return sum(map(document_bytes, fetched))
+
+    done = 0
+    while share is None or done < share:
+        count = _DRAW if share is None else min(_DRAW, share - done)
+        done += count
+        kinds = draw.kinds(count)
+        ids = {
+            kind: iter(draw.ids(kind, wanted * batch))
+            for kind in _KINDS
+            if (wanted := int(np.count_nonzero(kinds == kind.number)))
+        }
+        for number in kinds.tolist():
+            kind = _KINDS[number]
+            if batch == 1:
+                document_id = next(ids[kind])
+                node = owner(kind, document_id) if owner is not None else None
+                yield Operation("get", partial(get, kind, document_id), 1, 0, node, size)
+            else:
+                several = [next(ids[kind]) for _ in range(batch)]
+                call = partial(get_many, kind, several)
+                yield Operation("get", call, batch, 0, None, size)

@@ -1,0 +1,331 @@
+"""The workload contract: what clients do in a phase.
+
+A workload knows the engine contract, not the engines, and not how it is driven: it yields
+operations, and the driver calls, times and records them. What a workload does between two
+operations (parsing, drawing ids) is recorded by the driver as the operation's *preparation*.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
+from storewise.workloads.faults import Crash, Slow
+
+
+class Operation(NamedTuple):
+    """One call against the store.
+
+    `call` does it and returns the number of documents that it moved; an exception of type
+    StorewiseError counts as a failed operation. `name` is one of the phase's `operations`.
+    `owner` is the node that will answer, where the client can tell. Where the bytes are known
+    only afterwards, `size` tells them; it is called after the clock has stopped.
+    """
+
+    name: str
+    call: Callable[[], int]
+    documents: int = 1
+    bytes: int = 0
+    owner: str | None = None
+    size: Callable[[], int] | None = None
+
+
+class LoadedFile(NamedTuple):
+    """One input file that a client has stored whole, with the counts of its full parse."""
+
+    path: str
+    digest: bytes
+    bytes: int
+    queries: int
+    alignments: int
+    shard: int
+
+    @property
+    def documents(self) -> int:
+        return self.queries + 3 * self.alignments
+
+
+class RefusedFile(NamedTuple):
+    """One input file that turned out to be bad while it was stored; nothing of it is kept."""
+
+    path: str
+    reason: str
+    line: int | None
+    offset: int | None
+
+
+class SearchParams(BaseModel):
+    """A search for the highest rate at which a percentile stays under a limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    percentile: float = Field(
+        default=99.0, gt=0, le=100, description="the percentile that must stay under the limit"
+    )
+    limit_ms: float = Field(gt=0, description="the limit, in ms")
+    low: float = Field(gt=0, description="the lowest rate that may be tried, in operations/s")
+    high: float = Field(gt=0, description="the highest rate that may be tried, in operations/s")
+    steps: int = Field(default=8, ge=2, le=64, description="steps of the search, at most")
+    seconds: float = Field(default=5.0, gt=0, description="length of each step")
+    time: Literal["response", "service"] = Field(
+        default="response", description="whose percentile: response or service time"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SearchParams:
+        if self.high <= self.low:
+            raise ValueError("`high` must be above `low`")
+        return self
+
+
+class PhaseParams(BaseModel):
+    """Parameters of a phase that every workload knows; each phase adds its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    operations: int | None = Field(
+        default=None, ge=1, description="end after this many operations over all clients"
+    )
+    seconds: float | None = Field(default=None, gt=0, description="end after this time")
+    warmup: float = Field(
+        default=0.0, ge=0, description="seconds at the start that are marked as warm-up"
+    )
+    rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="open loop: operations per second that begin, over all clients",
+    )
+    arrivals: Literal["constant", "poisson"] = Field(
+        default="constant", description="when the operations of an open loop are meant to begin"
+    )
+    restart: bool = Field(
+        default=False, description="all servers are stopped and started again before"
+    )
+    slow: Slow | None = Field(default=None, description="nodes that are slowed down meanwhile")
+    crash: Crash | None = Field(default=None, description="a server that is killed meanwhile")
+    limit_ms: float = Field(
+        default=5.0, gt=0, description="per-node figures tell the share of operations beyond this"
+    )
+    search: SearchParams | None = Field(
+        default=None,
+        description="open loop whose rate is searched for: the highest at which a percentile "
+        "stays under a limit",
+    )
+
+    @model_validator(mode="after")
+    def _measured(self) -> PhaseParams:
+        if self.seconds is not None and self.warmup >= self.seconds:
+            raise ValueError(
+                f"`warmup` ({self.warmup:g} s) must be shorter than the phase "
+                f"({self.seconds:g} s): nothing would be measured"
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _searched(cls, data: Any) -> Any:
+        """A search sets the rate and the time of each of its steps."""
+        search = data.get("search") if isinstance(data, dict) else None
+        if search is None:
+            return data
+        found = SearchParams.model_validate(search)
+        if data.get("operations") is not None:
+            raise ValueError("a search ends by its own `seconds`: leave `operations` out")
+        for key, own in (("rate", None), ("seconds", found.seconds)):
+            if data.get(key) not in (None, own):
+                raise ValueError(f"a search sets `{key}` itself: leave it out")
+        fixed = {"operations": None, "rate": found.low, "seconds": found.seconds}
+        return {**data, "search": found, **fixed}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """What one client (one thread of one process of one worker) knows of its place."""
+
+    engine: Engine
+    schema: Schema
+    params: Any
+    """The phase's parameters, already merged with the step's overrides."""
+    shards: Path | None
+    """The Parquet file with one row per input file and its shard (``ssearch.shards``), for a
+    workload that reads inputs."""
+    worker: int
+    workers: int
+    process: int
+    processes: int
+    thread: int
+    threads: int
+    seed: int
+    """Of the trial; a client derives its own stream from it and its place."""
+    step: int = 0
+    study_fields: bool = False
+    phase: str = ""
+    written: tuple[Path, ...] = ()
+    """After the load: the lists of the files that its workers stored, with true counts."""
+    loaded: list[LoadedFile] = field(default_factory=list)
+    """A loading client appends each file that it has stored whole."""
+    quarantine: bool = False
+    """Go on without a bad input file instead of failing."""
+    refused: list[RefusedFile] = field(default_factory=list)
+    """A loading client appends each bad file that it went on without."""
+    load: Any = None
+    """The parameters of the loading phase."""
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """What later phases and the verification must know of this one: plain values that JSON has."""
+    before: tuple[dict[str, Any], ...] = ()
+    """The notes of all clients of earlier phases (and of earlier steps of this process)."""
+    stores: int = 0
+    """Store directories of an embedded engine, one for each process; 0 for servers."""
+    own: bool = False
+    """This client sees the store of its process only (`shard`), whose ids alone it may use."""
+    first: int | None = None
+    """Where a step names its number of clients, processes may have different numbers of threads:
+    the number of this process's first client; and `total`, of all clients."""
+    total: int | None = None
+
+    @property
+    def client(self) -> int:
+        """This client's number, from 0, over all workers, processes and threads."""
+        if self.first is not None:
+            return self.first + self.thread
+        return (self.worker * self.processes + self.process) * self.threads + self.thread
+
+    @property
+    def clients(self) -> int:
+        if self.total is not None:
+            return self.total
+        return self.workers * self.processes * self.threads
+
+    @property
+    def share(self) -> int | None:
+        """How many of the step's `operations` are this client's; None where they have no end."""
+        if self.params.operations is None:
+            return None
+        share, rest = divmod(self.params.operations, self.clients)
+        return int(share + (self.client < rest))
+
+    @property
+    def shard(self) -> int:
+        """The shard of this client's process: write phases have one shard per process."""
+        return self.worker * self.processes + self.process
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSpec:
+    """A phase as its workload describes it."""
+
+    name: str
+    params: type[PhaseParams]
+    operations: tuple[str, ...]
+    """Names of the operations that it may yield; the first is its main one."""
+    loads: bool
+    """True where the phase makes the store's data, so that clients connect to write."""
+    changes: bool = False
+    """True where a later phase changes data: clients connect to write, too."""
+    needs: Callable[[Any], tuple[str, ...]] = lambda params: ()
+    """Names of engine flags without which the phase, with these parameters, cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a verification looks at, and with what."""
+
+    engine: Engine
+    client: Client
+    load: Any
+    """The parameters of the loading phase."""
+    kinds: tuple[Kind, ...]
+    seed: int
+    sample: int
+    """Documents of each kind to read back, at most."""
+    written: tuple[Path, ...]
+    notes: tuple[dict[str, Any], ...]
+    """Of all clients of all phases, the loading phase's first."""
+    check: Callable[[], None]
+    """To be called about twice a second: raises when the trial is to end."""
+    study_fields: bool = False
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a verification found of one kind, and the first difference in words."""
+
+    name: str
+    expected: int
+    counted: int
+    checked: int = 0
+    lost: int = 0
+    wrong: int = 0
+    first: str | None = None
+
+    def differs(self) -> bool:
+        return bool(self.lost or self.wrong or self.counted != self.expected)
+
+
+class Workload(ABC):
+    """What clients do, phase by phase."""
+
+    name: ClassVar[str]
+    phases: ClassVar[Mapping[str, PhaseSpec]]
+    reads_inputs: ClassVar[bool] = True
+    """It loads SSEARCH outputs; others make their data themselves."""
+    indexes: ClassVar[tuple[str, ...]] = ()
+    """Secondary indexes (``table.field``) where a study names none."""
+
+    def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
+        """What it stores, given the loading phase's parameters; the same objects each time."""
+        return KINDS
+
+    def documents_made(self, load: Mapping[str, Any]) -> int | None:
+        """How many documents the loading phase makes itself, given its parameters; None where that
+        is up to the inputs."""
+        return None
+
+    def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
+        """A phase's (or step's) parameters as the study gives them -> under their own names, with
+        what they name in other files, which may lie beside the study, in `base`.
+
+        Called once, when the study is read; raises ConfigError."""
+        return dict(params)
+
+    def clash(self, load: Any, params: Any) -> str | None:
+        """Why a later phase's parameters do not go with those of the load, in words."""
+        return None
+
+    @abstractmethod
+    def placement(self, stores: int, written: Sequence[Path]) -> Placement:
+        """Which of an embedded engine's stores holds an id."""
+
+    def sources(
+        self, shards: Path | None, written: Sequence[Path], notes: Sequence[Mapping[str, Any]]
+    ) -> tuple[SourceFile, ...]:
+        """What is stored of each input file, for engines that answer from these files
+        (`flags.rereads`): as loaded (`written`) and changed since (`notes`); before the load
+        nothing of any file."""
+        return ()
+
+    def left_out(self, shards: Path | None, written: Sequence[Path]) -> list[str]:
+        """Input files that no loading worker stored."""
+        return []
+
+    @abstractmethod
+    def verify(self, look: Look) -> list[Checked]:
+        """Compare the store with what was acknowledged, and with what it should be."""
+
+    @abstractmethod
+    def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
+        """The operations of one client in one step of a phase, in order.
+
+        Called before the step's barrier: what must be read or built first is done in this call,
+        not when the first operation is asked for.
+
+        The iterator ends when its share of the work is done; the driver also stops it at the
+        phase's time limit. Errors raised by the iterator itself end the trial.
+        """

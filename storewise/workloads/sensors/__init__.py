@@ -1,0 +1,1 @@
+"""Measurements of sensors, asked like a log."""

@@ -1,0 +1,327 @@
+"""Log analysis: readings of sensors are loaded, then asked for by key and by value.
+
+The design of Mahmood et al. (2015): ``measures(m, s, bt, et, mv)`` with the composite key
+(m, s, bt) and a secondary index on mv, built before or after the load; Q1 is a look-up by key, Q2
+fetches the rows of a range ``mv > ?``, Q3 counts them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any, ClassVar, Literal
+
+import bson
+import numpy as np
+from bson.objectid import ObjectId
+
+from storewise.documents import Document, Kind
+from storewise.engines.contract.engine import Client, Placement, Where
+from storewise.errors import ConfigError, EngineError
+from storewise.workloads.contract import (
+    Checked,
+    ClientContext,
+    Look,
+    Operation,
+    PhaseSpec,
+    Workload,
+)
+from storewise.workloads.sensors.generator import (
+    CHUNK,
+    MAX_ROWS,
+    MEASURES,
+    READING_BYTES,
+    Part,
+    Readings,
+    batches,
+    store_of,
+    threshold,
+)
+from storewise.workloads.sensors.params import AddParams, KeyParams, LoadParams, RangeParams
+from storewise.workloads.sensors.plan import uses_index
+from storewise.workloads.sensors.verify import check_readings
+
+#: Keys drawn at a time.
+_DRAW = 1024
+#: Documents of one scan where a client must read everything.
+_SCAN = 5000
+#: Seconds for which the same batch of an incremental load is tried again and again.
+_PATIENCE = 120.0
+
+
+class MeasuresWorkload(Workload):
+    """``load`` and ``add`` store readings; ``q1`` gets one by key, ``q2`` and ``q3`` fetch and
+    count those above a value."""
+
+    name: ClassVar[str] = "measures"
+    reads_inputs: ClassVar[bool] = False
+    indexes: ClassVar[tuple[str, ...]] = ("measures.mv",)
+    phases: ClassVar[Mapping[str, PhaseSpec]] = {
+        "load": PhaseSpec("load", LoadParams, ("insert", "finish"), loads=True),
+        "add": PhaseSpec("add", AddParams, ("insert",), loads=False, changes=True),
+        "q1": PhaseSpec("q1", KeyParams, ("q1",), loads=False),
+        "q2": PhaseSpec("q2", RangeParams, ("q2",), loads=False),
+        "q3": PhaseSpec("q3", RangeParams, ("q3",), loads=False),
+    }
+
+    def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
+        return (MEASURES,)
+
+    def documents_made(self, load: Mapping[str, Any]) -> int:
+        return LoadParams.model_validate(dict(load)).rows
+
+    def placement(self, stores: int, written: Sequence[Path]) -> Placement:
+        return _BySeries(stores)
+
+    def verify(self, look: Look) -> list[Checked]:
+        return [check_readings(look, look.load.readings, _rows(look.load, look.notes))]
+
+    def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
+        """See `Workload.operations`; raises ConfigError for a phase it does not have."""
+        if phase == "load":
+            return _store(client, context, 0, context.params.rows, context.params.batch)
+        if phase == "add":
+            start = _rows(context.load, context.before)
+            stop = start + context.params.rows
+            if stop > MAX_ROWS:
+                raise ConfigError(f"phase 'add': {stop} readings are more than {MAX_ROWS}")
+            processes = context.workers * context.processes
+            if context.clients < processes:
+                # A process without clients would not hear where the next step begins.
+                raise ConfigError(
+                    f"phase 'add': `clients: {context.clients}` leaves some of the trial's "
+                    f"{processes} processes without one; give at least {processes}, or `threads`"
+                )
+            context.notes.append({"phase": "add", "stored": stop})
+            stored = _store(client, context, start, stop, context.params.batch_size)
+            return _until_stored(stored)
+        if phase == "q1":
+            return _gets(client, context)
+        if phase in ("q2", "q3"):
+            return _Ranges(phase, client, context).operations()
+        raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
+
+
+class _BySeries(Placement):
+    def __init__(self, stores: int) -> None:
+        self._stores = stores
+
+    def store_of(self, document_id: bytes) -> int:
+        return store_of(document_id, self._stores)
+
+
+def _rows(load: LoadParams, notes: Sequence[Mapping[str, Any]]) -> int:
+    """Readings that are stored after what `notes` tell."""
+    return max([load.rows, *(int(note["stored"]) for note in notes if "stored" in note)])
+
+
+def _store(
+    client: Client, context: ClientContext, start: int, stop: int, size: int
+) -> Iterator[Operation]:
+    """This client's share of the readings start..stop-1."""
+    if context.stores:
+        part = Part(context.load.readings, start, stop, context.shard, context.stores)
+        share, shares = context.thread, context.threads
+    else:
+        part = Part(context.load.readings, start, stop)
+        share, shares = context.client, context.clients
+    packed = context.engine.encoding == "bson"
+
+    def insert(documents: Sequence[Any]) -> int:
+        client.insert(MEASURES, documents)
+        return len(documents)
+
+    for batch in batches(part.chunks(CHUNK, share, shares), size):
+        documents = list(map(_to_bson, batch)) if packed else batch
+        call = partial(insert, documents)
+        yield Operation("insert", call, len(batch), len(batch) * READING_BYTES)
+
+
+def _until_stored(operations: Iterator[Operation]) -> Iterator[Operation]:
+    """Each operation again until it succeeds: what the step has noted as stored is then stored,
+    and none of it was refused.
+
+    EngineError where one fails for two minutes."""
+    for operation in operations:
+        done = [False]
+
+        def call(operation: Operation = operation, done: list[bool] = done) -> int:
+            number = operation.call()
+            done[0] = True
+            return number
+
+        since = monotonic()
+        while not done[0]:
+            if monotonic() - since > _PATIENCE:
+                raise EngineError(
+                    f"phase 'add': the store has refused the same {operation.documents} readings "
+                    f"for {_PATIENCE:g} s"
+                )
+            yield operation._replace(call=call)
+
+
+def _to_bson(document: Document) -> bytes:
+    return bson.encode({**document, "_id": ObjectId(document["_id"])})
+
+
+def _stream(context: ClientContext) -> np.random.Generator:
+    """This client's own random stream (as of the reads of `alignments`)."""
+    phase = int.from_bytes(hashlib.blake2b(context.phase.encode(), digest_size=8).digest(), "big")
+    root = np.random.SeedSequence([context.seed, phase, context.step])
+    return np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=(context.client,)))
+
+
+def _gets(client: Client, context: ClientContext) -> Iterator[Operation]:
+    """Q1: look-ups of keys, each reading as likely as any other."""
+    readings: Readings = context.load.readings
+    rows = _rows(context.load, context.before)
+    generator = _stream(context)
+    keeps = context.engine.flags.stores
+    owner = client.owner if context.engine.flags.owner else None
+    share = None
+    if context.params.operations is not None:
+        share, rest = divmod(context.params.operations, context.clients)
+        share += context.client < rest
+
+    def get(document_id: bytes) -> int:
+        if client.get(MEASURES, document_id) is None and keeps:
+            m, s, bt = MEASURES.unpack(document_id)
+            raise EngineError(f"the reading of machine {m}, sensor {s} at {bt} is missing")
+        return 1
+
+    done = 0
+    while share is None or done < share:
+        count = _DRAW if share is None else min(_DRAW, share - done)
+        done += count
+        for document_id in readings.ids(generator.integers(0, rows, count)):
+            node = owner(MEASURES, document_id) if owner is not None else None
+            yield Operation("q1", partial(get, document_id), 1, READING_BYTES, node)
+
+
+class _Ranges:
+    """Q2 and Q3 of one client in one step."""
+
+    def __init__(self, phase: str, client: Client, context: ClientContext) -> None:
+        self._phase, self._client, self._context = phase, client, context
+        self._rows = _rows(context.load, context.before)
+        self._answers: Callable[[float], int]
+        if context.engine.flags.finds:
+            self._by, self._verb = "store", "find" if phase == "q2" else "count_where"
+            self._answers = self._find if phase == "q2" else self._count
+        else:
+            self._by = "client"
+            self._verb, self._answers = self._client_side()
+        self._notes = [self._note(percent) for percent in context.params.selectivity_pct]
+        context.notes.extend(self._notes)
+
+    def operations(self) -> Iterator[Operation]:
+        times, clients = self._context.params.operations, self._context.clients
+        if times is None:
+            order: Iterator[dict[str, Any]] = cycle(self._notes)
+        else:
+            every = [note for note in self._notes for _ in range(times)]
+            order = iter(every[self._context.client :: clients])
+        found = [0]
+        begun: list[float] = []
+        warmup = self._context.params.warmup
+
+        def ask(note: dict[str, Any]) -> int:
+            start = perf_counter()
+            begun[:] = begun or [start]
+            number: int = self._answers(note["threshold"])
+            end = perf_counter()
+            # As of all figures: an execution belongs to the second in which it ended.
+            if int(end - begun[0]) >= warmup:
+                note["seconds"].append(end - start)
+            note["found"] = number
+            found[0] = number if self._phase == "q2" else 0
+            # A count is one answer, however many readings it counts.
+            return number if self._phase == "q2" else 1
+
+        def size() -> int:
+            return found[0] * READING_BYTES
+
+        for note in order:
+            yield Operation(self._phase, partial(ask, note), 0, 0, None, size)
+
+    def _note(self, percent: float) -> dict[str, Any]:
+        """What is known before: threshold, true number, and the store's plan."""
+        context = self._context
+        readings = context.load.readings
+        known = next(
+            (
+                n
+                for n in context.before
+                if n.get("selectivity_pct") == percent and n.get("rows") == self._rows
+            ),
+            None,
+        )
+        if known is None:
+            at = threshold(readings, self._rows, percent)
+            value, matched = at.value, at.matched
+        else:
+            value, matched = known["threshold"], known["matched"]
+        note: dict[str, Any] = {
+            "query": self._phase,
+            "step": context.step,
+            "selectivity_pct": percent,
+            "threshold": value,
+            "rows": self._rows,
+            "matched": matched,
+            "found": None,
+            "seconds": [],
+            "answered_by": self._by,
+            "verb": self._verb,
+            "plan": None,
+            "uses_index": None,
+        }
+        if context.client == 0 and self._by == "store" and context.engine.flags.explains:
+            verb: Literal["find", "count_where"] = "find" if self._phase == "q2" else "count_where"
+            note["plan"] = self._client.explain(verb, MEASURES, [Where("mv", ">", value)])
+            note["uses_index"] = uses_index(note["plan"])
+        return note
+
+    def _find(self, value: float) -> int:
+        return len(self._client.find(MEASURES, [Where("mv", ">", value)]))
+
+    def _count(self, value: float) -> int:
+        return self._client.count_where(MEASURES, [Where("mv", ">", value)])
+
+    def _client_side(self) -> tuple[str, Callable[[float], int]]:
+        """How a client answers what the store cannot: from its range, from all documents in the
+        order of keys, or from all keys, which it knows."""
+        flags = self._context.engine.flags
+        if flags.ranges:
+            return "range", self._from_range
+        if flags.scans:
+            return "scan", self._from_scans
+        return "get_many", self._from_keys
+
+    def _from_range(self, value: float) -> int:
+        found = self._client.range(MEASURES, "mv", low=value)
+        return _above(found, value)
+
+    def _from_scans(self, value: float) -> int:
+        start, total = bytes(12), 0
+        while True:
+            found = self._client.scan(MEASURES, start, _SCAN)
+            total += _above(found, value)
+            if len(found) < _SCAN:
+                return total
+            start = (int.from_bytes(found[-1]["_id"], "big") + 1).to_bytes(12, "big")
+
+    def _from_keys(self, value: float) -> int:
+        total = 0
+        readings: Readings = self._context.load.readings
+        for at in range(0, self._rows, _SCAN):
+            ids = readings.ids(np.arange(at, min(at + _SCAN, self._rows)))
+            total += _above(self._client.get_many(MEASURES, ids), value)
+        return total
+
+
+def _above(documents: Sequence[Document | None], value: float) -> int:
+    return sum(1 for document in documents if document is not None and document["mv"] > value)

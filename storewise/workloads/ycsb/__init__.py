@@ -1,0 +1,1 @@
+"""The Yahoo! Cloud Serving Benchmark: core workloads A to G."""

@@ -1,0 +1,250 @@
+"""Which records exist: those of the load and all that clients inserted since, without talking.
+
+Records have numbers. The load makes those from ``insertstart`` on. A phase that inserts takes
+numbers above all that were ever tried before it, and its clients share them by stride. Each client
+notes how many of its numbers it has tried and which of these failed; with the notes of all earlier
+phases every client knows the same records. A record whose insert failed may be in the store or
+not: it is never read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from storewise.workloads.contract import ClientContext
+from storewise.workloads.ycsb.keys import Numbers, of_store
+from storewise.workloads.ycsb.params import LoadParams
+
+#: Numbers that are looked at together where only those of one store count.
+_BLOCK = 8192
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class Sequence:
+    """The numbers start, start + stride, ... of one client, below `end`; with a `shard`, only
+    those whose keys this one of several stores holds.
+
+    A block that is ever looked at begins at a multiple of the block's length, so that the same
+    numbers come out whatever the sizes in which they are taken.
+    """
+
+    def __init__(
+        self,
+        start: int,
+        stride: int,
+        load: LoadParams,
+        *,
+        end: int | None = None,
+        shard: int = 0,
+        stores: int = 0,
+    ) -> None:
+        self._next, self._stride, self._end = start, stride, end
+        self._load, self._shard, self._stores = load, shard, stores
+        self._left = _NONE
+
+    def take(self, count: int) -> Numbers:
+        """The next `count` numbers; fewer where there are no more."""
+        if self._stores <= 1:
+            return self._walk(count)
+        while len(self._left) < count:
+            block = self._walk(_BLOCK)
+            if not len(block):
+                break
+            own = of_store(self._load.keys(block), self._shard, self._stores)
+            self._left = np.concatenate((self._left, block[own]))
+        found, self._left = self._left[:count], self._left[count:]
+        return found
+
+    def _walk(self, count: int) -> Numbers:
+        if self._end is not None:
+            count = min(count, max(0, -(-(self._end - self._next) // self._stride)))
+        found = self._next + self._stride * np.arange(count, dtype=np.int64)
+        self._next += self._stride * count
+        return found
+
+
+class Inserted:
+    """What one client of one phase inserts; kept in a note that later phases read."""
+
+    def __init__(self, context: ClientContext, start: int, stride: int) -> None:
+        filtered = context.stores > 1
+        self.note: dict[str, Any] = {
+            "ycsb": context.phase,
+            "step": context.step,
+            "process": context.shard,
+            "start": start,
+            "stride": stride,
+            "tried": 0,
+            "failed": [],
+            "stores": context.stores if filtered else 0,
+        }
+        # The driver sends the note when the step has ended, however that came.
+        context.notes.append(self.note)
+
+    def failed(self, first: int, count: int = 1) -> None:
+        """The numbers from the `first`-th that this client tried have failed."""
+        runs = self.note["failed"]
+        if runs and runs[-1][0] + runs[-1][1] == first:
+            runs[-1][1] += count
+        else:
+            runs.append([first, count])
+
+
+def tried(note: Mapping[str, Any], load: LoadParams, *, loading: bool) -> Numbers:
+    """All numbers that a note says were tried, in their order."""
+    end = load.end if loading else None
+    sequence = Sequence(
+        note["start"],
+        note["stride"],
+        load,
+        end=end,
+        shard=note["process"],
+        stores=note["stores"],
+    )
+    return sequence.take(note["tried"])
+
+
+def _failed(note: Mapping[str, Any], numbers: Numbers) -> Numbers:
+    runs = [numbers[first : first + count] for first, count in note["failed"]]
+    return np.concatenate(runs) if runs else _NONE
+
+
+class Records:
+    """The records that exist, by their place in the order of their numbers."""
+
+    def __init__(
+        self, load: LoadParams, notes: Iterable[Mapping[str, Any]], loading: str = "load"
+    ) -> None:
+        self.load = load
+        missing, extra, lost = [_NONE], [_NONE], 0
+        self.top = max(load.recordcount, load.end)
+        """Above every number that was ever tried."""
+        self.last: list[Numbers] = []
+        """What each client of a later phase inserted, in its order."""
+        for note in notes:
+            if "ycsb" not in note:
+                continue
+            in_load = note["ycsb"] == loading
+            if in_load and not note["failed"]:
+                continue
+            numbers = tried(note, load, loading=in_load)
+            bad = _failed(note, numbers)
+            lost += len(bad)
+            if in_load:
+                missing.append(bad)
+                continue
+            if len(numbers):
+                self.top = max(self.top, int(numbers[-1]) + 1)
+            good = np.setdiff1d(numbers, bad, assume_unique=True) if len(bad) else numbers
+            extra.append(good)
+            self.last.append(good)
+        self._missing = np.sort(np.concatenate(missing))
+        # The i-th missing number has so many existing ones below it, less the start.
+        self._gaps = self._missing - load.insertstart - np.arange(len(self._missing))
+        self._loaded = load.records - len(self._missing)
+        self._extra = np.sort(np.concatenate(extra))
+        self.failed = lost
+        """Inserts that were not acknowledged."""
+
+    def __len__(self) -> int:
+        return self._loaded + len(self._extra)
+
+    def numbers(self, places: Numbers) -> Numbers:
+        """The numbers of records at these places, 0 <= place < len."""
+        found = places + self.load.insertstart
+        if len(self._gaps):
+            found += np.searchsorted(self._gaps, places, side="right")
+        if len(self._extra):
+            late = places >= self._loaded
+            found[late] = self._extra[places[late] - self._loaded]
+        return found
+
+
+class Known(NamedTuple):
+    """What a client knows of the records when a step begins."""
+
+    records: Records
+    base: int
+    """The numbers from here on are the phase's own."""
+    common: int
+    """So many of the records, the oldest, are known to all clients."""
+
+
+class _Latest:
+    """The records of the step that runs: all threads of a process ask for the same."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: tuple[Any, ...] = ()
+        self._found: Known | None = None
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], Known]) -> Known:
+        with self._lock:
+            same = len(key) == len(self._key) and all(
+                a is b for a, b in zip(key, self._key, strict=True)
+            )
+            if self._found is None or not same:
+                self._found, self._key = make(), key
+            return self._found
+
+
+_latest = _Latest()
+
+
+def records_before(context: ClientContext) -> Known:
+    """What a client knows when a step begins: all inserts of earlier phases, and those of earlier
+    steps of this phase by this process."""
+    load: LoadParams = context.load
+
+    def make() -> Known:
+        # What this phase has inserted so far differs between processes; what they share must not.
+        earlier = [note for note in context.before if note.get("ycsb") != context.phase]
+        common = Records(load, earlier)
+        own = len(earlier) < len(context.before)
+        records = Records(load, context.before) if own else common
+        return Known(records, common.top, len(common))
+
+    return _latest.get((context.before, load, context.phase), make)
+
+
+def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]:
+    """The numbers that a client of a changing phase inserts, and its note.
+
+    Processes share the numbers from `base` on by stride, each its threads likewise, and each step
+    begins above those before it. Processes with stores of their own share them by the stores that
+    the keys belong to.
+    """
+    load: LoadParams = context.load
+    own = context.own and context.stores > 1
+    processes = 1 if context.own else context.workers * context.processes
+    offset = 0 if context.own else context.shard
+    first = 0
+    for note in context.before:
+        if note.get("ycsb") == context.phase and note["process"] == context.shard:
+            numbers = tried(note, load, loading=False)
+            if len(numbers):
+                first = max(first, (int(numbers[-1]) - base - offset) // processes + 1)
+    start = base + offset + processes * (first + context.thread)
+    stride = processes * context.threads
+    sequence = Sequence(
+        start, stride, load, shard=context.shard, stores=context.stores if own else 0
+    )
+    return sequence, Inserted(context, start, stride)
+
+
+def load_numbers(context: ClientContext) -> tuple[Sequence, Inserted]:
+    """The numbers that a client of the load inserts, and its note."""
+    load: LoadParams = context.params
+    if context.stores > 1:
+        place, stride = context.thread, context.threads
+    else:
+        place, stride = context.client, context.clients
+    start = load.insertstart + place
+    sequence = Sequence(
+        start, stride, load, end=load.end, shard=context.shard, stores=context.stores
+    )
+    return sequence, Inserted(context, start, stride)

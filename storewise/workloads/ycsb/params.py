@@ -1,0 +1,283 @@
+"""Parameters of the ``ycsb`` workload: YCSB's properties, by its names and with its defaults.
+
+The names are those of YCSB's wiki ("Core Properties") and of CoreWorkload in site.ycsb:core 0.17.
+A name with a dot may be written with an underscore; ``operationcount``, ``maxexecutiontime`` and
+``target`` are YCSB's words for `operations`, `seconds` and `rate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from storewise.workloads.contract import PhaseParams
+from storewise.workloads.ycsb.distributions import Distribution
+from storewise.workloads.ycsb.keys import MAX_PADDING, Numbers, make_keys
+
+#: YCSB's names of parameters that every workload has.
+ALIASES = {"operationcount": "operations", "maxexecutiontime": "seconds", "target": "rate"}
+#: YCSB's names with a dot.
+DOTTED = {
+    "exponential.percentile": "exponential_percentile",
+    "exponential.frac": "exponential_frac",
+}
+#: Operations in the order of their codes, and the parameter with the proportion of each.
+PROPORTIONS = {
+    "read": "readproportion",
+    "update": "updateproportion",
+    "insert": "insertproportion",
+    "scan": "scanproportion",
+    "read-modify-write": "readmodifywriteproportion",
+}
+#: What the load decides and later phases can only repeat.
+SHAPE = (
+    "recordcount",
+    "fieldcount",
+    "fieldlength",
+    "minfieldlength",
+    "fieldlengthdistribution",
+    "insertorder",
+    "zeropadding",
+    "insertstart",
+    "insertcount",
+    "dataintegrity",
+)
+
+LengthDistribution = Literal["constant", "uniform", "zipfian"]
+
+
+def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values under the names that the models have; ValueError for one that is given twice."""
+    found: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    for name, value in values.items():
+        plain = ALIASES.get(name) or DOTTED.get(name) or name
+        if plain in found:
+            raise ValueError(f"`{written[plain]}` and `{name}` are the same: give one of them")
+        found[plain], written[plain] = value, name
+    return found
+
+
+class _Params(PhaseParams):
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names(cls, data: Any) -> Any:
+        return canonical(data) if isinstance(data, dict) else data
+
+
+class LoadParams(_Params):
+    """Parameters of ``load``: what the records are."""
+
+    recordcount: int = Field(default=1000, ge=1, description="records that there shall be")
+    fieldcount: int = Field(default=10, ge=1, le=1000, description="fields of a record")
+    fieldlength: int = Field(
+        default=100, ge=1, le=1 << 20, description="characters of a field, at most"
+    )
+    minfieldlength: int = Field(
+        default=1, ge=1, description="the least, where lengths are not constant"
+    )
+    fieldlengthdistribution: LengthDistribution = Field(
+        default="constant", description="constant, uniform or zipfian"
+    )
+    insertorder: Literal["hashed", "ordered"] = Field(
+        default="hashed", description="keys are hashes of the records' numbers, or the numbers"
+    )
+    zeropadding: int = Field(
+        default=1, ge=1, le=MAX_PADDING, description="digits of a key, at least"
+    )
+    insertstart: int = Field(default=0, ge=0, description="number of the first record")
+    insertcount: int | None = Field(
+        default=None, ge=1, description="records to load; else recordcount - insertstart"
+    )
+    dataintegrity: bool = Field(
+        default=False, description="values follow from the keys, and reads check them"
+    )
+    batchsize: int = Field(default=1000, ge=1, description="records in one insert, at most")
+
+    @model_validator(mode="after")
+    def _fits(self) -> LoadParams:
+        if self.operations is not None or self.seconds is not None:
+            raise ValueError(
+                "a load stores all its records: `operationcount` and `maxexecutiontime` cannot "
+                "end it; use `recordcount` or `insertcount` for fewer records"
+            )
+        if self.insertcount is None and self.insertstart >= self.recordcount:
+            raise ValueError("`insertstart` must be below `recordcount`, or give `insertcount`")
+        if self.end >= 1 << 62:
+            raise ValueError("numbers of records must be below 2^62")
+        if self.minfieldlength > self.fieldlength and self.fieldlengthdistribution != "constant":
+            raise ValueError("`minfieldlength` must not be above `fieldlength`")
+        if self.dataintegrity and self.fieldlengthdistribution != "constant":
+            raise ValueError("`dataintegrity` needs `fieldlengthdistribution: constant`")
+        return self
+
+    @property
+    def records(self) -> int:
+        """How many records the load makes."""
+        return self.recordcount - self.insertstart if self.insertcount is None else self.insertcount
+
+    @property
+    def end(self) -> int:
+        """Above the number of the last record of the load."""
+        return self.insertstart + self.records
+
+    @property
+    def record_bytes(self) -> int | None:
+        """Bytes of the fields of a record; None where they vary."""
+        constant = self.fieldlengthdistribution == "constant"
+        return self.fieldcount * self.fieldlength if constant else None
+
+    def keys(self, numbers: Numbers) -> list[bytes]:
+        """The keys of records with these numbers."""
+        return make_keys(numbers, hashed=self.insertorder == "hashed", padding=self.zeropadding)
+
+
+class RunParams(_Params):
+    """What phases after the load have in common."""
+
+    mix: ClassVar[Mapping[str, float]] = {}
+    """Proportions that belong to the phase and cannot be given."""
+
+    recordcount: int | None = Field(default=None, ge=1, description="as loaded")
+    fieldcount: int | None = Field(default=None, ge=1, description="as loaded")
+    fieldlength: int | None = Field(default=None, ge=1, description="as loaded")
+    minfieldlength: int | None = Field(default=None, ge=1, description="as loaded")
+    fieldlengthdistribution: LengthDistribution | None = Field(
+        default=None, description="as loaded"
+    )
+    insertorder: Literal["hashed", "ordered"] | None = Field(default=None, description="as loaded")
+    zeropadding: int | None = Field(default=None, ge=1, description="as loaded")
+    insertstart: int | None = Field(default=None, ge=0, description="as loaded")
+    insertcount: int | None = Field(default=None, ge=1, description="as loaded")
+    dataintegrity: bool | None = Field(default=None, description="as loaded")
+
+    readallfields: bool = Field(
+        default=True, description="false: a read counts the bytes of one field only"
+    )
+    writeallfields: bool = Field(default=False, description="an update sets all fields, not one")
+    requestdistribution: Distribution = Field(
+        default="uniform", description="which records operations go to"
+    )
+    hotspotdatafraction: float = Field(
+        default=0.2, ge=0, le=1, description="hotspot: the hot share of the records"
+    )
+    hotspotopnfraction: float = Field(
+        default=0.8, ge=0, le=1, description="hotspot: the share of operations that go there"
+    )
+    exponential_percentile: float = Field(
+        default=95.0, gt=0, lt=100, description="exponential: percent of the operations ..."
+    )
+    exponential_frac: float = Field(
+        default=0.8571428571, gt=0, description="... that go to this newest share of the records"
+    )
+    minscanlength: int = Field(default=1, ge=1, description="records of a scan, at least")
+    maxscanlength: int = Field(default=1000, ge=1, description="records of a scan, at most")
+    scanlengthdistribution: Literal["uniform", "zipfian"] = Field(
+        default="uniform", description="lengths of scans"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunParams:
+        if self.operations is None and self.seconds is None:
+            raise ValueError(
+                "`operationcount` (over all clients) or `maxexecutiontime` (seconds) must end "
+                "the phase"
+            )
+        if self.minscanlength > self.maxscanlength:
+            raise ValueError("`minscanlength` must not be above `maxscanlength`")
+        if not sum(self.proportions().values()) > 0:
+            raise ValueError(
+                f"no operation has a share: one of {', '.join(PROPORTIONS.values())} must be "
+                "above 0"
+            )
+        return self
+
+    def proportions(self) -> dict[str, float]:
+        """The share of each operation as given; they need not sum to 1."""
+        return {name: self.mix.get(name, 0.0) for name in PROPORTIONS}
+
+    def shares(self) -> dict[str, float]:
+        """The shares of all operations, which sum to 1."""
+        given = self.proportions()
+        return {name: value / sum(given.values()) for name, value in given.items()}
+
+    def clash(self, load: LoadParams) -> str | None:
+        """Where this contradicts the load, in words."""
+        for name in SHAPE:
+            mine, loaded = getattr(self, name), getattr(load, name)
+            if name == "insertcount" and loaded is None:
+                loaded = load.records
+            if mine is not None and mine != loaded:
+                return f"{name} is {mine}, but the records were loaded with {loaded}"
+        return None
+
+
+class MixedParams(RunParams):
+    """Parameters of ``run``: operations in any proportions."""
+
+    readproportion: float = Field(default=0.95, ge=0, description="share of reads")
+    updateproportion: float = Field(default=0.05, ge=0, description="share of updates")
+    insertproportion: float = Field(default=0.0, ge=0, description="share of inserts")
+    scanproportion: float = Field(default=0.0, ge=0, description="share of scans")
+    readmodifywriteproportion: float = Field(
+        default=0.0, ge=0, description="share of reads that are followed by an update"
+    )
+
+    def proportions(self) -> dict[str, float]:
+        return {name: getattr(self, key) for name, key in PROPORTIONS.items()}
+
+
+class _Core(RunParams):
+    requestdistribution: Distribution = Field(
+        default="zipfian", description="which records operations go to"
+    )
+
+
+class ParamsA(_Core):
+    """Update heavy."""
+
+    mix: ClassVar[Mapping[str, float]] = {"read": 0.5, "update": 0.5}
+
+
+class ParamsB(_Core):
+    """Read mostly."""
+
+    mix: ClassVar[Mapping[str, float]] = {"read": 0.95, "update": 0.05}
+
+
+class ParamsC(_Core):
+    """Read only."""
+
+    mix: ClassVar[Mapping[str, float]] = {"read": 1.0}
+
+
+class ParamsD(_Core):
+    """Read the latest."""
+
+    mix: ClassVar[Mapping[str, float]] = {"read": 0.95, "insert": 0.05}
+    requestdistribution: Distribution = Field(
+        default="latest", description="which records operations go to"
+    )
+
+
+class ParamsE(_Core):
+    """Short scans."""
+
+    mix: ClassVar[Mapping[str, float]] = {"scan": 0.95, "insert": 0.05}
+    maxscanlength: int = Field(default=100, ge=1, description="records of a scan, at most")
+
+
+class ParamsF(_Core):
+    """Read, modify, write."""
+
+    mix: ClassVar[Mapping[str, float]] = {"read": 0.5, "read-modify-write": 0.5}
+
+
+class ParamsG(_Core):
+    """Insert mostly (Altoros 2013)."""
+
+    mix: ClassVar[Mapping[str, float]] = {"read": 0.1, "insert": 0.9}

@@ -1,0 +1,85 @@
+"""Values of fields: random printable text, or text that follows from key and field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from zlib import crc32
+
+import numpy as np
+
+from storewise.documents import Document
+from storewise.workloads.ycsb.distributions import Lengths
+from storewise.workloads.ycsb.params import LoadParams
+
+#: Text that checked values are slices of.
+_TEXT = 1 << 20
+_SIX_BITS = np.uint64(0x3F3F3F3F3F3F3F3F)
+_SPACES = np.uint64(0x2020202020202020)
+
+
+def random_text(random: np.random.Generator, count: int) -> str:
+    """`count` characters, each of the 64 from space to underscore, as YCSB's
+    RandomByteIterator has them: six bits of chance in each."""
+    # Eight characters at once: no sum of 63 and 32 carries into the next one.
+    found = random.bit_generator.random_raw(-(-count // 8)) & _SIX_BITS
+    found += _SPACES
+    return found.tobytes()[:count].decode("ascii")
+
+
+class Values:
+    """Makes values in blocks; each new one is new text, so that nothing can be compressed away.
+
+    With ``dataintegrity`` a value follows from key and field, so that every reader can tell
+    whether it is right; it is a slice of one text that all clients of a trial have.
+    """
+
+    def __init__(self, load: LoadParams, random: np.random.Generator, seed: int) -> None:
+        self.lengths = Lengths(load.fieldlengthdistribution, load.minfieldlength, load.fieldlength)
+        self.names = [f"field{i}" for i in range(load.fieldcount)]
+        self._random = random
+        self._length = load.fieldlength
+        self._text = ""
+        if load.dataintegrity:
+            text = np.random.default_rng(np.random.SeedSequence([seed, 0x79637362]))
+            self._text = random_text(text, _TEXT + load.fieldlength)
+
+    def due(self, key: bytes, field: int) -> str:
+        """The value that a field must have, with ``dataintegrity``."""
+        at = (crc32(key) + field * 7919 * self._length) % _TEXT
+        return self._text[at : at + self._length]
+
+    def texts(self, count: int) -> list[str]:
+        """So many new values."""
+        fixed = self.lengths.fixed
+        if fixed is not None:
+            text = random_text(self._random, count * fixed)
+            return [text[at : at + fixed] for at in range(0, count * fixed, fixed)]
+        ends = np.cumsum(self.lengths.draw(self._random, count))
+        text = random_text(self._random, int(ends[-1]) if count else 0)
+        places = [0, *ends.tolist()]
+        return [text[a:b] for a, b in pairwise(places)]
+
+    def records(self, keys: Sequence[bytes]) -> list[Document]:
+        """Whole new documents with these ids."""
+        names, count = self.names, len(self.names)
+        if self._text:
+            return [
+                {"_id": key, **{name: self.due(key, i) for i, name in enumerate(names)}}
+                for key in keys
+            ]
+        texts = iter(self.texts(len(keys) * count))
+        columns = ["_id", *names]
+        rows = zip(keys, *[texts] * count, strict=False)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def changes(self, keys: Sequence[bytes], *, whole: bool) -> list[dict[str, str]]:
+        """New values of one field (or of all) of the records with these keys."""
+        names, count = self.names, len(self.names)
+        if whole:
+            return [{name: document[name] for name in names} for document in self.records(keys)]
+        fields = self._random.integers(0, count, size=len(keys)).tolist()
+        if self._text:
+            return [{names[i]: self.due(key, i)} for key, i in zip(keys, fields, strict=True)]
+        texts = self.texts(len(keys))
+        return [{names[i]: text} for i, text in zip(fields, texts, strict=True)]

@@ -1,0 +1,117 @@
+"""The Yahoo! Cloud Serving Benchmark: records under keys, core workloads A to F, and G.
+
+Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010; G (one read to nine
+inserts) is that of Altoros 2013. `docs/ycsb.md` says where this differs from the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from storewise.documents import Field, Kind
+from storewise.engines.contract.engine import Client, Placement
+from storewise.errors import ConfigError
+from storewise.workloads.contract import (
+    Checked,
+    ClientContext,
+    Look,
+    Operation,
+    PhaseSpec,
+    Workload,
+)
+from storewise.workloads.ycsb import operations as ycsb_run
+from storewise.workloads.ycsb.keys import KeyPlacement
+from storewise.workloads.ycsb.params import (
+    LoadParams,
+    MixedParams,
+    ParamsA,
+    ParamsB,
+    ParamsC,
+    ParamsD,
+    ParamsE,
+    ParamsF,
+    ParamsG,
+    RunParams,
+)
+from storewise.workloads.ycsb.properties import resolve
+from storewise.workloads.ycsb.verify import check_records
+
+
+@cache
+def usertable(fieldcount: int) -> Kind:
+    """The one kind of records with so many fields."""
+    values = (Field(f"field{i}", "str", "random text") for i in range(fieldcount))
+    return Kind("usertable", (Field("_id", "key", "`user` and the record's hash"), *values))
+
+
+def _needs(params: RunParams) -> tuple[str, ...]:
+    shares = params.shares()
+    # An engine that cannot change a document is one whose store is closed after the load.
+    changes = any(shares[name] for name in ("update", "insert", "read-modify-write"))
+    return (("updates",) if changes else ()) + (("scans",) if shares["scan"] else ())
+
+
+def _spec(name: str, params: type[RunParams]) -> PhaseSpec:
+    mixed = params is MixedParams
+    order = ("read", "update", "insert", "scan", "read-modify-write")
+    operations = order if mixed else tuple(sorted(params.mix, key=lambda o: -params.mix[o]))
+    changes = mixed or any(o not in ("read", "scan") for o in operations)
+    return PhaseSpec(name, params, operations, loads=False, changes=changes, needs=_needs)
+
+
+_RUNS: Mapping[str, type[RunParams]] = {
+    "a": ParamsA,
+    "b": ParamsB,
+    "c": ParamsC,
+    "d": ParamsD,
+    "e": ParamsE,
+    "f": ParamsF,
+    "g": ParamsG,
+    "run": MixedParams,
+}
+
+
+class YcsbWorkload(Workload):
+    """``load`` makes the records; ``a`` to ``g`` and ``run`` work on them."""
+
+    name: ClassVar[str] = "ycsb"
+    reads_inputs: ClassVar[bool] = False
+    phases: ClassVar[Mapping[str, PhaseSpec]] = {
+        "load": PhaseSpec("load", LoadParams, ("insert", "finish"), loads=True),
+        **{name: _spec(name, params) for name, params in _RUNS.items()},
+    }
+
+    def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
+        return (usertable(LoadParams.model_validate(dict(load)).fieldcount),)
+
+    def documents_made(self, load: Mapping[str, Any]) -> int:
+        return LoadParams.model_validate(dict(load)).records
+
+    def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
+        """Parameters under their own names, with those of the property file that they name."""
+        return resolve(phase, self.phases[phase].params, params, base)
+
+    def clash(self, load: Any, params: Any) -> str | None:
+        """Where a phase contradicts the load."""
+        return params.clash(load) if isinstance(params, RunParams) else None
+
+    def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
+        """See `Workload.operations`; raises ConfigError for a phase it does not have, or one that
+        contradicts the load."""
+        if phase not in self.phases:
+            raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
+        kind = usertable(context.load.fieldcount)
+        if phase == "load":
+            return ycsb_run.load(client, context, kind)
+        if problem := self.clash(context.load, context.params):
+            raise ConfigError(f"phase {phase!r}: {problem}")
+        return ycsb_run.run(client, context, kind)
+
+    def placement(self, stores: int, written: Sequence[Path]) -> Placement:
+        return KeyPlacement(stores)
+
+    def verify(self, look: Look) -> list[Checked]:
+        return [check_records(look, look.kinds[0])]
