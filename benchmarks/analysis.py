@@ -42,11 +42,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from storewise.config import Study
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
 from storewise.metrics.packed import PACK, write_pack
 from storewise.metrics.schema import METADATA_KEY, METRICS, Sample, write_part
-from storewise.trial import Trial
+from storewise.study.load import Study
+from storewise.study.trial import Trial
 
 LIMIT_SECONDS = 60.0
 LIMIT_BYTES = 4 * 2**30

@@ -28,7 +28,7 @@ from storewise.metrics.recorder import Recorder
 from storewise.metrics.schema import read_part
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.shards import write_shards
-from storewise.trial import Phase, Trial
+from storewise.study.trial import Phase, Trial
 
 SAMPLE = Path(__file__).parent.parent / "resources" / "sample"
 

@@ -48,7 +48,7 @@ from storewise.engines.registry import engine
 from storewise.metrics.host import facts
 from storewise.metrics.schema import read_part
 from storewise.session.local import local_cluster
-from storewise.trial import Phase, Trial
+from storewise.study.trial import Phase, Trial
 
 HERE = Path(__file__).parent
 THREADS = (1, 4, 16, 64)

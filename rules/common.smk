@@ -7,12 +7,12 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 try:
-    from storewise.config import find_study, load_study
+    from storewise.study.load import find_study, load_study
     from storewise.doctor import missing_engines
     from storewise.errors import StorewiseError
-    from storewise.nodeclasses import class_named, parse_classes, text_of
-    from storewise.publishing import study_files
-    from storewise.references import find_reference, reference_texts
+    from storewise.study.host_classes import class_named, parse_classes, text_of
+    from storewise.publish.results import study_files
+    from storewise.study.references import find_reference, reference_texts
     from storewise.session.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
 except ImportError as error:

@@ -227,9 +227,9 @@ def check_publishable(plan):
     """One clear error for a place that cannot be published to, before hours of measuring."""
     if STUDY.publish is None or not plan:
         return
-    from storewise.objects.upload import check_writable as check_place
-    from storewise.objects.uri import parse
-    from storewise.publication import tags_of
+    from storewise.s3.upload import check_writable as check_place
+    from storewise.s3.uri import parse
+    from storewise.study.publication import tags_of
 
     place = parse(STUDY.publish.to).folder()
     try:

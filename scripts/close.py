@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storewise.session.close import CloseJob, run_close
 from storewise.session.job import trial_job
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 with trial_job(
     Path(snakemake.params.results), Path(snakemake.input.session), "close", snakemake.log[0]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storewise.session.form import FormJob, run_form
 from storewise.session.job import trial_job
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 log_file = Path(snakemake.log[0])
 with trial_job(

@@ -5,7 +5,7 @@ from pathlib import Path
 from storewise.session.job import trial_job
 from storewise.session.node import run_node
 from storewise.session.node_place import NodeJob
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 name = snakemake.wildcards.node
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from storewise.analysis.progress import tenths
-from storewise.objects.publish import carry_out
-from storewise.publication import Publish
-from storewise.publishing import (
+from storewise.publish.push import carry_out
+from storewise.publish.results import (
     OLD_REPORT,
     plan_of,
     remember,
@@ -14,6 +13,7 @@ from storewise.publishing import (
     write_config,
 )
 from storewise.session.job import plain_job
+from storewise.study.publication import Publish
 
 with plain_job(snakemake.log[0]) as log:
     results = Path(snakemake.params.results)

@@ -8,7 +8,7 @@ from storewise.session.beside import phase_cluster
 from storewise.session.external import external_store, is_external
 from storewise.session.job import trial_job
 from storewise.session.live import FINISHED
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
 session = Path(snakemake.input.session)

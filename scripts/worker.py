@@ -7,7 +7,7 @@ from storewise.driver.worker import WorkerJob, run_worker
 from storewise.session.beside import phase_cluster
 from storewise.session.external import external_store, is_external
 from storewise.session.job import trial_job
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 phase, worker = snakemake.params.phase, int(snakemake.wildcards.worker)
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])

@@ -285,7 +285,7 @@ def init(
 
     Example: `storewise init /data/ssearch -o config/studies/mine.yaml`
     """
-    from storewise.template import write_study
+    from storewise.study.template import write_study
 
     path = write_study(directory, output, force=force)
     say(f"wrote {path}; look at it, then: storewise run {path}")
@@ -327,7 +327,7 @@ def run(
 
     Example: `storewise run demo`, or `storewise run mine.yaml --profile slurm`
     """
-    from storewise.publishing import published_at
+    from storewise.publish.results import published_at
     from storewise.runner import NOT_PUBLISHED, results_of, run_study
 
     status = run_study(

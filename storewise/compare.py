@@ -33,7 +33,7 @@ from storewise.analysis.text import level
 from storewise.compare_conditions import Difference, canary_ratio, differences, doubts
 from storewise.compare_values import SIZE, Side, side_of
 from storewise.errors import ResultError
-from storewise.studyfile import nearest
+from storewise.yamlfile import nearest
 
 #: Chance of any false difference among the settings of one phase, step and measure.
 ALPHA = 0.05

@@ -16,7 +16,7 @@ from storewise.analysis.tables import Tables
 from storewise.analysis.text import level
 from storewise.analysis.throughput import FINISH
 from storewise.errors import ResultError
-from storewise.studyfile import nearest
+from storewise.yamlfile import nearest
 
 RATE, TIME, SIZE = "rate", "time", "size"
 #: Rates that a load is judged by; any other phase by its operations.

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from storewise.config import Study
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.estimate_hosts import HOUR, Stay, Use, occupied
 from storewise.estimate_work import DEFAULT_FACTOR, Amount, Rates, Work, documents_of, work_of
-from storewise.nodeclasses import WORK, NodeClass, class_named
-from storewise.prices import HostPrice, Prices
 from storewise.session.cluster import node_jobs
-from storewise.trial import Trial
+from storewise.study.host_classes import WORK, NodeClass, class_named
+from storewise.study.load import Study
+from storewise.study.prices import HostPrice, Prices
+from storewise.study.trial import Trial
 from storewise.workloads.registry import workload
 
 #: Seconds of a trial beside its phases: servers start and form their cluster, jobs follow each

@@ -43,12 +43,12 @@ def cost(
 
     Example: `storewise cost niec2014-nodes --scale paper --profile aws`
     """
-    from storewise.config import load_study
     from storewise.estimate import IDLE, START_UP, estimate, still_to_measure
     from storewise.estimate_work import Amount
-    from storewise.prices import HostPrice
     from storewise.profiles import node_classes
     from storewise.runner import workflow_home
+    from storewise.study.load import load_study
+    from storewise.study.prices import HostPrice
 
     home = workflow_home()
     found = load_study(study, scale=scale, root=home, many=many)

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from storewise.config import Study
 from storewise.errors import StorewiseError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.parse.remote import stats
-from storewise.studyinputs import Inputs
-from storewise.trial import Phase, Trial
+from storewise.study.inputs import Inputs
+from storewise.study.load import Study
+from storewise.study.trial import Phase, Trial
 from storewise.workloads.registry import workload
 
 #: Bytes of SSEARCH output as text per document: those of the bundled sample.

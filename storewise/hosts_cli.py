@@ -61,8 +61,8 @@ def doctor(
     from storewise.doctor import examine, examine_engines, host_line
 
     if study is not None:
-        from storewise.config import load_study
         from storewise.runner import workflow_home
+        from storewise.study.load import load_study
 
         found = examine_engines(load_study(study, root=workflow_home()).engines)
     else:

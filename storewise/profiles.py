@@ -17,9 +17,9 @@ from typing import Any
 from platformdirs import user_config_dir
 
 from storewise.errors import ConfigError, StorewiseError
-from storewise.nodeclasses import NodeClass, parse_classes, text_of
 from storewise.runner import workflow_home
-from storewise.studyfile import nearest, read_yaml
+from storewise.study.host_classes import NodeClass, parse_classes, text_of
+from storewise.yamlfile import nearest, read_yaml
 
 PROFILES = "profiles"
 CONFIG = "config.yaml"

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from storewise.errors import ResultError, StorewiseError
-from storewise.objects.uri import is_remote, parse
-from storewise.publication import Publish, as_publish
+from storewise.s3.uri import is_remote, parse
+from storewise.study.publication import Publish, as_publish
 
 #: Seconds between two lines of progress where standard error is no terminal.
 SAY_EVERY = 10.0
@@ -61,8 +61,8 @@ def publish(
         what, to = to, what
     directory, given, written = _source(what, scale, results)
     settings = _settings(given, to, name, tag or ())
-    from storewise.objects.publish import carry_out
-    from storewise.publishing import (
+    from storewise.publish.push import carry_out
+    from storewise.publish.results import (
         OLD_REPORT,
         config_aside,
         plan_of,
@@ -124,8 +124,8 @@ def pull(
     """
     from rich.filesize import decimal
 
-    from storewise.objects.pull import fetch, missing, named, publication
-    from storewise.publishing import CONFIG, foreign_trials, forget_run
+    from storewise.publish.pull import fetch, missing, named, publication
+    from storewise.publish.results import CONFIG, foreign_trials, forget_run
 
     place = parse(folder).folder()
     found = publication(place)
@@ -164,7 +164,7 @@ def _source(
     what: str | None, scale: str | None, results: Path
 ) -> tuple[Path, Publish | None, list[Path]]:
     """Results, what the study says of publishing, and the study's files where they are known."""
-    from storewise.publishing import stored_study, study_files
+    from storewise.publish.results import stored_study, study_files
     from storewise.runner import workflow_home
 
     if what is None:
@@ -177,7 +177,7 @@ def _source(
     if (path / "study.json").is_file() or (path / "trials").is_dir():
         stored = as_publish(stored_study(path).get("publish"))
         return path, Publish.model_validate(stored) if stored else None, []
-    from storewise.config import find_study, load_study
+    from storewise.study.load import find_study, load_study
 
     home = workflow_home()
     study = load_study(what, scale=scale, root=home, many=True)

@@ -13,16 +13,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from storewise.cachehome import cache_environment
-from storewise.config import Study, load_study
 from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
-from storewise.publishing import PUBLISH_LOG, last_attempt, published_at
+from storewise.publish.results import PUBLISH_LOG, last_attempt, published_at
 from storewise.session.cluster import node_jobs
 from storewise.session.live import Process, write_aside
 from storewise.session.record import DOOR_VARIABLE
 from storewise.session.run import FAILURES, Failure, failures
 from storewise.session.second import measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
+from storewise.study.load import Study, load_study
 
 FAILED = "failed.json"
 #: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at

@@ -147,7 +147,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]
     leads there."""
     from support.s3.server import Bucket, Faults
 
-    from storewise.objects import client
+    from storewise.s3 import client
 
     with Faults(s3_server.endpoint) as faults:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):

@@ -23,7 +23,7 @@ from storewise.analysis.engines import CEILING, counts_copies
 from storewise.analysis.frames import grouped, missing, records
 from storewise.analysis.resample import LEVEL
 from storewise.analysis.warning import StudyWarning
-from storewise.prices import Corpus
+from storewise.study.prices import Corpus
 from storewise.workloads.registry import WORKLOADS, workload
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from storewise.analysis.headline import set_rates
 from storewise.analysis.hostprices import HostPrices, hosts_paid
 from storewise.analysis.judged import Judged
 from storewise.analysis.warning import StudyWarning
-from storewise.prices import HostPrice, Prices
+from storewise.study.prices import HostPrice, Prices
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables

@@ -20,7 +20,7 @@ from storewise.analysis.engines import BASELINE, CEILING, external
 from storewise.analysis.frames import records
 from storewise.analysis.headline import headline_rates, loads
 from storewise.analysis.throughput import FINISH
-from storewise.criteria import BY_KEY
+from storewise.study.criteria import BY_KEY
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables

@@ -14,7 +14,7 @@ import numpy as np
 
 from storewise.analysis.points import CLIENTS, Point, geometric, within
 from storewise.analysis.text import level
-from storewise.references import Reference, Series, cells
+from storewise.study.references import Reference, Series, cells
 
 #: A slope of less than this, up or down, counts as flat; a ratio within 10 % of 1 as equal.
 FLAT = 0.1

@@ -32,7 +32,7 @@ from storewise.analysis.resample import LEVEL, Estimate, ratio
 from storewise.analysis.scaling import as_estimate
 from storewise.analysis.text import level, setting
 from storewise.analysis.throughput import FINISH
-from storewise.studycheck import OF_SERVERS
+from storewise.study.checks import OF_SERVERS
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables

@@ -12,8 +12,8 @@ from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
-from storewise.studycheck import OF_SERVERS
-from storewise.trial import Trial
+from storewise.study.checks import OF_SERVERS
+from storewise.study.trial import Trial
 
 #: The client's own ceiling: takes everything, answers from nothing; never a choice.
 CEILING = "null"

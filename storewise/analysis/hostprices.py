@@ -11,7 +11,7 @@ from storewise.analysis.parts import Part, host_of, instance_of
 from storewise.analysis.text import all_of
 from storewise.analysis.warning import StudyWarning
 from storewise.metrics.instance import market
-from storewise.prices import HostPrice, Prices
+from storewise.study.prices import HostPrice, Prices
 
 AS_PLACED = "hosts as the jobs lay on them"
 ONE_EACH = "one host for each server and worker, though all ran on one"

@@ -14,7 +14,7 @@ from storewise.analysis.resample import Estimate
 from storewise.analysis.scores import Counted, Score, Turn, repeats_needed, turn
 from storewise.analysis.standings import Criterion, Standing, figure, interval, quantity, with_unit
 from storewise.analysis.text import all_of, number
-from storewise.criteria import CRITERIA
+from storewise.study.criteria import CRITERIA
 
 #: How many criteria a sentence names figures of, those that count most.
 _NAMED = 3

@@ -25,7 +25,7 @@ from storewise.analysis.curves import Curve, base_of, measured, published, side,
 from storewise.analysis.engines import title
 from storewise.analysis.points import Point
 from storewise.analysis.text import level
-from storewise.references import Reference, cells, reason
+from storewise.study.references import Reference, cells, reason
 
 VALUES = ["reference", "line", "series", "system", "setting", "x_name", "x", "value", "unit"]
 CURVES = ["reference", "series", "title", "source", "system", "engine", "fixed", "setting"]

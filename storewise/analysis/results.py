@@ -13,7 +13,7 @@ from storewise.analysis.attempts import FailedAttempt
 from storewise.analysis.inputs import FailedTrial, InputTotals, Quarantined
 from storewise.analysis.parts import HdrLog, Part
 from storewise.analysis.warning import StudyWarning
-from storewise.references import Reference
+from storewise.study.references import Reference
 
 if TYPE_CHECKING:
     from storewise.analysis.measured import Measured

@@ -9,7 +9,7 @@ from typing import Any
 
 from storewise.analysis.engines import title
 from storewise.analysis.warning import StudyWarning
-from storewise.config import Study
+from storewise.study.load import Study
 
 
 def expected_trials(study: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from storewise.errors import AnalysisError
-from storewise.studyfile import nearest
+from storewise.yamlfile import nearest
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")

@@ -34,7 +34,7 @@ from storewise.analysis.variance_groups import (
 )
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import AnalysisError
-from storewise.studyfile import nearest
+from storewise.yamlfile import nearest
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables

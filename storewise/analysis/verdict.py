@@ -1,8 +1,8 @@
 """Which store to take, in words that the figures carry.
 
-Per criterion (`storewise.criteria`) every choice stands with its best measured configuration, and
-choices that do not differ share a rank (`storewise.analysis.ranking`). The criteria that count make
-one score per choice (`storewise.analysis.scores`), and of these the recommendation is made
+Per criterion (`storewise.study.criteria`) every choice stands with its best measured configuration,
+and choices that do not differ share a rank (`storewise.analysis.ranking`). The criteria that count
+make one score per choice (`storewise.analysis.scores`), and of these the recommendation is made
 (`storewise.analysis.recommend`). Steps at a target rate rank no store by their rate; a search's
 answer does (`storewise.analysis.comparable`). The null engine is the client's ceiling and never a
 choice; choices with failed trials or with lost or wrong documents are set aside and said to be.
@@ -42,7 +42,7 @@ from storewise.analysis.standings import (
 )
 from storewise.analysis.text import all_of
 from storewise.analysis.verification import wrong_trials
-from storewise.criteria import KEYS
+from storewise.study.criteria import KEYS
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables
@@ -107,8 +107,8 @@ def verdict(tables: Tables) -> Verdict:
 
 
 def figures(tables: Tables) -> list[Figures]:
-    """All that was measured, in the order of `storewise.criteria`; other phases after reading,
-    scanning and aggregation, then searches."""
+    """All that was measured, in the order of `storewise.study.criteria`; other phases after
+    reading, scanning and aggregation, then searches."""
     if "engine" not in tables.results.factors:
         return []
     rates = measured.rates(tables)

@@ -10,7 +10,7 @@ from storewise.analysis.frames import missing
 from storewise.analysis.judged import Judged
 from storewise.analysis.standings import Criterion, Standing
 from storewise.analysis.verdict import Verdict, verdict
-from storewise.criteria import KEYS
+from storewise.study.criteria import KEYS
 
 if TYPE_CHECKING:
     from storewise.analysis.tables import Tables

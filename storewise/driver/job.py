@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from storewise.engines.contract.engine import Cluster, Engine
 from storewise.errors import ConfigError
 from storewise.metrics.schema import read_conditions
-from storewise.sweeps import Clients, take_clients
-from storewise.trial import Trial
+from storewise.study.sweep import Clients, take_clients
+from storewise.study.trial import Trial
 from storewise.workloads.contract import PhaseParams, PhaseSpec
 
 

@@ -14,7 +14,7 @@ from storewise.engines.contract.engine import Cluster, SourceFile
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.metrics.host import file_system, is_network
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 from storewise.workloads.registry import workload
 
 #: Of clients: plain values.

@@ -17,7 +17,7 @@ from storewise.errors import EngineError
 from storewise.metrics.host import facts, host_name
 from storewise.metrics.packed import write_pack
 from storewise.metrics.schema import Sample, write_part
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 from storewise.workloads.contract import Checked, Look
 from storewise.workloads.registry import workload as workload_named
 

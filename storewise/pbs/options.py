@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from storewise.nodeclasses import DATA, WORK
+from storewise.study.host_classes import DATA, WORK
 
 DIALECTS = ("openpbs", "torque")
 #: Classes of nodes that the workflow's rules name: database nodes, and everything else. A study's

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from storewise.errors import StorewiseError
-from storewise.nodeclasses import WORK
 from storewise.pbs.options import ALWAYS_EXPORTED, EXPORTED_PREFIX, NODE_CLASSES, SubmitOptions
-from storewise.studyfile import nearest
+from storewise.study.host_classes import WORK
+from storewise.yamlfile import nearest
 
 PROPERTIES = "# properties = "
 #: Longest job names: OpenPBS takes 230 characters, Torque and old PBS Pro 15.

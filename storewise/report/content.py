@@ -13,7 +13,7 @@ from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, level
 from storewise.errors import ConfigError
 from storewise.metrics.instance import market
-from storewise.prices import Prices
+from storewise.study.prices import Prices
 from storewise.workloads.registry import workload
 
 

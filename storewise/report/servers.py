@@ -18,7 +18,7 @@ from storewise.analysis.text import all_of, binary, number, setting
 from storewise.analysis.warning import StudyWarning
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import Mark, mark_of, marks, with_trials
-from storewise.studycheck import OF_SERVERS
+from storewise.study.checks import OF_SERVERS
 
 #: Warnings that are about servers.
 _CODES = ("session", "shared_host", "missing_node", "missing_session")

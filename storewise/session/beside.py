@@ -32,7 +32,7 @@ from storewise.session.cluster import (
 from storewise.session.guarded import POLL
 from storewise.session.live import write_aside
 from storewise.session.server import Server, start_server
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 BESIDE = "beside"
 #: Only the clients of its own host use it.

@@ -21,7 +21,7 @@ from storewise.session.cluster import (
 from storewise.session.live import FINISHED, Session
 from storewise.session.node import LOOK_EVERY
 from storewise.session.node_part import PHASE
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 #: Seconds beyond the longest orderly end of a server.
 _PATIENCE = 120.0

@@ -28,7 +28,7 @@ from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngin
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.session.live import write_aside
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 CREDENTIALS = Path("credentials/secret.json")
 CLUSTER = "cluster.json"

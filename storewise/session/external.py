@@ -21,7 +21,7 @@ from storewise.engines.contract.external import ExternalEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.session.live import write_aside
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from storewise.session.cluster import (
     write_cluster,
 )
 from storewise.session.live import Session
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 LOOK_EVERY = 0.2
 _SAY_EVERY = 10.0

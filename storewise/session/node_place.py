@@ -13,7 +13,7 @@ from storewise.metrics.host import file_system, host_name, is_network
 from storewise.session.address import is_loopback
 from storewise.session.cluster import NODES
 from storewise.session.live import Session
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

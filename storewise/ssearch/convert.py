@@ -25,7 +25,7 @@ from storewise.documents import (
     fields,
 )
 from storewise.errors import InputError, StorewiseError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import (
     CHANGED,

@@ -20,7 +20,7 @@ from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.schema import read_part
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.shards import write_shards
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

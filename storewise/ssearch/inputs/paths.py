@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storewise.errors import InputError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import CHUNK_BYTES
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.stream import check_name

@@ -38,7 +38,7 @@ from storewise.ssearch.parse.sample_digest import SAMPLE_BLOCK_BYTES, sample_of
 from storewise.ssearch.parse.stream import GZIP_MAGIC, ZSTD_MAGIC, Source, damage, open_input
 
 if TYPE_CHECKING:
-    from storewise.objects.reading import Wanted
+    from storewise.s3.stream import Wanted
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
 DigestMode = Literal["full", "sampled", "parsed"]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from storewise.errors import InputError, StorewiseError
-from storewise.objects.uri import is_remote
 from storewise.processes import dies_with_parent
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import DigestMode, scan_file
 from storewise.ssearch.inputs.table import FILE_COLUMNS
 from storewise.ssearch.parse import remote
@@ -24,7 +24,7 @@ from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED
 
 if TYPE_CHECKING:
-    from storewise.objects.listing import Stat
+    from storewise.s3.listing import Stat
 
 #: A worker reports after at most this much, which is what a ``kill -9`` can lose of its work.
 CHUNK_FILES = 512

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storewise.errors import InputError, is_plain
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 
 if TYPE_CHECKING:
-    from storewise.objects.listing import Stat
-    from storewise.objects.reading import ObjectStream, Wanted
+    from storewise.s3.listing import Stat
+    from storewise.s3.stream import ObjectStream, Wanted
 
 #: Inside the class below `bytes` is a field.
 _Bytes = bytes
@@ -30,7 +30,7 @@ class Listed(NamedTuple):
 def as_input(path: str) -> Iterator[None]:
     """Turns "not there" and "replaced" into the InputError of a file; what is wrong with S3 itself
     (no answer, no right) stays an ObjectError: it is no property of a file."""
-    from storewise.objects.client import Changed, NotThere
+    from storewise.s3.client import Changed, NotThere
 
     try:
         yield
@@ -64,8 +64,8 @@ def open_remote(path: str, listed: Wanted | None = None) -> Iterator[RemoteInput
 
     Of `listed` it must be as it was listed; else InputError.
     """
-    from storewise.objects.ahead import opened_ahead
-    from storewise.objects.reading import open_object
+    from storewise.s3.prefetch import opened_ahead
+    from storewise.s3.stream import open_object
 
     with as_input(path):
         stream = opened_ahead(path) or open_object(path, listed)
@@ -77,7 +77,7 @@ def prepare(files: Iterable[Wanted]) -> None:
     """Makes this process's connection where any of `files` is an object, before a clock runs: it
     takes some tenths of a second."""
     if any(is_remote(file.path) for file in files):
-        from storewise.objects.client import s3
+        from storewise.s3.client import s3
 
         s3()
 
@@ -93,7 +93,7 @@ def fetched_ahead(files: Sequence[Wanted]) -> Iterator[None]:
     if not any(is_remote(file.path) for file in files):
         yield
         return
-    from storewise.objects.ahead import Ahead
+    from storewise.s3.prefetch import Ahead
 
     with Ahead(files):
         yield
@@ -101,7 +101,7 @@ def fetched_ahead(files: Sequence[Wanted]) -> Iterator[None]:
 
 def expand(spec: str) -> Iterator[str]:
     """The objects that `spec` names (`objects.listing.expand`)."""
-    from storewise.objects import listing
+    from storewise.s3 import listing
 
     for uri in listing.expand(spec):
         if not is_plain(uri):
@@ -111,14 +111,14 @@ def expand(spec: str) -> Iterator[str]:
 
 def names_many(line: str) -> bool:
     """Whether a line of a list is a prefix or a glob, not one object."""
-    from storewise.objects import listing
+    from storewise.s3 import listing
 
     return line.endswith("/") or listing.has_magic(line)
 
 
 def likely(spec: str) -> str:
     """` (did you mean ...?)`, or nothing (`objects.listing.likely`)."""
-    from storewise.objects import listing
+    from storewise.s3 import listing
 
     return listing.likely(spec)
 
@@ -128,7 +128,7 @@ def stats(paths: Iterable[str]) -> dict[str, Stat]:
     remote = sorted(path for path in paths if is_remote(path))
     if not remote:
         return {}
-    from storewise.objects import listing
+    from storewise.s3 import listing
 
     return listing.stats(remote)
 
@@ -143,7 +143,7 @@ def blocks(
 
     The first one is made `first` bytes long, where the object has as many.
     """
-    from storewise.objects import reading
+    from storewise.s3 import stream as reading
 
     def longer(size: int) -> list[tuple[int, int]]:
         found = places(size)

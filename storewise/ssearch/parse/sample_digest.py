@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.stream import Source
 
 if TYPE_CHECKING:
-    from storewise.objects.reading import Wanted
+    from storewise.s3.stream import Wanted
 
 #: The first and last block are read and this many between them.
 SAMPLE_BLOCKS = 14

@@ -22,11 +22,11 @@ import zstandard
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError, is_plain, plain
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.remote import open_remote
 
 if TYPE_CHECKING:
-    from storewise.objects.reading import Wanted
+    from storewise.s3.stream import Wanted
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from storewise.documents import Kind, make_id
 from storewise.engines.contract.engine import Client
 from storewise.errors import InputError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.reader import Counts, DocumentReader
 from storewise.ssearch.parse.stream import Digesting, open_input

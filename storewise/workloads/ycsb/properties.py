@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, create_model
 
 from storewise.errors import ConfigError
-from storewise.studyfile import is_file, nearest, read_text, shown
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.ycsb.params import (
     ALIASES,
@@ -23,6 +22,7 @@ from storewise.workloads.ycsb.params import (
     RunParams,
     canonical,
 )
+from storewise.yamlfile import is_file, nearest, read_text, shown
 
 _log = logging.getLogger("storewise")
 

@@ -20,11 +20,11 @@ from storewise.analysis.reading import read_samples
 from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.text import level, setting
 from storewise.analysis.verdict import verdict
-from storewise.config import Study
 from storewise.figures import hosts, scale
 from storewise.figures.rows import lowest
 from storewise.figures.style import drawing
 from storewise.report.servers import _open_ports
+from storewise.study.load import Study
 
 ENGINES = ["sqlite", "null", "postgres", "mongodb"]
 

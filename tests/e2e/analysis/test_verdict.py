@@ -24,8 +24,8 @@ from storewise.analysis.tables import Tables, build_tables
 from storewise.analysis.text import number
 from storewise.analysis.verdict import Verdict, verdict
 from storewise.analysis.verdictdata import COLUMNS, table_of, verdict_data
-from storewise.criteria import KEYS
 from storewise.report.verdictview import verdict_tables
+from storewise.study.criteria import KEYS
 
 
 def tables_of(study: Path) -> Tables:

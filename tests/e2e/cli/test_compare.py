@@ -29,7 +29,7 @@ from storewise.cli import main
 from storewise.compare import By, Wanted, compare
 from storewise.compare_gate import gate
 from storewise.compare_text import as_csv, as_json, print_text
-from storewise.config import Study
+from storewise.study.load import Study
 
 #: Loads of the repeats relative to the engine's usual speed: alike, and far apart.
 TIGHT, WIDE = (0.995, 1.0, 1.005), (0.75, 1.0, 1.333)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storewise.config import Study, load_study
 from storewise.estimate_work import documents_of
+from storewise.study.load import Study, load_study
 
 if TYPE_CHECKING:
     from support.s3.server import Bucket

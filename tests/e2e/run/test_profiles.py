@@ -16,9 +16,9 @@ from support.paths import ROOT
 from support.profiles import node_resources, settings
 
 from storewise.errors import StorewiseError
-from storewise.nodeclasses import parse_classes
 from storewise.pbs.options import NODE_CLASSES, status_options, submit_options
 from storewise.profiles import install, profiles
+from storewise.study.host_classes import parse_classes
 
 SHIPPED = ["aws", "local", "pbs", "slurm"]
 

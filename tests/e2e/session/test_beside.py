@@ -18,7 +18,7 @@ from storewise.errors import EngineError
 from storewise.session import beside
 from storewise.session.beside import Served, phase_cluster
 from storewise.session.cluster import CLUSTER, FormedCluster, make_credentials, write_cluster
-from storewise.trial import Phase, Trial
+from storewise.study.trial import Phase, Trial
 
 ROUTER = NodeSpec("router", 0, placement="worker")
 

@@ -29,7 +29,7 @@ from storewise.session.live import Session
 from storewise.session.local import running
 from storewise.session.node import run_node
 from storewise.session.node_place import NodeJob
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 
 @pytest.fixture(autouse=True)

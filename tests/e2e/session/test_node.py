@@ -28,7 +28,7 @@ from storewise.session.form import FormJob, run_form
 from storewise.session.live import Abort, Session, abort, read_abort
 from storewise.session.node import reserve_of, run_node
 from storewise.session.node_place import NodeJob
-from storewise.trial import Phase, Trial
+from storewise.study.trial import Phase, Trial
 
 
 @pytest.fixture

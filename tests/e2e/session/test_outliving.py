@@ -18,7 +18,7 @@ from storewise.session import local, node
 from storewise.session.cluster import GONE, STOP, gone_nodes, make_credentials, ready_nodes
 from storewise.session.live import Session
 from storewise.session.node_place import NodeJob
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 #: It does not hear the signal, and is killed a while later.
 

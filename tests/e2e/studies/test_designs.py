@@ -10,7 +10,7 @@ from support.designs import PAPER
 from support.paths import ROOT
 from support.workspace import Workspace
 
-from storewise.config import Study, load_study
+from storewise.study.load import Study, load_study
 
 
 def paper(name: str) -> Study:

@@ -26,7 +26,7 @@ def test_a_bomb_takes_little_memory(tmp_path: Path) -> None:
     """In a process that has 500 MB of memory for what its files say, and no more."""
     (tmp_path / "s.yaml").write_text(BOMB + GOOD)
     code = (
-        "import sys; from pathlib import Path; from storewise.config import load_study\n"
+        "import sys; from pathlib import Path; from storewise.study.load import load_study\n"
         "import resource; used = int(Path('/proc/self/statm').read_text().split()[0]) * 4096\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)\n"
         # Not getrusage: its peak is that of the process which started this one, too.

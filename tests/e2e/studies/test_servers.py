@@ -10,10 +10,10 @@ from support.commands import storewise
 from support.inputs.small_studies import OF_SERVERS
 from support.workspace import Workspace
 
-from storewise.config import load_study
 from storewise.doctor import examine
 from storewise.engines.registry import ENGINES
 from storewise.runner import slots_needed
+from storewise.study.load import load_study
 
 
 def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

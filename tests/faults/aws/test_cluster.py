@@ -19,10 +19,10 @@ from support.paths import ROOT
 from support.profiles import node_resources, settings
 from support.s3.server import S3Server
 
-from storewise.config import load_study
 from storewise.estimate import IDLE
-from storewise.nodeclasses import parse_classes
 from storewise.session.cluster import node_jobs
+from storewise.study.host_classes import parse_classes
+from storewise.study.load import load_study
 
 AWS = ROOT / "profiles" / "aws"
 CLUSTER = (AWS / "cluster.yaml").read_text()

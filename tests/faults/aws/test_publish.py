@@ -22,15 +22,16 @@ from support.results.published import (
 from support.s3.server import Bucket, Cut, Delay, Flip, Reset, Status
 from support.waiting import wait_until
 
-from storewise.objects import client, digests
-from storewise.objects.client import ObjectError
-from storewise.objects.manifest import MANIFEST
-from storewise.objects.publish import carry_out
-from storewise.objects.pull import publication
-from storewise.objects.upload import check_writable
-from storewise.objects.uri import parse
-from storewise.publication import Publish
-from storewise.publishing import plan_of, select, write_config
+from storewise.publish.manifest import MANIFEST
+from storewise.publish.pull import publication
+from storewise.publish.push import carry_out
+from storewise.publish.results import plan_of, select, write_config
+from storewise.s3 import checksums as digests
+from storewise.s3 import client
+from storewise.s3.client import ObjectError
+from storewise.s3.upload import check_writable
+from storewise.s3.uri import parse
+from storewise.study.publication import Publish
 
 
 @pytest.fixture

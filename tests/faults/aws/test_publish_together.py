@@ -9,13 +9,13 @@ import pytest
 from support.results.published import FOLDER, publish, pull, quiet, write_results
 from support.s3.server import Bucket, Lost, Status
 
-from storewise.objects.client import ObjectError
-from storewise.objects.manifest import MANIFEST
-from storewise.objects.publish import Plan, carry_out
-from storewise.objects.pull import publication
-from storewise.objects.uri import parse
-from storewise.publication import Publish
-from storewise.publishing import plan_of, write_config
+from storewise.publish.manifest import MANIFEST
+from storewise.publish.pull import publication
+from storewise.publish.push import Plan, carry_out
+from storewise.publish.results import plan_of, write_config
+from storewise.s3.client import ObjectError
+from storewise.s3.uri import parse
+from storewise.study.publication import Publish
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from support.s3.server import Bucket
 from support.workflow import MEASURING, edited_workflow, planned
 from support.workspace import Workspace
 
-from storewise.config import load_study
-from storewise.objects.manifest import MANIFEST
+from storewise.publish.manifest import MANIFEST
 from storewise.runner import NOT_PUBLISHED
+from storewise.study.load import load_study
 
 STUDY = """\
 extends: base.yaml

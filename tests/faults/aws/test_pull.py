@@ -23,15 +23,15 @@ from typer.testing import CliRunner
 
 from storewise.cli import app
 from storewise.errors import StorewiseError
-from storewise.objects.client import ObjectError
-from storewise.objects.manifest import MANIFEST
-from storewise.objects.pull import fetch, missing, publication
-from storewise.objects.uri import parse
-from storewise.publication import Publish
-from storewise.publishing import foreign_trials, plan_of, select
+from storewise.publish.manifest import MANIFEST
+from storewise.publish.pull import fetch, missing, publication
+from storewise.publish.results import foreign_trials, plan_of, select
+from storewise.s3.client import ObjectError
+from storewise.s3.uri import parse
 from storewise.session.live import Process
 from storewise.session.record import read_record
 from storewise.session.run import Lease
+from storewise.study.publication import Publish
 
 
 @pytest.fixture

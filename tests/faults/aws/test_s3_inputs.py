@@ -12,19 +12,19 @@ from support.paths import SAMPLE, SMALL
 from support.s3.server import PAGE, Cut, Status
 from support.workspace import Workspace
 
-from storewise.config import load_study
 from storewise.errors import ConfigError, InputError
-from storewise.objects import reading
-from storewise.objects.client import ObjectError
-from storewise.objects.listing import stats
-from storewise.objects.uri import parse
 from storewise.runner import renew_inputs
+from storewise.s3 import stream as reading
+from storewise.s3.client import ObjectError
+from storewise.s3.listing import stats
+from storewise.s3.uri import parse
 from storewise.ssearch.convert import convert_file
 from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
 from storewise.ssearch.inputs.paths import list_inputs, read_list, sample_paths
 from storewise.ssearch.inputs.shards import load_shards, write_shards
 from storewise.ssearch.inspect import inspect_file
-from storewise.template import write_study
+from storewise.study.load import load_study
+from storewise.study.template import write_study
 
 
 def names(bucket, spec):

@@ -17,11 +17,13 @@ from support.paths import ROOT, SAMPLE, SMALL
 from support.s3.server import Cut, Delay, Flip, Reset, Stall, Status
 
 from storewise.errors import InputError
-from storewise.objects import ahead, client, reading
-from storewise.objects.client import TRIES, Changed, ObjectError
-from storewise.objects.listing import stats
-from storewise.objects.threads import in_threads
-from storewise.objects.uri import parse
+from storewise.s3 import client
+from storewise.s3 import prefetch as ahead
+from storewise.s3 import stream as reading
+from storewise.s3.client import TRIES, Changed, ObjectError
+from storewise.s3.listing import stats
+from storewise.s3.threads import in_threads
+from storewise.s3.uri import parse
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
@@ -387,9 +389,9 @@ def test_nothing_of_it_is_loaded_where_no_object_is_named():
     code = (
         "import sys; from storewise.ssearch.parse.remote import fetched_ahead, Listed\n"
         "from storewise.ssearch.inputs.manifest import list_inputs\n"
-        "import storewise.cli, storewise.config, storewise.workloads.registry\n"
+        "import storewise.cli, storewise.study.load, storewise.workloads.registry\n"
         f"files = list_inputs([{str(SAMPLE)!r}])\n"
         "with fetched_ahead([Listed(f, 1, 1) for f in files]): pass\n"
-        "assert not {'boto3', 'botocore', 'storewise.objects.client'} & {*sys.modules}"
+        "assert not {'boto3', 'botocore', 'storewise.s3.client'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -18,7 +18,7 @@ from storewise.figures.owners import latency_by_node, slowed_nodes
 from storewise.report.owners import tables_of_owners
 from storewise.session.live import read_abort
 from storewise.session.orders import Orders
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 from storewise.workloads.faults import Slow
 
 pytestmark = pytest.mark.needs("root", "postgres", "ip", "nsenter", "unshare", "tc")

@@ -17,10 +17,10 @@ from storewise.analysis.load import REFERENCES, load_results
 from storewise.analysis.points import Point, geometric, levels_of, within
 from storewise.analysis.references import compare, finding
 from storewise.analysis.tables import build_tables
-from storewise.config import load_study
+from storewise.study.load import load_study
 from storewise.errors import ConfigError
 from storewise.figures.captions import make_figures
-from storewise.references import (
+from storewise.study.references import (
     Reference,
     cells,
     find_reference,

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.results.synthetic_servers import make_session
 
-from storewise.config import Study
+from storewise.study.load import Study
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
 from storewise.metrics.schema import Sample, write_part
-from storewise.trial import trial_id
+from storewise.study.trial import trial_id
 
 FILES, QUERIES, ALIGNMENTS = 45, 45, 10_000
 DOCUMENTS = QUERIES + 3 * ALIGNMENTS

@@ -30,7 +30,7 @@ from storewise.session.form import FormJob, run_form
 from storewise.session.live import Abort, Session, abort, read_abort
 from storewise.session.node import run_node
 from storewise.session.node_place import NodeJob
-from storewise.trial import Trial
+from storewise.study.trial import Trial
 
 INTERFACE = "node0"
 _PREFIX = "swn"

@@ -16,7 +16,7 @@ from storewise.analysis.tables import build_tables
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Interval, Tag, merge_all, new_histogram, tags, write_log
 from storewise.metrics.packed import PACK, Pack, read_pack, write_pack
-from storewise.publishing import run_of
+from storewise.publish.results import run_of
 from storewise.session.record import begin
 
 

@@ -12,9 +12,9 @@ from support.results.references import CSV, YAML
 from storewise.analysis.curves import Curve, base_of, measured, published, side, slope, trend
 from storewise.analysis.points import Point, geometric, levels_of, within
 from storewise.analysis.references import compare, finding
-from storewise.config import load_study
 from storewise.errors import ConfigError
-from storewise.references import (
+from storewise.study.load import load_study
+from storewise.study.references import (
     Reference,
     cells,
     find_reference,

@@ -9,9 +9,9 @@ import pytest
 from support.paths import ROOT
 
 from storewise.analysis.engines import consistency
-from storewise.config import load_study
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
+from storewise.study.load import load_study
 
 PAGE = ROOT / "docs" / "consistency.md"
 

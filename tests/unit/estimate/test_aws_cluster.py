@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError, NoRegionError
 from support.paths import ROOT
 
-from storewise.config import load_study
-from storewise.objects.client import error_of
+from storewise.s3.client import error_of
+from storewise.study.load import load_study
 
 AWS = ROOT / "profiles" / "aws"
 CLUSTER = (AWS / "cluster.yaml").read_text()

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from storewise.analysis.output import analyse
 from storewise.cli import app
-from storewise.config import Study, load_study
 from storewise.errors import ConfigError
 from storewise.estimate import (
     TooExpensive,
@@ -24,8 +23,9 @@ from storewise.estimate import (
     still_to_measure,
 )
 from storewise.estimate_work import Amount, Rates, documents_of, work_of
-from storewise.nodeclasses import parse_classes
 from storewise.profiles import node_classes
+from storewise.study.host_classes import parse_classes
+from storewise.study.load import Study, load_study
 
 if TYPE_CHECKING:
     pass

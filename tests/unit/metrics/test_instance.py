@@ -11,11 +11,11 @@ import pytest
 from support.fake_time import FakeTime
 
 from storewise import runner
-from storewise.config import load_study
 from storewise.metrics import instance as module
 from storewise.metrics.host import facts
 from storewise.metrics.instance import Interruption, Metadata, instance
 from storewise.session.run import Failure
+from storewise.study.load import load_study
 
 
 @pytest.fixture

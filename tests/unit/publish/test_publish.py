@@ -12,13 +12,13 @@ from support.results.published import (
     write_results,
 )
 
-from storewise.config import load_study
 from storewise.errors import StorewiseError
-from storewise.objects import digests
-from storewise.objects.uri import parse
-from storewise.publication import Publish, folder_of, tags_of
-from storewise.publishing import select, study_files, write_config
-from storewise.references import find_reference, reference_texts
+from storewise.publish.results import select, study_files, write_config
+from storewise.s3 import checksums as digests
+from storewise.s3.uri import parse
+from storewise.study.load import load_study
+from storewise.study.publication import Publish, folder_of, tags_of
+from storewise.study.references import find_reference, reference_texts
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from storewise.objects.client import ObjectError
-from storewise.objects.manifest import parse_manifest
+from storewise.publish.manifest import parse_manifest
+from storewise.s3.client import ObjectError
 
 
 @pytest.mark.parametrize(

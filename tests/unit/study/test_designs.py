@@ -9,7 +9,7 @@ import pytest
 from support.designs import PAPER
 from support.paths import ROOT
 
-from storewise.config import Study, load_study
+from storewise.study.load import Study, load_study
 
 #: Which of them run a server in their tiny form.
 SERVERS = {"niec2014-nodes", "niec2014-vertical", "balasubramanian2014"}

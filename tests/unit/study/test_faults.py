@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storewise.config import load_study
 from storewise.driver.outages import BIN, common, longest, merged, outages, watched
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.recorder import NS
+from storewise.study.load import load_study
 from storewise.workloads.contract import Operation
 
 STUDY = """\

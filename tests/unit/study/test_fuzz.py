@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from support.inputs.small_studies import BOMB, GOOD
 from support.paths import ROOT
 
-from storewise.config import Study, load_study
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError, EngineError
-from storewise.studyfile import LONGEST, MOST_BYTES, MOST_LEVELS, MOST_VALUES
-from storewise.studylimits import MOST_JOBS, MOST_RULES, MOST_TRIALS, MOST_VARIANTS
+from storewise.study.limits import MOST_JOBS, MOST_RULES, MOST_TRIALS, MOST_VARIANTS
+from storewise.study.load import Study, load_study
 from storewise.workloads.registry import WORKLOADS, workload
+from storewise.yamlfile import LONGEST, MOST_BYTES, MOST_LEVELS, MOST_VALUES
 
 MANY = "storewise run --many"
 
@@ -121,7 +121,7 @@ def test_a_mark_of_its_byte_order_is_no_key(tmp_path: Path) -> None:
 
 
 def test_many_lifts_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storewise.studylimits.MOST_TRIALS", 10)
+    monkeypatch.setattr("storewise.study.limits.MOST_TRIALS", 10)
     (tmp_path / "s.yaml").write_text(f"{GOOD}factors: {{workers: {numbers(11)}}}\n")
     with pytest.raises(ConfigError, match="11 trials"):
         load_study(tmp_path / "s.yaml", root=ROOT)

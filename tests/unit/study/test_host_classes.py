@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storewise.errors import ConfigError
-from storewise.nodeclasses import NodeClass, class_named, parse_classes
+from storewise.study.host_classes import NodeClass, class_named, parse_classes
 
 TEXT = "data=data/i4i.2xlarge, large=data-large/i4i.8xlarge,work = work/c7i.4xlarge/spot, old=batch"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from storewise.config import load_study
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError
-from storewise.studyinputs import Search
+from storewise.study.inputs import Search
+from storewise.study.load import load_study
 
 #: Options by store that run a program, load code, name a file elsewhere, let others in or override
 #: what the session sets.

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from storewise.config import Study, load_study
 from storewise.errors import ConfigError
-from storewise.studyinputs import Inputs, SampleOf, Search
-from storewise.trial import Trial
+from storewise.study.inputs import Inputs, SampleOf, Search
+from storewise.study.load import Study, load_study
+from storewise.study.trial import Trial
 
 BASE = """\
 inputs: {paths: data}

@@ -8,12 +8,12 @@ import pytest
 
 from storewise.analysis.parts import Part, mixed
 from storewise.analysis.text import setting
-from storewise.config import Study, load_study
 from storewise.errors import ConfigError
-from storewise.nodeclasses import parse_classes, text_of
 from storewise.pbs.options import submit_options
 from storewise.pbs.request import RequestError, job_of, qsub_words
-from storewise.trial import trial_id
+from storewise.study.host_classes import parse_classes, text_of
+from storewise.study.load import Study, load_study
+from storewise.study.trial import trial_id
 
 STUDY = """\
 inputs: {{paths: data}}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from storewise.config import Study, load_study
 from storewise.errors import ConfigError
-from storewise.prices import PRICES, Prices
+from storewise.study.load import Study, load_study
+from storewise.study.prices import PRICES, Prices
 
 STUDY = "inputs: {paths: data}\nengines: [null]\nphases: [write]\n"
 WHOLE = "node_hour: 0.5\nclient_hour: 0.25\ngb_month: 0.1\n"

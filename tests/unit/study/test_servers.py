@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from support.inputs.small_studies import OF_SERVERS
 
-from storewise.config import Study, load_study
 from storewise.errors import ConfigError
 from storewise.session.cluster import (
     node_jobs,
 )
+from storewise.study.load import Study, load_study
 
 
 def study(tmp_path: Path, text: str = OF_SERVERS) -> Study:

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from support.paths import ROOT
 
 from storewise.analysis.comparable import closed_steps, open_phases, sentences
-from storewise.config import load_study
 from storewise.driver.search import (
     SERVED,
     Summary,
@@ -26,7 +25,8 @@ from storewise.driver.search import (
 )
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.hdr import bucket_indexes
-from storewise.sweeps import Clients, expand_sweep, take_clients
+from storewise.study.load import load_study
+from storewise.study.sweep import Clients, expand_sweep, take_clients
 from storewise.workloads.contract import PhaseParams, SearchParams
 
 # Clients ---------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from bson.objectid import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storewise.config import load_study
 from storewise.documents import KINDS, Field, Kind
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Installation, Node, Topology
@@ -24,6 +23,7 @@ from storewise.engines.mongodb.routing import RoutingTable
 from storewise.engines.mongodb.sharding import key_field
 from storewise.engines.support.splits import split_points
 from storewise.errors import ConfigError, EngineError
+from storewise.study.load import load_study
 
 ENGINE = MongoEngine()
 MONGOD = Path("/opt/bin/mongod")

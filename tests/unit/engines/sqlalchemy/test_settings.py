@@ -43,7 +43,7 @@ def test_settings_that_a_study_may_not_have(settings: dict[str, Any], words: str
 
 
 def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    from storewise.config import load_study
+    from storewise.study.load import load_study
 
     path = tmp_path / "s.yaml"
     path.write_text(
@@ -74,7 +74,7 @@ def test_a_secret_within_an_option_is_taken_out() -> None:
     ],
 )
 def test_what_needs_nodes_is_refused(tmp_path: Path, change: str, words: str) -> None:
-    from storewise.config import load_study
+    from storewise.study.load import load_study
 
     path = tmp_path / "s.yaml"
     path.write_text(

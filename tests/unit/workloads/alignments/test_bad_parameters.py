@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storewise.config import load_study
 from storewise.errors import ConfigError
+from storewise.study.load import load_study
 
 STUDY = """\
 inputs: {paths: data}

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from storewise import measures_cli
 from storewise.cli import app
-from storewise.config import load_study
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
+from storewise.study.load import load_study
 from storewise.workloads.contract import ClientContext
 from storewise.workloads.sensors import generator as measures_data
 from storewise.workloads.sensors.generator import (

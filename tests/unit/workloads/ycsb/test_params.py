@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from storewise.config import load_study
 from storewise.errors import ConfigError
+from storewise.study.load import load_study
 from storewise.workloads.ycsb.params import LoadParams, MixedParams, canonical
 from storewise.workloads.ycsb.properties import read_properties
 from storewise.workloads.ycsb.workload import YcsbWorkload

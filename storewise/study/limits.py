@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from storewise.studyfile import StudyText
-from storewise.sweeps import MOST_STEPS
+from storewise.study.sweep import MOST_STEPS
+from storewise.yamlfile import StudyText
 
 if TYPE_CHECKING:
-    from storewise.config import Study
+    from storewise.study.load import Study
 
 #: Trials of a study, counted before `exclude`.
 MOST_TRIALS = 20_000

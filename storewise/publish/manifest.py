@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from storewise.objects.client import NotThere, ObjectError
-from storewise.objects.reading import open_object
-from storewise.objects.uri import Place
+from storewise.s3.client import NotThere, ObjectError
+from storewise.s3.stream import open_object
+from storewise.s3.uri import Place
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1

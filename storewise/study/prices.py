@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from storewise.errors import ConfigError
-from storewise.studyfile import nearest, read_yaml, shown
+from storewise.yamlfile import nearest, read_yaml, shown
 
 PRICES = Path("config/prices.yaml")
 

@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from storewise.errors import ConfigError
-from storewise.studyfile import check_shape, is_file, nearest, read_text, shown
+from storewise.yamlfile import check_shape, is_file, nearest, read_text, shown
 
 REFERENCES = Path("config/references")
 #: Keys of an engine's mapping and of a row's conditions: a name and what its value must be.

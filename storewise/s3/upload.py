@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode
 from botocore.exceptions import ClientError
 from s3transfer.utils import ReadFileChunk
 
-from storewise.objects.client import Changed, ObjectError, code_of, explained, s3
-from storewise.objects.digests import Digest, as_base64, digest_file, part_bytes
-from storewise.objects.threads import in_threads
-from storewise.objects.uri import Place
+from storewise.s3.checksums import Digest, as_base64, digest_file, part_bytes
+from storewise.s3.client import Changed, ObjectError, code_of, explained, s3
+from storewise.s3.threads import in_threads
+from storewise.s3.uri import Place
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef, PartTypeDef

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storewise.errors import StorewiseError
-from storewise.objects.client import Changed, NotThere, ObjectError, explained, s3
-from storewise.objects.digests import digest_file
-from storewise.objects.manifest import MANIFEST, Entry, Manifest, read_manifest
-from storewise.objects.publish import Progress
-from storewise.objects.reading import WINDOW, window
-from storewise.objects.threads import in_threads
-from storewise.objects.uri import Place
+from storewise.publish.manifest import MANIFEST, Entry, Manifest, read_manifest
+from storewise.publish.push import Progress
+from storewise.s3.checksums import digest_file
+from storewise.s3.client import Changed, NotThere, ObjectError, explained, s3
+from storewise.s3.stream import WINDOW, window
+from storewise.s3.threads import in_threads
+from storewise.s3.uri import Place
 
 _BLOCK = 1 << 20
 #: Files that an error names.

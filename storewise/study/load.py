@@ -24,16 +24,16 @@ from pydantic import (
 from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
-from storewise.prices import PRICES, Corpus, InstancePrice, Prices, with_defaults
-from storewise.publication import Publish, as_publish
-from storewise.references import find_reference, load_reference
-from storewise.studycheck import OF_SERVERS, SERVER_FACTORS, check_study
-from storewise.studyerror import explain
-from storewise.studyfile import StudyText, is_file, nearest, read_yaml, shortened, shown
-from storewise.studyinputs import Inputs, SampleOf, Search, Section, as_list, check_inputs
-from storewise.sweeps import expand_sweep
-from storewise.trial import Phase, Trial, trial_id, trial_seed
+from storewise.study.checks import OF_SERVERS, SERVER_FACTORS, check_study
+from storewise.study.inputs import Inputs, SampleOf, Search, Section, as_list, check_inputs
+from storewise.study.messages import explain
+from storewise.study.prices import PRICES, Corpus, InstancePrice, Prices, with_defaults
+from storewise.study.publication import Publish, as_publish
+from storewise.study.references import find_reference, load_reference
+from storewise.study.sweep import expand_sweep
+from storewise.study.trial import Phase, Trial, trial_id, trial_seed
 from storewise.workloads.registry import WORKLOADS, workload
+from storewise.yamlfile import StudyText, is_file, nearest, read_yaml, shortened, shown
 
 STUDIES = Path("config/studies")
 #: Names of studies: of directories, of files in rules of Snakemake, of folders on S3.
@@ -119,11 +119,13 @@ class Study(Section):
     keep_data: bool = False
     allow_open_ports: bool = False
     references: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
-    """Published studies (``storewise.references``) whose figures the report shows beside ours."""
+    """Published studies (``storewise.study.references``) whose figures the report shows beside
+    ours."""
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """By criterion (``storewise.criteria``), how much it counts in the verdict; empty: equally."""
+    """By criterion (``storewise.study.criteria``), how much it counts in the verdict; empty:
+    equally."""
     prices: Prices | None = None
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """In the prices' currency: a run whose estimate (``storewise.estimate``) is above it is
@@ -279,7 +281,7 @@ def load_study(
 
     `inputs_exist` also asks that each input path names something: not so for an analysis of
     stored results, whose inputs may be elsewhere. `many` lifts the limits on trials and jobs
-    (`storewise.studylimits`).
+    (`storewise.study.limits`).
     """
     path = find_study(name, root)
     if not _NAME.fullmatch(path.stem):

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from storewise.documents import Kind
 from storewise.engines.contract.engine import IndexTime, Schema
 from storewise.engines.contract.server import Topology
-from storewise.nodeclasses import DATA
+from storewise.study.host_classes import DATA
 from storewise.workloads.registry import workload
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import yaml
 
-from storewise.config import STUDIES, load_study
 from storewise.errors import ConfigError, InputError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import read_head
 from storewise.ssearch.parse import remote
+from storewise.study.load import STUDIES, load_study
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
 LOOKED_AT = 200

@@ -6,10 +6,10 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 
-from storewise.objects.client import s3
-from storewise.objects.listing import version_of
-from storewise.objects.reading import WINDOW, ObjectStream, Wanted, window
-from storewise.objects.uri import is_remote, parse
+from storewise.s3.client import s3
+from storewise.s3.listing import version_of
+from storewise.s3.stream import WINDOW, ObjectStream, Wanted, window
+from storewise.s3.uri import is_remote, parse
 
 #: Of all contexts of a process: bytes that are fetched or being fetched and not yet read. Each
 #: context may have one window in any case.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from storewise.objects.client import NotThere, ObjectError, code_of, explained, no_bucket, s3
-from storewise.objects.uri import Place, parse
+from storewise.s3.client import NotThere, ObjectError, code_of, explained, no_bucket, s3
+from storewise.s3.uri import Place, parse
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectTypeDef

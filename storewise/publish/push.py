@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from storewise.objects.client import Changed, NotThere, ObjectError, explained, s3
-from storewise.objects.digests import Digest, digest_file
-from storewise.objects.manifest import MANIFEST, Entry, Manifest, manifest_or_none
-from storewise.objects.threads import in_threads
-from storewise.objects.upload import (
+from storewise.publish.manifest import MANIFEST, Entry, Manifest, manifest_or_none
+from storewise.s3.checksums import Digest, digest_file
+from storewise.s3.client import Changed, NotThere, ObjectError, explained, s3
+from storewise.s3.threads import in_threads
+from storewise.s3.upload import (
     Sending,
     Tags,
     abort_upload,
@@ -25,7 +25,7 @@ from storewise.objects.upload import (
     stored_checksum,
     tag,
 )
-from storewise.objects.uri import Place
+from storewise.s3.uri import Place
 
 #: Told bytes that are done and bytes in all.
 Progress = Callable[[int, int], None]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, get_args
 
 from storewise.errors import ConfigError
-from storewise.studyfile import nearest
+from storewise.yamlfile import nearest
 
 Market = Literal["on_demand", "spot"]
 MARKETS: tuple[Market, ...] = get_args(Market)

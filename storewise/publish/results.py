@@ -17,15 +17,15 @@ import yaml
 from rich.filesize import decimal
 
 from storewise import __version__
-from storewise.config import base_of
 from storewise.errors import ResultError
-from storewise.publication import Publish, as_time, folder_of, tags_of
 from storewise.session.live import LEASES, LIVE, write_aside
 from storewise.session.record import RECORD, read_record, record_damage
-from storewise.studyfile import read_yaml
+from storewise.study.load import base_of
+from storewise.study.publication import Publish, as_time, folder_of, tags_of
+from storewise.yamlfile import read_yaml
 
 if TYPE_CHECKING:
-    from storewise.objects.publish import Local, Plan, Progress
+    from storewise.publish.push import Local, Plan, Progress
 
 #: What the rule `publish` leaves in the results: where they are.
 PUBLISH_LOG = "logs/publish.log"
@@ -82,7 +82,7 @@ def select(results: Path, config: Path | None = None) -> list[Local]:
 
     Directories of a trial are stores and the data of servers; they stay. Links are followed.
     """
-    from storewise.objects.publish import Local
+    from storewise.publish.push import Local
 
     return sorted(
         (Local(name, path) for name, path in _with_config(results, config or results / CONFIG)),
@@ -266,8 +266,8 @@ def plan_of(
 
     Reads all of them and lists what is there; `write_config` comes before.
     """
-    from storewise.objects.manifest import Manifest
-    from storewise.objects.publish import plan
+    from storewise.publish.manifest import Manifest
+    from storewise.publish.push import plan
 
     study = str(stored_study(results)["name"])
     run = run_of(results)

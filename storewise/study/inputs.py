@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from storewise.errors import StorewiseError
-from storewise.objects.uri import is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import matches, nearest_path
-from storewise.studyfile import StudyText, shown
+from storewise.yamlfile import StudyText, shown
 
 #: Search options of the published study; -E takes one argument of two values.
 STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storewise.studyfile import shown
+from storewise.yamlfile import shown
 
 #: Client threads of one step, at most: more is a slip of the pen.
 MOST_CLIENTS = 8192

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from storewise.conditioncheck import check_conditions
-from storewise.criteria import KEYS
 from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
-from storewise.nodeclasses import is_class_name
-from storewise.studyfile import StudyText, nearest, shown
-from storewise.studylimits import check_limits
-from storewise.sweeps import MOST_CLIENTS, take_clients
-from storewise.trial import Trial
+from storewise.study.criteria import KEYS
+from storewise.study.fault_checks import check_conditions
+from storewise.study.host_classes import is_class_name
+from storewise.study.limits import check_limits
+from storewise.study.sweep import MOST_CLIENTS, take_clients
+from storewise.study.trial import Trial
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.registry import WORKLOADS, workload
+from storewise.yamlfile import StudyText, nearest, shown
 
 if TYPE_CHECKING:
-    from storewise.config import Study
+    from storewise.study.load import Study
 
 #: Factors of engines with servers, and their levels where the study names none.
 SERVER_FACTORS: dict[str, list[Any]] = {
@@ -36,8 +36,8 @@ SERVER_FACTORS: dict[str, list[Any]] = {
     "node_threads": [1],
     "node_memory_mb": [1024],
 }
-#: A class of hosts, as the profile names it (`storewise.nodeclasses`). Without a default: a study
-#: that does not name it has not this factor, so that its trials keep their ids.
+#: A class of hosts, as the profile names it (`storewise.study.host_classes`). Without a default: a
+#: study that does not name it has not this factor, so that its trials keep their ids.
 NODE_CLASS = "node_class"
 #: All factors that only engines with servers have.
 OF_SERVERS = (*SERVER_FACTORS, NODE_CLASS)

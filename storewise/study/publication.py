@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from storewise import __version__
 from storewise.errors import StorewiseError
-from storewise.objects.uri import Place, parse
+from storewise.s3.uri import Place, parse
 
 #: Tags that each object of a publication has; those of a user come beside them.
 OWN_TAGS = ("study", "name", "run", "storewise")

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
-from storewise.objects.client import TRIES, Changed, ObjectError, code_of, error_of, explained, s3
-from storewise.objects.listing import stat, version, version_of
-from storewise.objects.uri import Place, parse
+from storewise.s3.client import TRIES, Changed, ObjectError, code_of, error_of, explained, s3
+from storewise.s3.listing import stat, version, version_of
+from storewise.s3.uri import Place, parse
 
 #: Bytes of one request: some hundred times what its round trip costs, little beside memory.
 WINDOW = 8 << 20

@@ -35,7 +35,7 @@ from botocore.exceptions import (
 from botocore.utils import parse_timestamp
 
 from storewise.errors import StorewiseError
-from storewise.objects.uri import Place
+from storewise.s3.uri import Place
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from storewise.studyfile import StudyText, nearest, shown
+from storewise.yamlfile import StudyText, nearest, shown
 
 #: pydantic's words for Python types, and the words that a YAML file's author knows.
 _WORDS = (

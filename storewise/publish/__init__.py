@@ -1,0 +1,1 @@
+"""Results to S3 and back."""
