@@ -43,7 +43,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
-from storewise.metrics.packed import PACK, write_pack
+from storewise.metrics.pack import PACK, write_pack
 from storewise.metrics.schema import METADATA_KEY, METRICS, Sample, write_part
 from storewise.study.load import Study
 from storewise.study.trial import Trial

@@ -23,11 +23,11 @@ from time import perf_counter_ns, thread_time_ns
 import numpy as np
 import psutil
 
-from storewise.driver.barrier import Barrier
-from storewise.driver.loop import open_loop
-from storewise.driver.pace import arrivals
+from storewise.driver.arrivals import arrivals
+from storewise.driver.loops import open_loop
 from storewise.metrics.host import facts
 from storewise.metrics.recorder import NS, Recorder
+from storewise.session.coordination.barrier import Barrier
 from storewise.workloads.contract import Operation
 
 

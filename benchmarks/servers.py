@@ -33,7 +33,7 @@ from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.engines.support.table import Row, make_table
-from storewise.session.local import local_cluster
+from storewise.session.jobs.local import local_cluster
 
 TABLE = make_table(Kind.ALIGN, study_fields=False)
 SQL_TYPES = {"id": "bytea", "int": "bigint", "float": "double precision", "str": "text"}

@@ -47,7 +47,7 @@ from storewise.engines.postgres import client as postgresclient
 from storewise.engines.registry import engine
 from storewise.metrics.host import facts
 from storewise.metrics.schema import read_part
-from storewise.session.local import local_cluster
+from storewise.session.jobs.local import local_cluster
 from storewise.study.trial import Phase, Trial
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ try:
     from storewise.study.host_classes import class_named, parse_classes, text_of
     from storewise.publish.results import study_files
     from storewise.study.references import find_reference, reference_texts
-    from storewise.session.cluster import node_jobs
+    from storewise.session.coordination.cluster import node_jobs
     from storewise.workloads.registry import workload as workload_named
 except ImportError as error:
     raise WorkflowError(

@@ -17,16 +17,16 @@ from snakemake.utils import available_cpu_count
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from storewise.session import record
-from storewise.session.cluster_jobs import cancel_all, remove_registry, runs
-from storewise.session.private import replaceable
-from storewise.session.run import (
+from storewise.schedulers.job_registry import cancel_all, remove_registry, runs
+from storewise.session.coordination.private import replaceable
+from storewise.session.coordination.run import (
     LIVE_VARIABLE,
     RUN_VARIABLE,
     Run,
     lease_seconds,
     sweep_dead,
 )
-from storewise.session.second import measured_by
+from storewise.session.coordination.second_run import measured_by
 
 # Whatever the user's own: nothing of a run is every user's to write. In each job too.
 os.umask(os.umask(0o077) | 0o002)

@@ -8,19 +8,19 @@ import threading
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.pbs.refusals import refusal as pbs_refusal
-from storewise.session.cluster_jobs import register
-from storewise.session.ending import killed_job, status_of
-from storewise.session.live import Abort, abort, lose_host
-from storewise.session.slurm_run import KIND as SLURM_RUN
-from storewise.session.slurm_run import (
+from storewise.schedulers.pbs.refusals import refusal as pbs_refusal
+from storewise.schedulers.job_registry import register
+from storewise.session.coordination.ending import killed_job, status_of
+from storewise.session.coordination.liveness import Abort, abort, lose_host
+from storewise.schedulers.slurm import KIND as SLURM_RUN
+from storewise.schedulers.slurm import (
     Waiting,
     ended_job,
     host_of,
     lost_job,
     run_name,
 )
-from storewise.session.slurm_run import refusal as slurm_refusal
+from storewise.schedulers.slurm import refusal as slurm_refusal
 
 #: Seconds between two looks at jobs that wait.
 LOOK_AT_QUEUE = 10

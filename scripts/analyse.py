@@ -7,8 +7,8 @@ from storewise.analysis.load import LEFT_OUT, REFERENCES, load_results
 from storewise.analysis.output import write_study
 from storewise.analysis.progress import tenths
 from storewise.figures.captions import make_figures
-from storewise.session.job import plain_job
-from storewise.session.live import write_aside
+from storewise.session.coordination.liveness import write_aside
+from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:
     results = Path(snakemake.params.results)

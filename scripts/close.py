@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from storewise.session.close import CloseJob, run_close
-from storewise.session.job import trial_job
+from storewise.session.coordination.trial_job import trial_job
+from storewise.session.jobs.close import CloseJob, run_close
 from storewise.study.trial import Trial
 
 with trial_job(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storewise.session.job import plain_job, progress_to
+from storewise.session.coordination.trial_job import plain_job, progress_to
 from storewise.ssearch.inputs.manifest import build_part
 from storewise.ssearch.inputs.paths import read_list, slice_paths
 

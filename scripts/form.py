@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from storewise.session.form import FormJob, run_form
-from storewise.session.job import trial_job
+from storewise.session.coordination.trial_job import trial_job
+from storewise.session.jobs.form import FormJob, run_form
 from storewise.study.trial import Trial
 
 log_file = Path(snakemake.log[0])

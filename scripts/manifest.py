@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from storewise.session.job import plain_job
-from storewise.session.live import write_aside
+from storewise.session.coordination.liveness import write_aside
+from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 
 with plain_job(snakemake.log[0]) as log:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from storewise.session.job import trial_job
-from storewise.session.node import run_node
-from storewise.session.node_place import NodeJob
+from storewise.session.coordination.trial_job import trial_job
+from storewise.session.jobs.node import run_node
+from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial
 
 name = snakemake.wildcards.node

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from storewise.session.job import plain_job
-from storewise.session.run import LIVE_VARIABLE, RUN_VARIABLE, open_session
+from storewise.session.coordination.run import LIVE_VARIABLE, RUN_VARIABLE, open_session
+from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:
     open_session(

@@ -12,7 +12,7 @@ from storewise.publish.results import (
     told,
     write_config,
 )
-from storewise.session.job import plain_job
+from storewise.session.coordination.trial_job import plain_job
 from storewise.study.publication import Publish
 
 with plain_job(snakemake.log[0]) as log:

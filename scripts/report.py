@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from storewise.report.page import render
-from storewise.session.job import plain_job
+from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:
     report = render(Path(snakemake.params.results), Path(snakemake.output.page))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storewise.session.job import plain_job
+from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.shards import write_shards
 
 with plain_job(snakemake.log[0]) as log:

@@ -4,10 +4,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from storewise.driver.verify import VerifyJob, run_verify
-from storewise.session.beside import phase_cluster
-from storewise.session.external import external_store, is_external
-from storewise.session.job import trial_job
-from storewise.session.live import FINISHED
+from storewise.session.coordination.liveness import FINISHED
+from storewise.session.coordination.trial_job import trial_job
+from storewise.session.jobs.external import external_store, is_external
+from storewise.session.jobs.sidecar import phase_cluster
 from storewise.study.trial import Trial
 
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])

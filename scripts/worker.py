@@ -4,9 +4,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from storewise.driver.worker import WorkerJob, run_worker
-from storewise.session.beside import phase_cluster
-from storewise.session.external import external_store, is_external
-from storewise.session.job import trial_job
+from storewise.session.coordination.trial_job import trial_job
+from storewise.session.jobs.external import external_store, is_external
+from storewise.session.jobs.sidecar import phase_cluster
 from storewise.study.trial import Trial
 
 phase, worker = snakemake.params.phase, int(snakemake.wildcards.worker)

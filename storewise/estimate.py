@@ -18,7 +18,7 @@ from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.estimate_hosts import HOUR, Stay, Use, occupied
 from storewise.estimate_work import DEFAULT_FACTOR, Amount, Rates, Work, documents_of, work_of
-from storewise.session.cluster import node_jobs
+from storewise.session.coordination.cluster import node_jobs
 from storewise.study.host_classes import WORK, NodeClass, class_named
 from storewise.study.load import Study
 from storewise.study.prices import HostPrice, Prices

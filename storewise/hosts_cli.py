@@ -95,7 +95,7 @@ def sessions(
     """
     from dataclasses import asdict
 
-    from storewise.session.listing import end_session, live_sessions
+    from storewise.session.coordination.listing import end_session, live_sessions
 
     if end is not None:
         end_session(results, end, _say)

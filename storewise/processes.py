@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from storewise.layout import LIBRARY
+
 #: Signals that ask a job to end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: From Linux's ``sys/prctl.h``; the call is described in prctl(2).
@@ -61,3 +63,9 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if came:
             signal.raise_signal(came[0])
+
+
+def library_environment() -> dict[str, str]:
+    """This process's environment; a Python that starts in it finds this package."""
+    path = [str(LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

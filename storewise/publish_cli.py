@@ -215,9 +215,9 @@ def _settings(
 
 def _refuse_live(directory: Path, advice: str) -> None:
     """A run that is measuring, on whatever host, changes its results meanwhile."""
-    from storewise.session.live import LEASES
-    from storewise.session.record import read_record
-    from storewise.session.run import dead_leases
+    from storewise.session.coordination.liveness import LEASES
+    from storewise.session.coordination.run import dead_leases
+    from storewise.session.coordination.run_record import read_record
 
     dead = {path for path, _ in dead_leases(directory)}
     live = [path.name for path in sorted((directory / LEASES).glob("[!.]*")) if path not in dead]

@@ -14,33 +14,32 @@ from pathlib import Path
 
 from storewise.cachehome import cache_environment
 from storewise.errors import StorewiseError
+from storewise.layout import FAILED, LIBRARY
 from storewise.processes import dies_with_parent
 from storewise.publish.results import PUBLISH_LOG, last_attempt, published_at
-from storewise.session.cluster import node_jobs
-from storewise.session.live import Process, write_aside
-from storewise.session.record import DOOR_VARIABLE
-from storewise.session.run import FAILURES, Failure, failures
-from storewise.session.second import measured_by
+from storewise.session.coordination.cluster import node_jobs
+from storewise.session.coordination.liveness import Process, write_aside
+from storewise.session.coordination.run import FAILURES, Failure, failures
+from storewise.session.coordination.run_record import DOOR_VARIABLE
+from storewise.session.coordination.second_run import measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import Study, load_study
 
-FAILED = "failed.json"
 #: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
 #: EC2 each minute, and what it finds takes effect with its next look.
 NOTICED = 120.0
 #: Exit status: the report is there, but publishing it has failed.
 NOT_PUBLISHED = 3
 DRY_RUN = {"-n", "--dry-run", "--dryrun"}
-HOME = Path(__file__).resolve().parent.parent
 
 
 def workflow_home() -> Path:
     """The directory of the Snakefile: the working directory, else the checkout we run from."""
-    for directory in (Path.cwd(), HOME):
+    for directory in (Path.cwd(), LIBRARY):
         if (directory / "Snakefile").is_file() and (directory / "rules").is_dir():
             return directory
     raise StorewiseError(
-        f"there is no Storewise workflow in {Path.cwd()}, nor beside the package in {HOME}: run "
+        f"there is no Storewise workflow in {Path.cwd()}, nor beside the package in {LIBRARY}: run "
         "this in a checkout of Storewise, or install Storewise from one with `make env`"
     )
 

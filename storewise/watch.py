@@ -16,11 +16,18 @@ from pathlib import Path
 from typing import Literal
 
 from storewise.errors import ResultError
-from storewise.session.listing import LiveSession, sessions_of
-from storewise.session.live import LEASES, LIVE
-from storewise.session.progress import Told, told_of
-from storewise.session.record import RunRecord, read_record
-from storewise.session.run import FAILURES, TRIALS, VERIFIED, Failure, dead_leases, failures
+from storewise.session.coordination.listing import LiveSession, sessions_of
+from storewise.session.coordination.liveness import LEASES, LIVE
+from storewise.session.coordination.progress import Told, told_of
+from storewise.session.coordination.run import (
+    FAILURES,
+    TRIALS,
+    VERIFIED,
+    Failure,
+    dead_leases,
+    failures,
+)
+from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch_time import Left, duration_of, time_left
 
 FAILED = "failed.json"

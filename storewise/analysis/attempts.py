@@ -11,7 +11,7 @@ from pathlib import Path
 from storewise.analysis.text import all_of
 from storewise.analysis.warning import StudyWarning
 
-#: Where a run keeps them, below a study's directory (`storewise.session.run`).
+#: Where a run keeps them, below a study's directory (`storewise.session.coordination.run`).
 FAILURES = "failures"
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from storewise.analysis.parts import Part, host_of, instance_of
 from storewise.analysis.text import all_of
 from storewise.analysis.warning import StudyWarning
-from storewise.metrics.instance import market
+from storewise.metrics.ec2_instance import market
 from storewise.study.prices import HostPrice, Prices
 
 AS_PLACED = "hosts as the jobs lay on them"

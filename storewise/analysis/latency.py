@@ -20,8 +20,8 @@ from storewise.analysis.parts import HdrLog, Part, whole_phases
 from storewise.analysis.results import Results
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
-from storewise.metrics.counted import Counted
 from storewise.metrics.hdr import Tag, decoded, merge_all, percentiles
+from storewise.metrics.sparse_histogram import Counted
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 NS = 1e9

@@ -49,7 +49,7 @@ from storewise.analysis.staleness import (
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
-from storewise.session.record import record_damage
+from storewise.session.coordination.run_record import record_damage
 from storewise.study.checks import OF_SERVERS
 from storewise.study.references import Reference, parse_reference
 from storewise.workloads.registry import WORKLOADS, workload

@@ -38,7 +38,7 @@ from storewise.analysis.storage import node_storage, storage
 from storewise.analysis.throughput import STEP
 from storewise.analysis.verification import verification
 from storewise.analysis.warning import StudyWarning
-from storewise.metrics.counted import Counted
+from storewise.metrics.sparse_histogram import Counted
 
 #: Of operations, by worker, process and second.
 _COUNTERS = ("operations", "documents", "bytes", "errors", "service_time_sum", "prepare_time_sum")

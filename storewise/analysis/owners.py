@@ -19,9 +19,9 @@ from storewise.analysis.parts import Part
 from storewise.analysis.repeats import over_repeats
 from storewise.analysis.results import Results
 from storewise.analysis.throughput import STEP
-from storewise.driver.outages import common, longest
-from storewise.metrics.counted import Counted
 from storewise.metrics.hdr import bucket_indexes, percentiles
+from storewise.metrics.outages import common, longest
+from storewise.metrics.sparse_histogram import Counted
 from storewise.workloads.faults import OWN_FIELDS, Slow
 
 #: Share of operations beyond this, ms, where a phase names no `limit_ms`.

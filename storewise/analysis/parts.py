@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from storewise.analysis.engines import title
 from storewise.analysis.inputs import Quarantined
 from storewise.analysis.warning import StudyWarning
-from storewise.metrics.packed import PACK
+from storewise.metrics.pack import PACK
 
 _PART = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.parquet")
 _NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")

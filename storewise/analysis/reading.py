@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from storewise.analysis.parts import Part, TrialFiles, place_of
 from storewise.analysis.warning import StudyWarning
 from storewise.errors import ResultError
-from storewise.metrics.packed import Pack, read_pack
+from storewise.metrics.pack import Pack, read_pack
 from storewise.metrics.schema import (
     CORE,
     METADATA_KEY,

@@ -20,8 +20,8 @@ from storewise.analysis.parts import Part
 from storewise.analysis.repeats import over_repeats
 from storewise.analysis.results import Results
 from storewise.analysis.throughput import STEP, counters, durations
-from storewise.metrics.counted import Counted
 from storewise.metrics.hdr import percentiles
+from storewise.metrics.sparse_histogram import Counted
 
 #: Operation of rows that are about all operations together.
 ALL = "all"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from storewise.driver.job import Step
-from storewise.driver.outages import Marks
-from storewise.driver.pace import Paced
+from storewise.driver.arrivals import Paced
+from storewise.driver.worker_job import Step
 from storewise.errors import StorewiseError
+from storewise.metrics.outages import Marks
 from storewise.metrics.recorder import Recorded
 from storewise.workloads.contract import LoadedFile, RefusedFile
 

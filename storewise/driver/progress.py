@@ -8,9 +8,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from storewise.driver.shared import Shared
+from storewise.driver.shared_counters import Shared
 from storewise.metrics.host import host_name
-from storewise.session.progress import Publisher, State, Told
+from storewise.session.coordination.progress import Publisher, State, Told
 
 SAY_EVERY = 10.0
 

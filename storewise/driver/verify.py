@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storewise.driver.job import load_params, must_succeed, notes_of
-from storewise.driver.stores import reading_cluster
+from storewise.driver.embedded_stores import reading_cluster
 from storewise.driver.worker import versions
+from storewise.driver.worker_job import load_params, must_succeed, notes_of
 from storewise.engines.contract.engine import Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.metrics.host import facts, host_name
-from storewise.metrics.packed import write_pack
+from storewise.metrics.pack import write_pack
 from storewise.metrics.schema import Sample, write_part
 from storewise.study.trial import Trial
 from storewise.workloads.contract import Checked, Look

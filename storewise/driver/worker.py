@@ -13,9 +13,8 @@ from typing import Any
 
 import psutil
 
-from storewise.driver.barrier import Barrier
-from storewise.driver.events import Events
-from storewise.driver.job import Step, WorkerJob, steps_of
+from storewise.driver.client_pool import Guard, Pool
+from storewise.driver.embedded_stores import make_stores
 from storewise.driver.messages import (
     Disconnect,
     Disconnected,
@@ -28,10 +27,8 @@ from storewise.driver.messages import (
     Prepare,
     Ready,
 )
-from storewise.driver.pool import Guard, Pool
 from storewise.driver.progress import Progress
-from storewise.driver.rows import StepDone, step_intervals, step_samples
-from storewise.driver.search import (
+from storewise.driver.rate_search import (
     Tried,
     answer,
     judge,
@@ -40,7 +37,9 @@ from storewise.driver.search import (
     summaries,
     summary_of,
 )
-from storewise.driver.stores import make_stores
+from storewise.driver.results import StepDone, step_intervals, step_samples
+from storewise.driver.step_faults import Events
+from storewise.driver.worker_job import Step, WorkerJob, steps_of
 from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import ConfigError, StorewiseError
@@ -49,7 +48,8 @@ from storewise.metrics.hdr import write_log
 from storewise.metrics.host import facts, file_system, host_name, is_network
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
-from storewise.session.progress import Publisher
+from storewise.session.coordination.barrier import Barrier
+from storewise.session.coordination.progress import Publisher
 from storewise.workloads.alignments.stored_files import write_files
 from storewise.workloads.contract import PhaseSpec, RefusedFile
 from storewise.workloads.registry import workload as workload_named

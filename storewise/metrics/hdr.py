@@ -23,17 +23,17 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 
 from storewise.errors import ResultError
-from storewise.metrics.counted import (
+from storewise.metrics.sparse_histogram import (
     BROKEN,
     HALF_MAGNITUDE,
     Counted,
     add_encoded,
     values_of,
 )
-from storewise.metrics.counted import COUNTERS as COUNTERS
-from storewise.metrics.counted import HIGHEST_NS as HIGHEST_NS
-from storewise.metrics.counted import Integers as Integers
-from storewise.metrics.counted import new_histogram as new_histogram
+from storewise.metrics.sparse_histogram import COUNTERS as COUNTERS
+from storewise.metrics.sparse_histogram import HIGHEST_NS as HIGHEST_NS
+from storewise.metrics.sparse_histogram import Integers as Integers
+from storewise.metrics.sparse_histogram import new_histogram as new_histogram
 
 _MASK = (2 << HALF_MAGNITUDE) - 1
 _HALF = 1 << HALF_MAGNITUDE

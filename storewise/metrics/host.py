@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from storewise.metrics.instance import instance_facts
+from storewise.metrics.ec2_instance import instance_facts
 
 #: File system types that other hosts see too: no shared-memory WAL files, caches of attributes.
 NETWORK_FILE_SYSTEMS = frozenset(

@@ -18,8 +18,9 @@ from rich.filesize import decimal
 
 from storewise import __version__
 from storewise.errors import ResultError
-from storewise.session.live import LEASES, LIVE, write_aside
-from storewise.session.record import RECORD, read_record, record_damage
+from storewise.layout import FAILED
+from storewise.session.coordination.liveness import LEASES, LIVE, write_aside
+from storewise.session.coordination.run_record import RECORD, read_record, record_damage
 from storewise.study.load import base_of
 from storewise.study.publication import Publish, as_time, folder_of, tags_of
 from storewise.yamlfile import read_yaml
@@ -304,8 +305,6 @@ def forget_run(results: Path, run: str) -> None:
 
 def told(done: Plan) -> str:
     """What was published, in a sentence."""
-    from storewise.runner import FAILED
-
     files = len(done.manifest.files)
     size = sum(entry.bytes for entry in done.manifest.files)
     if done.nothing_new:

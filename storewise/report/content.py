@@ -12,7 +12,7 @@ from storewise.analysis.parts import Part, host_of, instance_of, part_versions
 from storewise.analysis.tables import Tables
 from storewise.analysis.text import all_of, binary, level
 from storewise.errors import ConfigError
-from storewise.metrics.instance import market
+from storewise.metrics.ec2_instance import market
 from storewise.study.prices import Prices
 from storewise.workloads.registry import workload
 

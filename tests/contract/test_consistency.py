@@ -12,7 +12,7 @@ import pytest
 from storewise.engines.contract.engine import Client, Schema, Where
 from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
-from storewise.session.local import LocalCluster, running
+from storewise.session.jobs.local import LocalCluster, running
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
 
 pytestmark = pytest.mark.needs("postgres", "mariadb")

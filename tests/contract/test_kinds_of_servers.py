@@ -430,7 +430,7 @@ def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
 
     from storewise.engines.contract.server import Credentials, Topology
     from storewise.engines.mongodb.cluster import as_system
-    from storewise.session.local import running
+    from storewise.session.jobs.local import running
 
     settings = {"home": str(emulated()), "shard_key": key}
     shape = Topology(nodes=3, routers=1, memory_mb=512)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storewise.session.live import (
+from storewise.session.coordination.liveness import (
     Session,
 )
-from storewise.session.run import Run
+from storewise.session.coordination.run import Run
 
 
 def opened(results: Path, run: str, trial: str = "t", lease: float = 25.0) -> Session:

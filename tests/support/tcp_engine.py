@@ -125,7 +125,7 @@ def node_of(directory: Path, **settings: Any) -> Node:
 
 def main() -> None:
     """Start a server as a node job does, say its pids, and wait to be killed."""
-    from storewise.session.server import start_server
+    from storewise.session.server.server import start_server
 
     directory, *words = sys.argv[1:]
     server = start_server(

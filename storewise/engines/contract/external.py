@@ -1,7 +1,7 @@
 """The contract of engines whose stores are there already: a database that somebody else runs.
 
 Storewise starts and stops no server of it. A trial makes tables of its own, whose names begin with
-what no other trial has, and drops them at its end (`storewise.session.external`).
+what no other trial has, and drops them at its end (`storewise.session.jobs.external`).
 """
 
 from __future__ import annotations

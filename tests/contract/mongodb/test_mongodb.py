@@ -24,7 +24,7 @@ from storewise.engines.mongodb.cluster import as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.routing import hashed_id
 from storewise.errors import EngineError
-from storewise.session.local import LocalCluster
+from storewise.session.jobs.local import LocalCluster
 from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()
@@ -202,6 +202,6 @@ def test_a_server_that_never_answered_is_named_too(
 
 @pytest.fixture
 def free() -> int:
-    from storewise.session.address import free_port
+    from storewise.session.server.address import free_port
 
     return free_port("127.0.0.1")

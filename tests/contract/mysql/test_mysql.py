@@ -18,8 +18,8 @@ from storewise.engines.contract.engine import Client, Endpoint, Schema
 from storewise.engines.contract.server import Node, Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
-from storewise.session.local import running
-from storewise.session.server import Server, start_server
+from storewise.session.jobs.local import running
+from storewise.session.server.server import Server, start_server
 
 pytestmark = pytest.mark.xdist_group("mariadb")
 

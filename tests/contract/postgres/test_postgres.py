@@ -18,7 +18,7 @@ from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.postgres.client import connect as sign_in
 from storewise.engines.postgres.engine import PostgresEngine
 from storewise.errors import EngineError
-from storewise.session.local import running
+from storewise.session.jobs.local import running
 
 ENGINE = PostgresEngine()
 pytestmark = pytest.mark.xdist_group("postgres")

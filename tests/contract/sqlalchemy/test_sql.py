@@ -88,7 +88,7 @@ def test_a_killed_run_s_tables_are_dropped_by_the_next(tmp_path: Path) -> None:
     import logging
     import sqlite3
 
-    from storewise.session.external import external_store
+    from storewise.session.jobs.external import external_store
     from storewise.study.load import load_study
 
     path = tmp_path / "s.yaml"

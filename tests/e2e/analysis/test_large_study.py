@@ -22,7 +22,7 @@ from support.waiting import exit_code
 from storewise.analysis import readers
 from storewise.analysis.load import load_results
 from storewise.analysis.tables import measured_tables
-from storewise.metrics.packed import write_pack
+from storewise.metrics.pack import write_pack
 
 
 @pytest.fixture(scope="module")

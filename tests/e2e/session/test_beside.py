@@ -15,9 +15,14 @@ from support.waiting import wait_until
 
 from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError
-from storewise.session import beside
-from storewise.session.beside import Served, phase_cluster
-from storewise.session.cluster import CLUSTER, FormedCluster, make_credentials, write_cluster
+from storewise.session.coordination.cluster import (
+    CLUSTER,
+    FormedCluster,
+    make_credentials,
+    write_cluster,
+)
+from storewise.session.jobs import sidecar as beside
+from storewise.session.jobs.sidecar import Served, phase_cluster
 from storewise.study.trial import Phase, Trial
 
 ROUTER = NodeSpec("router", 0, placement="worker")

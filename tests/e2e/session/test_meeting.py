@@ -17,7 +17,7 @@ from storewise.engines.contract.server import Topology
 from storewise.engines.registry import ENGINES
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.metrics.schema import read_part
-from storewise.session.cluster import (
+from storewise.session.coordination.cluster import (
     ADDRESSES,
     STOP,
     endpoints_of,
@@ -25,10 +25,10 @@ from storewise.session.cluster import (
     make_credentials,
     ready_nodes,
 )
-from storewise.session.live import Session
-from storewise.session.local import running
-from storewise.session.node import run_node
-from storewise.session.node_place import NodeJob
+from storewise.session.coordination.liveness import Session
+from storewise.session.jobs.local import running
+from storewise.session.jobs.node import run_node
+from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial
 
 
@@ -193,7 +193,9 @@ def test_a_port_that_others_were_told_of_is_not_changed(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         chosen: Iterator[int] = iter([port, port + 1, port + 2])
-        monkeypatch.setattr("storewise.session.server.free_port", lambda *given: next(chosen))
+        monkeypatch.setattr(
+            "storewise.session.server.server.free_port", lambda *given: next(chosen)
+        )
         jobs = Jobs(live, trial(1))
         jobs.start()
         jobs.join()
@@ -202,7 +204,7 @@ def test_a_port_that_others_were_told_of_is_not_changed(
 
 
 def test_open_ports_depend_on_the_shape(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storewise.session.node.address_of", lambda *given: "192.0.2.1")
+    monkeypatch.setattr("storewise.session.jobs.node.address_of", lambda *given: "192.0.2.1")
     jobs = Jobs(live, trial(2), interface="auto")
     jobs.start()
     jobs.join()

@@ -17,17 +17,17 @@ from support.waiting import wait_until
 from storewise.engines.registry import ENGINES
 from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics.schema import read_part
-from storewise.session.cluster import (
+from storewise.session.coordination.cluster import (
     STOP,
     gone_nodes,
     make_credentials,
     ready_nodes,
     started_nodes,
 )
-from storewise.session.form import FormJob, run_form
-from storewise.session.live import Abort, Session, abort, read_abort
-from storewise.session.node import reserve_of, run_node
-from storewise.session.node_place import NodeJob
+from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
+from storewise.session.jobs.form import FormJob, run_form
+from storewise.session.jobs.node import reserve_of, run_node
+from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Phase, Trial
 
 
@@ -126,7 +126,7 @@ def test_a_node_from_start_to_end(
 def test_an_engine_without_authentication_stays_on_loopback(
     live: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storewise.session.node.address_of", lambda *given: "192.0.2.1")
+    monkeypatch.setattr("storewise.session.jobs.node.address_of", lambda *given: "192.0.2.1")
     with pytest.raises(ConfigError, match=r"nothing guards.*allow_open_ports: true"):
         run(node_job(live, trial(), interface="auto"))
     assert not list(live.glob("nodes/*"))

@@ -14,10 +14,16 @@ from support.ring_engine import SLOW
 from support.waiting import wait_until
 
 from storewise.engines.registry import ENGINES
-from storewise.session import local, node
-from storewise.session.cluster import GONE, STOP, gone_nodes, make_credentials, ready_nodes
-from storewise.session.live import Session
-from storewise.session.node_place import NodeJob
+from storewise.session.coordination.cluster import (
+    GONE,
+    STOP,
+    gone_nodes,
+    make_credentials,
+    ready_nodes,
+)
+from storewise.session.coordination.liveness import Session
+from storewise.session.jobs import local, node
+from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial
 
 #: It does not hear the signal, and is killed a while later.

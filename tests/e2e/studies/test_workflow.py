@@ -17,7 +17,7 @@ from support.workflow import MEASURING, edited_workflow, planned
 from support.workspace import Workspace
 
 from storewise.analysis.parts import trial_files
-from storewise.metrics.packed import read_pack
+from storewise.metrics.pack import read_pack
 
 STUDY = """\
 inputs: {paths: data}

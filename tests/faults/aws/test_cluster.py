@@ -20,7 +20,7 @@ from support.profiles import node_resources, settings
 from support.s3.server import S3Server
 
 from storewise.estimate import IDLE
-from storewise.session.cluster import node_jobs
+from storewise.session.coordination.cluster import node_jobs
 from storewise.study.host_classes import parse_classes
 from storewise.study.load import load_study
 

@@ -13,11 +13,18 @@ import pytest
 from support.fake_time import FakeTime
 from support.s3.instance_metadata import ImdsServer
 
-from storewise.metrics import instance as module
+from storewise.metrics import ec2_instance as module
+from storewise.metrics.ec2_instance import Interruption, Metadata, MetadataError, Notice, instance
 from storewise.metrics.host import facts, host_name
-from storewise.metrics.instance import Interruption, Metadata, MetadataError, Notice, instance
-from storewise.session.job import trial_job
-from storewise.session.live import ABORT, LEASES, LIVE, SESSION, Session, read_abort
+from storewise.session.coordination.liveness import (
+    ABORT,
+    LEASES,
+    LIVE,
+    SESSION,
+    Session,
+    read_abort,
+)
+from storewise.session.coordination.trial_job import trial_job
 
 AT = "2026-03-01T08:22:00Z"
 

@@ -28,9 +28,9 @@ from storewise.publish.pull import fetch, missing, publication
 from storewise.publish.results import foreign_trials, plan_of, select
 from storewise.s3.client import ObjectError
 from storewise.s3.uri import parse
-from storewise.session.live import Process
-from storewise.session.record import read_record
-from storewise.session.run import Lease
+from storewise.session.coordination.liveness import Process
+from storewise.session.coordination.run import Lease
+from storewise.session.coordination.run_record import read_record
 from storewise.study.publication import Publish
 
 

@@ -31,9 +31,9 @@ from storewise.engines.cassandra.cluster import FAILURES, query, words_of
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
 from storewise.engines.contract.server import Credentials, Node, Topology
 from storewise.errors import EngineError
-from storewise.session.address import free_port
-from storewise.session.local import LocalCluster, running
-from storewise.session.server import start_server
+from storewise.session.jobs.local import LocalCluster, running
+from storewise.session.server.address import free_port
+from storewise.session.server.server import start_server
 
 pytestmark = pytest.mark.xdist_group("cassandra")
 DOCUMENTS = sample(8, alignments=200)
@@ -320,7 +320,7 @@ def test_a_taken_port_is_left_for_another(
         def offer(address: str, ports: str = "", avoid: frozenset[int] = frozenset()) -> int:
             return (offered.pop(0) if offered else 0) or free_port(address, ports, avoid)
 
-        monkeypatch.setattr("storewise.session.server.free_port", offer)
+        monkeypatch.setattr("storewise.session.server.server.free_port", offer)
         server = start_server(ENGINE, alone(tmp_path), tmp_path / "log", nothing)
         try:
             assert taken not in {server.endpoint.port, *server.endpoint.ports.values()}

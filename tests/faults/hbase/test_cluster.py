@@ -27,10 +27,10 @@ from storewise.engines.hbase.client import HbaseClient
 from storewise.engines.hbase.thrift import idl
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.session import local
-from storewise.session import server as session_server
-from storewise.session.address import addresses, free_port, is_loopback
-from storewise.session.local import LocalCluster, running
+from storewise.session.jobs import local
+from storewise.session.jobs.local import LocalCluster, running
+from storewise.session.server import server as session_server
+from storewise.session.server.address import addresses, free_port, is_loopback
 
 pytestmark = pytest.mark.xdist_group("hbase")
 SERVERS = 3

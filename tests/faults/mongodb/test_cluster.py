@@ -21,7 +21,7 @@ from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
-from storewise.session.local import LocalCluster, running
+from storewise.session.jobs.local import LocalCluster, running
 from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()

@@ -18,9 +18,7 @@ from support.fake_time import FakeTime
 from support.pbs.standin import Config, Pbs
 from support.waiting import wait_until
 
-from storewise.pbs.options import SubmitOptions
-from storewise.pbs.submit import submit
-from storewise.session.cluster_jobs import (
+from storewise.schedulers.job_registry import (
     cancel_all,
     mark_ended,
     register,
@@ -29,6 +27,8 @@ from storewise.session.cluster_jobs import (
     run_directory,
     runs,
 )
+from storewise.schedulers.pbs.options import SubmitOptions
+from storewise.schedulers.pbs.submit import submit
 
 SCRIPTS = Path(sys.executable).parent
 RUN = "run-1"

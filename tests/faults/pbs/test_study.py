@@ -14,7 +14,7 @@ from support.pbs.workspace import PbsWorkspace
 from support.slurm.on_host import ask
 from support.waiting import wait_until
 
-from storewise.session.address import addresses, is_loopback
+from storewise.session.server.address import addresses, is_loopback
 
 pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("kills")]
 

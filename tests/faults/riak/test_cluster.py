@@ -36,7 +36,7 @@ from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.config import cookie_of, endpoint_name
 from storewise.engines.riak.installation import VARIABLES
 from storewise.errors import EngineError
-from storewise.session.local import running
+from storewise.session.jobs.local import running
 
 REAL = next(filter(None, map(os.environ.get, VARIABLES)), None)
 HOMES = ["stand-in", *(["real"] if REAL else [])]
@@ -259,14 +259,14 @@ def test_a_port_that_somebody_took(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr("storewise.session.server.free_port", _ports_with(port))
+        monkeypatch.setattr("storewise.session.server.server.free_port", _ports_with(port))
         said = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 1")
     assert "Failed to start listener: Address already in use (eaddrinuse)" in said
 
 
 def _ports_with(taken: int) -> Callable[..., int]:
     """As if the second port (of HTTP) had been taken since it was looked at."""
-    from storewise.session.address import free_port
+    from storewise.session.server.address import free_port
 
     calls = iter(range(1000))
     return lambda *arguments: taken if next(calls) == 1 else free_port(*arguments)

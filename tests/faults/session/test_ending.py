@@ -11,7 +11,7 @@ import pytest
 from support.memory_cgroup import without_memory
 
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.session.ending import how_it_ended, status_of
+from storewise.session.coordination.ending import how_it_ended, status_of
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from storewise.analysis.load import load_results
 from storewise.analysis.tables import build_tables
 from storewise.figures.owners import latency_by_node, slowed_nodes
 from storewise.report.owners import tables_of_owners
-from storewise.session.live import read_abort
-from storewise.session.orders import Orders
+from storewise.session.coordination.liveness import read_abort
+from storewise.session.faults.orders import Orders
 from storewise.study.trial import Trial
 from storewise.workloads.faults import Slow
 

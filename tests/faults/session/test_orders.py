@@ -17,10 +17,10 @@ from support.waiting import wait_until
 
 from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError
-from storewise.session.cluster import ENDPOINTS, ReadyNode, publish
-from storewise.session.obey import LOOK_EVERY, Obedience
-from storewise.session.orders import ORDERED, ORDERS, Orders
-from storewise.session.server import Server, start_server
+from storewise.session.coordination.cluster import ENDPOINTS, ReadyNode, publish
+from storewise.session.faults.executor import LOOK_EVERY, Obedience
+from storewise.session.faults.orders import ORDERED, ORDERS, Orders
+from storewise.session.server.server import Server, start_server
 from storewise.workloads.faults import Slow
 
 
@@ -212,7 +212,7 @@ def test_a_node_is_slowed_and_left_as_it_was(slow: Slow, nodes: Nodes, tmp_path:
 
 def _is_slower(process: psutil.Process) -> bool:
     try:
-        return "storewise.session.slower" in process.cmdline()
+        return "storewise.session.faults.load_generator" in process.cmdline()
     except psutil.NoSuchProcess:
         return False
 

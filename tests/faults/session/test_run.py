@@ -16,7 +16,7 @@ from support.session import opened
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import Aborted
-from storewise.session.live import (
+from storewise.session.coordination.liveness import (
     Abort,
     Process,
     Watch,
@@ -24,7 +24,7 @@ from storewise.session.live import (
     members,
     remove_tree,
 )
-from storewise.session.run import Lease, Run, sweep, sweep_dead
+from storewise.session.coordination.run import Lease, Run, sweep, sweep_dead
 
 
 def dead_process() -> Process:
@@ -59,7 +59,7 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     opened(tmp_path, run.id)
     code = (
         "import signal, sys; from pathlib import Path\n"
-        "from storewise.session.live import membership\n"
+        "from storewise.session.coordination.liveness import membership\n"
         "with membership(Path(sys.argv[1]), 'w'):\n print('in', flush=True); signal.pause()"
     )
     directory = tmp_path / "live" / "t"

@@ -25,11 +25,17 @@ from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.hbase.engine import HbaseEngine
 from storewise.engines.sql.duckdb_reads import DuckSettings, close_duckdb, open_duckdb
 from storewise.errors import ConfigError
-from storewise.session.cluster import NODES, FormedCluster, StartedNode, publish, write_cluster
-from storewise.session.live import Abort, abort, membership
-from storewise.session.local import running
-from storewise.session.private import replaceable
-from storewise.session.run import Run, open_session, sweep_dead
+from storewise.session.coordination.cluster import (
+    NODES,
+    FormedCluster,
+    StartedNode,
+    publish,
+    write_cluster,
+)
+from storewise.session.coordination.liveness import Abort, abort, membership
+from storewise.session.coordination.private import replaceable
+from storewise.session.coordination.run import Run, open_session, sweep_dead
+from storewise.session.jobs.local import running
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from support.waiting import exit_code, wait_until
 
 from storewise.engines.contract.server import Credentials
 from storewise.errors import Aborted, ConfigError, EngineError
-from storewise.session import server as server_module
-from storewise.session.address import free_port, port_range
-from storewise.session.guarded import Guarded
-from storewise.session.server import Server, start_server
+from storewise.session.server import server as server_module
+from storewise.session.server.address import free_port, port_range
+from storewise.session.server.guarded import Guarded
+from storewise.session.server.server import Server, start_server
 
 Start = Callable[..., Server]
 

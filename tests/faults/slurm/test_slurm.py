@@ -16,7 +16,7 @@ from support.slurm.view import SlurmCluster
 from support.slurm.workspace import SOON, SlurmWorkspace
 from support.waiting import exit_code, wait_until
 
-from storewise.session.slurm_run import ended_job, lost_job, refusal, run_name
+from storewise.schedulers.slurm import ended_job, lost_job, refusal, run_name
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -85,7 +85,7 @@ def test_a_profile_s_texts_arrive_on_the_host(
     (tmp_path / "show.py").write_text(
         "import json, socket\n"
         "from pathlib import Path\n"
-        "from storewise.session.address import address_of\n"
+        "from storewise.session.server.address import address_of\n"
         "shown = {n: str(snakemake.resources[n]) for n in ('scratch', 'interface', 'ports')}\n"
         "shown['host'] = socket.gethostname()\n"
         "shown['address'] = address_of(shown['interface'])\n"

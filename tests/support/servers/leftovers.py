@@ -41,7 +41,7 @@ def found() -> list[str]:
 
 def main() -> None:
     from storewise.engines.contract.server import Topology
-    from storewise.session.local import running
+    from storewise.session.jobs.local import running
 
     name, nodes, settings = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     for path in (OWN, *WATCHED, HOME):

@@ -19,7 +19,7 @@ from storewise.engines.contract.engine import Cluster
 from storewise.engines.contract.server import Credentials, ServerEngine, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.session.local import LocalCluster, running
+from storewise.session.jobs.local import LocalCluster, running
 
 
 @dataclass(frozen=True)

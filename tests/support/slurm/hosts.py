@@ -24,12 +24,17 @@ import psutil
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.errors import Aborted, StorewiseError
 from storewise.processes import dies_with_parent
-from storewise.session.close import CloseJob, run_close
-from storewise.session.cluster import CLUSTER, client_cluster, make_credentials, read_cluster
-from storewise.session.form import FormJob, run_form
-from storewise.session.live import Abort, Session, abort, read_abort
-from storewise.session.node import run_node
-from storewise.session.node_place import NodeJob
+from storewise.session.coordination.cluster import (
+    CLUSTER,
+    client_cluster,
+    make_credentials,
+    read_cluster,
+)
+from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
+from storewise.session.jobs.close import CloseJob, run_close
+from storewise.session.jobs.form import FormJob, run_form
+from storewise.session.jobs.node import run_node
+from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial
 
 INTERFACE = "node0"

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from support.needs import unavailable
 
-from storewise.session import server as session_server
+from storewise.session.server import server as session_server
 
 NOBODY = 65534
 #: A copy of each log goes here, where it is named.

@@ -15,9 +15,9 @@ from storewise.analysis.parts import trial_files
 from storewise.analysis.tables import build_tables
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Interval, Tag, merge_all, new_histogram, tags, write_log
-from storewise.metrics.packed import PACK, Pack, read_pack, write_pack
+from storewise.metrics.pack import PACK, Pack, read_pack, write_pack
 from storewise.publish.results import run_of
-from storewise.session.record import begin
+from storewise.session.coordination.run_record import begin
 
 
 def changed(content: bytes, at: int, bit: int) -> bytes:

@@ -21,7 +21,6 @@ from storewise.analysis.progress import shown, tenths
 from storewise.analysis.reading import read_samples
 from storewise.errors import ResultError
 from storewise.metrics import hdr
-from storewise.metrics.counted import COUNTERS, Counted, add_encoded, values_of
 from storewise.metrics.hdr import (
     HIGHEST_NS,
     Interval,
@@ -36,7 +35,8 @@ from storewise.metrics.hdr import (
     tags,
     write_log,
 )
-from storewise.metrics.packed import read_pack, write_pack
+from storewise.metrics.pack import read_pack, write_pack
+from storewise.metrics.sparse_histogram import COUNTERS, Counted, add_encoded, values_of
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.fake_time import FakeTime
 
-from storewise.driver.loop import closed_loop, open_loop
-from storewise.driver.pace import Paced, arrivals
+from storewise.driver.arrivals import Paced, arrivals
+from storewise.driver.loops import closed_loop, open_loop
 from storewise.errors import Aborted, EngineError
 from storewise.metrics.hdr import bucket_indexes
 from storewise.metrics.recorder import NS, Recorder

@@ -11,10 +11,10 @@ import pytest
 from support.fake_time import FakeTime
 
 from storewise import runner
-from storewise.metrics import instance as module
+from storewise.metrics import ec2_instance as module
+from storewise.metrics.ec2_instance import Interruption, Metadata, instance
 from storewise.metrics.host import facts
-from storewise.metrics.instance import Interruption, Metadata, instance
-from storewise.session.run import Failure
+from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
 
 

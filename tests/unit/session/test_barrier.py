@@ -6,8 +6,8 @@ import pytest
 from support.fake_time import FakeTime
 from support.waiting import wait_until
 
-from storewise.driver.barrier import Barrier
 from storewise.errors import Aborted, StorewiseError
+from storewise.session.coordination.barrier import Barrier
 
 
 def nothing():

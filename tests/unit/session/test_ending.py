@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
-from storewise.session.ending import how_it_ended
+from storewise.session.coordination.ending import how_it_ended
 
 V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
 V2 = "0::/user.slice/job 7\n"

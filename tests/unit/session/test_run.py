@@ -14,10 +14,9 @@ import pytest
 from support.fake_time import FakeTime
 from support.session import opened
 
-from storewise.driver.barrier import Barrier
 from storewise.errors import Aborted, ConfigError, EngineError
-from storewise.session.job import trial_job
-from storewise.session.live import (
+from storewise.session.coordination.barrier import Barrier
+from storewise.session.coordination.liveness import (
     Abort,
     Process,
     Watch,
@@ -27,7 +26,7 @@ from storewise.session.live import (
     membership,
     read_abort,
 )
-from storewise.session.run import (
+from storewise.session.coordination.run import (
     LEASE_VARIABLE,
     Lease,
     Run,
@@ -37,6 +36,7 @@ from storewise.session.run import (
     sweep,
     sweep_dead,
 )
+from storewise.session.coordination.trial_job import trial_job
 
 
 def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from storewise.engines.contract.server import Credentials
 from storewise.errors import ConfigError
-from storewise.session.address import address_of, addresses
+from storewise.session.server.address import address_of, addresses
 
 
 @pytest.fixture(autouse=True)

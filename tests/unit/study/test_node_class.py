@@ -9,8 +9,8 @@ import pytest
 from storewise.analysis.parts import Part, mixed
 from storewise.analysis.text import setting
 from storewise.errors import ConfigError
-from storewise.pbs.options import submit_options
-from storewise.pbs.request import RequestError, job_of, qsub_words
+from storewise.schedulers.pbs.options import submit_options
+from storewise.schedulers.pbs.request import RequestError, job_of, qsub_words
 from storewise.study.host_classes import parse_classes, text_of
 from storewise.study.load import Study, load_study
 from storewise.study.trial import trial_id

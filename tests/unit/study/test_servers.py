@@ -8,7 +8,7 @@ import pytest
 from support.inputs.small_studies import OF_SERVERS
 
 from storewise.errors import ConfigError
-from storewise.session.cluster import (
+from storewise.session.coordination.cluster import (
     node_jobs,
 )
 from storewise.study.load import Study, load_study

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from support.paths import ROOT
 
 from storewise.analysis.comparable import closed_steps, open_phases, sentences
-from storewise.driver.search import (
+from storewise.driver.rate_search import (
     SERVED,
     Summary,
     Tried,

@@ -14,12 +14,12 @@ import pytest
 from support.fake_time import FakeTime
 
 from storewise.driver.progress import Progress
-from storewise.driver.shared import Shared
+from storewise.driver.shared_counters import Shared
 from storewise.errors import ResultError
-from storewise.session.live import Process, Session
-from storewise.session.progress import Publisher, told_of
-from storewise.session.record import RunRecord, begin, end, read_record
-from storewise.session.run import Lease
+from storewise.session.coordination.liveness import Process, Session
+from storewise.session.coordination.progress import Publisher, told_of
+from storewise.session.coordination.run import Lease
+from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
 from storewise.watch import Frame, look
 from storewise.watch_cli import _keys, find
 from storewise.watch_text import as_json, duration, line, screen

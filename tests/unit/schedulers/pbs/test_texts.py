@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.pbs.answers import Answer, answers, block, first_as_json, states_of, table
 
-from storewise.pbs.options import submit_options
-from storewise.pbs.refusals import first_words, passing, refusal, refused
-from storewise.pbs.request import (
+from storewise.schedulers.pbs.options import submit_options
+from storewise.schedulers.pbs.refusals import first_words, passing, refusal, refused
+from storewise.schedulers.pbs.request import (
     Host,
     Job,
     RequestError,
@@ -25,7 +25,7 @@ from storewise.pbs.request import (
     too_large,
     walltime,
 )
-from storewise.pbs.states import JobState, matched, no_history, parse, query, unknown_of
+from storewise.schedulers.pbs.states import JobState, matched, no_history, parse, query, unknown_of
 
 LOAD = Job("load-sqlite", 4, 2000, 500, 90, "work", False)
 NODE = replace(LOAD, name="node-x", node_class="data", exclusive=True)

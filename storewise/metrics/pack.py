@@ -1,0 +1,166 @@
+"""All samples of a trial's workers in one file, beside the parts that they are from.
+
+A trial with 100 workers and two phases leaves 200 parts and 200 logs, whose opening takes most of
+an analysis. So the last job of a trial's phases packs them: the rows of all parts in the order of
+the parts' names, their conditions with what they share kept once, and the sums of all logs. The
+parts stay what counts: a pack is taken only while it is about these very files, and a trial without
+one is read from its parts.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storewise.errors import ResultError
+from storewise.metrics.hdr import Tag, histogram_of, merge_all
+from storewise.metrics.schema import CORE, SCHEMA_VERSION, read_part
+from storewise.metrics.sparse_histogram import Counted
+
+PACK = "packed.parquet"
+_KEY = b"storewise.pack"
+#: Before the checksum of the whole file, in which these digits are zeros. Packs of before 2026-11
+#: have none: Parquet's own are of data pages only.
+_CRC = b"storewise.crc32="
+_NO_CRC = b"00000000"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """What a pack holds: `rows` has the columns of the result schema, `lengths` the number of rows
+    of each part; both are in the order of `conditions`, which is by the parts' names. `totals` are
+    the sums of each phase's logs by tag, as payloads."""
+
+    rows: pa.Table
+    lengths: Sequence[int]
+    conditions: Mapping[str, Mapping[str, Any]]
+    totals: Mapping[str, Mapping[str, str]]
+
+
+def write_pack(parts: Sequence[Path]) -> Path | None:
+    """Pack the parts of a trial's workers, and their logs, into a file beside them.
+
+    Returns its path; None, with no file left, where a part or a log is missing or cannot be read,
+    of which the analysis will tell, or where there is no room: nothing needs a pack but time.
+    """
+    directory = parts[0].parent
+    path = directory / PACK
+    path.unlink(missing_ok=True)
+    parts = sorted(parts)
+    logs: dict[str, list[Path]] = {}
+    tables, told = [], []
+    values: dict[bytes, int] = {}
+    try:
+        for part in parts:
+            table, conditions = read_part(part)
+            if table.num_rows and set(table["trial"].unique().to_pylist()) != {directory.name}:
+                return None
+            if orjson.loads(orjson.dumps(conditions)) != conditions:
+                return None  # not a number somewhere, which JSON does not have
+            shared = {k: orjson.dumps(v) for k, v in conditions.items() if _large(v)}
+            places = {k: values.setdefault(v, len(values)) for k, v in shared.items()}
+            own = {k: v for k, v in conditions.items() if k not in places}
+            told.append([part.name, part.stat().st_size, table.num_rows, own, places])
+            tables.append(table.select(CORE.names).replace_schema_metadata(None))
+            log = part.with_suffix(".hlog")
+            log.stat()
+            logs.setdefault(part.name.partition(".")[0], []).append(log)
+        totals = {phase: _encoded(merge_all(found, _ours)) for phase, found in logs.items()}
+        sizes = [[log.name, log.stat().st_size] for found in logs.values() for log in found]
+        meta = {
+            "version": _VERSION,
+            "schema_version": SCHEMA_VERSION,
+            "parts": told,
+            "values": [orjson.Fragment(value) for value in values],
+            "logs": sizes,
+            "totals": totals,
+        }
+        text = orjson.dumps(meta)
+    except (ResultError, OSError, TypeError):
+        # TypeError: numbers beyond 64 bits, which orjson does not write.
+        return None
+    whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        content = BytesIO()
+        with pq.ParquetWriter(content, whole.schema, compression="zstd") as writer:
+            writer.write_table(whole)
+            # In the schema's metadata it would be stored twice.
+            writer.add_key_value_metadata({_KEY: text, b"storewise.sum": _CRC + _NO_CRC})
+        packed = content.getvalue()
+        aside.write_bytes(packed.replace(_CRC + _NO_CRC, _CRC + b"%08x" % zlib.crc32(packed)))
+        aside.replace(path)
+    except OSError:
+        return None
+    finally:
+        aside.unlink(missing_ok=True)
+    return path
+
+
+def read_pack(directory: Path, parts: Sequence[str], logs: Sequence[str]) -> Pack | None:
+    """The pack of a trial, if it is about these very parts and logs; else None.
+
+    These are all files of workers in the directory. Files are the same if they have the sizes that
+    were packed and none is newer than the pack. Raises ResultError for a pack that was cut short
+    or changed after it was written.
+    """
+    path = directory / PACK
+    try:
+        content = path.read_bytes()
+        if (at := content.rfind(_CRC)) >= 0:
+            digits = slice(at + len(_CRC), at + len(_CRC) + len(_NO_CRC))
+            zeros = content[: digits.start] + _NO_CRC + content[digits.stop :]
+            if b"%08x" % zlib.crc32(zeros) != content[digits]:
+                raise ValueError("its checksum differs")
+        file = pq.ParquetFile(pa.BufferReader(content))
+        meta = orjson.loads((file.metadata.metadata or {})[_KEY])
+        if (meta["version"], meta["schema_version"]) != (_VERSION, SCHEMA_VERSION):
+            return None
+        known = {name: size for name, size, *_ in (*meta["parts"], *meta["logs"])}
+        if set(known) != {*parts, *logs}:
+            return None
+        packed = path.stat().st_mtime_ns
+        for name, size in known.items():
+            found = os.stat(f"{directory}/{name}")  # noqa: PTH116 - of thousands of files
+            if found.st_size != size or found.st_mtime_ns > packed:
+                return None
+        rows = file.read(use_threads=False)
+        values = meta["values"]
+        conditions = {
+            name: {**own, **{key: values[place] for key, place in places.items()}}
+            for name, _, _, own, places in meta["parts"]
+        }
+        lengths = [length for _, _, length, *_ in meta["parts"]]
+        if rows.schema.remove_metadata() != CORE or sum(lengths) != rows.num_rows:
+            return None
+        return Pack(rows.replace_schema_metadata(None), lengths, conditions, meta["totals"])
+    except FileNotFoundError:
+        return None  # of the pack, or of a file that it is about
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, IndexError) as error:
+        raise ResultError(f"{path}: the pack was cut short or changed: {error}") from error
+
+
+def _large(value: Any) -> bool:
+    return isinstance(value, dict | list) and bool(value)
+
+
+def _ours(text: str) -> bool:
+    Tag.parse(text)
+    return True
+
+
+def _encoded(sums: Mapping[str, Counted]) -> dict[str, str]:
+    return {
+        tag: histogram_of(one.indexes, one.counts).encode().decode("ascii")
+        for tag, one in sums.items()
+    }

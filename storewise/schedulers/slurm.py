@@ -1,0 +1,143 @@
+"""Which jobs in Slurm belong to a run of Snakemake, and which of them can never start."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+
+#: The kind under which a run's name is registered in `storewise.schedulers.job_registry`.
+KIND = "slurm-run"
+#: What snakemake-executor-plugin-slurm 2.8 says when it starts, before it submits anything
+#: (``Executor.__post_init__``). The id is the ``--job-name`` of all its jobs.
+_RUN_ID = re.compile(r"SLURM run ID: (?P<name>[\w-]+)")
+#: ... and when sbatch refuses a job (``Executor.run_job``).
+_REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(?P<why>.*?)'\.\n", re.DOTALL)
+#: ... and when a job has failed, or its host is gone (``Executor.check_active_jobs``).
+_ENDED = re.compile(r"^SLURM-job '(?P<job>\w+)' failed, SLURM status is: '(?P<state>\w+)")
+_LOST = re.compile(r"SLURM-job '(?P<job>\w+)' failed due to a node failure")
+
+#: Job states of squeue(1), "JOB STATE CODES", that say more than that a job has failed.
+STATES = {
+    "BOOT_FAIL": "its host could not be started",
+    "CANCELLED": "somebody cancelled it",
+    "DEADLINE": "it had not ended at its deadline",
+    "OUT_OF_MEMORY": "it used more memory than it asked for: give its rule more mem_mb",
+    "PREEMPTED": "another job took its place",
+    "TIMEOUT": "it had not ended in its wall time: give its rule more runtime",
+}
+#: Reasons of squeue(1), "JOB REASON CODES", for which a job waits until somebody changes it or the
+#: cluster, and what to look at.
+NEVER = {
+    "AccountNotAllowed": "slurm_account",
+    "BadConstraints": "constraint",
+    "DependencyNeverSatisfied": "slurm_extra",
+    "InvalidAccount": "slurm_account",
+    "InvalidQOS": "slurm-qos",
+    "PartitionConfig": "threads, mem_mb and slurm_partition",
+    "PartitionNodeLimit": "slurm_partition",
+    "PartitionTimeLimit": "runtime and slurm_partition",
+    "QOSNotAllowed": "slurm-qos",
+}
+#: Looks in a row that must agree: a controller that has just started may not know all its hosts.
+LOOKS = 3
+TIMEOUT = 30.0
+#: The run waits for this answer before it ends a trial.
+HOST_TIMEOUT = 5.0
+
+
+def run_name(message: str) -> str | None:
+    """The name that all Slurm jobs of a run share, if this message of the plugin tells it."""
+    found = _RUN_ID.fullmatch(message.strip())
+    return found["name"] if found else None
+
+
+def refusal(message: str) -> str | None:
+    """Why sbatch refused a job, if this message of the plugin tells it."""
+    found = _REFUSED.search(message)
+    return " ".join(found["why"].split()) if found else None
+
+
+def lost_job(message: str) -> str | None:
+    """The id of a job whose host Slurm has lost, if this message of the plugin tells of one."""
+    found = _LOST.search(message)
+    return found["job"] if found else None
+
+
+def ended_job(message: str) -> str | None:
+    """How Slurm says that a job has ended, if this message of the plugin tells it."""
+    found = _ENDED.search(message)
+    if found is None:
+        return None
+    state = found["state"]
+    why = STATES.get(state, "without a message of its own; its log may say more")
+    return f"ended early: Slurm says {state} of job {found['job']}, {why}"
+
+
+def host_of(job_id: str) -> str:
+    """The host on which a job ran; empty where squeue does not know (any more)."""
+    command = ["squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%N"]
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=HOST_TIMEOUT,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+@dataclass
+class Waiting:
+    """Looks at a run's waiting jobs for those that Slurm will never start.
+
+    Slurm accepts a job that asks for more time or processors than its partition allows, and lets
+    it wait without end.
+    """
+
+    name: str
+    _seen: dict[str, int] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    def never_starting(self) -> dict[str, str]:
+        """Job id -> a sentence for the user; each job once. Empty where squeue does not answer."""
+        command = ["squeue", "--noheader", "--states=PENDING", f"--name={self.name}"]
+        try:
+            answer = subprocess.run(
+                [*command, "--format=%i|%r|%P|%k"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return {}
+        if answer.returncode:
+            return {}
+        stuck = {}
+        for line in answer.stdout.splitlines():
+            job_id, reason, partition, comment = line.split("|", 3)
+            if reason in NEVER:
+                rule, _, wildcards = comment.removeprefix("rule_").partition("_wildcards_")
+                stuck[job_id] = (
+                    f"Slurm would never start job {job_id} ({rule} {wildcards}".rstrip()
+                    + f") in partition {partition}: {reason}. Change {NEVER[reason]} of `{rule}` "
+                    "in the profile (set-resources, set-threads) or in the study"
+                )
+        self._seen = {job_id: self._seen.get(job_id, 0) + 1 for job_id in stuck}
+        new = {
+            job_id: sentence
+            for job_id, sentence in stuck.items()
+            if self._seen[job_id] >= LOOKS and job_id not in self._told
+        }
+        self._told |= new.keys()
+        return new
+
+    def cancel(self, job_id: str) -> None:
+        """Take a job out of the queue, so that the run sees it fail."""
+        program = shutil.which("scancel") or "scancel"
+        subprocess.run([program, job_id], capture_output=True, timeout=TIMEOUT, check=False)

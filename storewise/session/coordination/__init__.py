@@ -1,0 +1,1 @@
+"""How the jobs of a run know of each other: leases, live files, barriers."""

@@ -1,0 +1,213 @@
+"""The files through which a session's nodes, its forming and its clients know of each other.
+
+All lie in the live directory of the trial:
+
+| file | written by | meaning |
+|---|---|---|
+| ``credentials/secret.json`` | open | the session's secrets, 0600 in a directory 0700 |
+| ``nodes/<node>.json`` | the node's job, at its start | where it runs and until when |
+| ``addresses/<node>.json`` | the node's job | its server will listen here (where others ask) |
+| ``answering/<node>.json`` | the node's job | its server answers |
+| ``endpoints/<node>.json`` | the node's job | its server answers, here, and has settled |
+| ``cluster.json`` | form | the cluster is formed: clients may connect |
+| ``stop`` | close | nodes end in order |
+| ``gone/<node>.json`` | the node's job | its server has ended |
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.contract.engine import Cluster, Endpoint
+from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine, cluster_of
+from storewise.engines.registry import engine as engine_named
+from storewise.errors import EngineError
+from storewise.session.coordination.liveness import write_aside
+from storewise.study.trial import Trial
+
+CREDENTIALS = Path("credentials/secret.json")
+CLUSTER = "cluster.json"
+STOP = "stop"
+NODES = "nodes"
+ADDRESSES = "addresses"
+ANSWERING = "answering"
+ENDPOINTS = "endpoints"
+GONE = "gone"
+
+
+def node_specs(trial: Trial) -> tuple[NodeSpec, ...]:
+    """All roles of a trial's cluster, those on worker hosts too; none for an embedded engine."""
+    engine = engine_named(trial.engine)
+    if not isinstance(engine, ServerEngine):
+        return ()
+    return engine.roles(trial.topology, trial.settings)
+
+
+def node_jobs(trial: Trial) -> tuple[NodeSpec, ...]:
+    """The nodes of a trial that are jobs of their own."""
+    return tuple(spec for spec in node_specs(trial) if spec.placement == "node")
+
+
+def server_engine(trial: Trial) -> ServerEngine:
+    """The trial's engine; EngineError where it has no servers."""
+    engine = engine_named(trial.engine)
+    if not isinstance(engine, ServerEngine):
+        raise EngineError(f"{engine.title} has no servers: it is embedded")
+    return engine
+
+
+def make_credentials(live: Path) -> None:
+    """Make the secrets of a session."""
+    path = live / CREDENTIALS
+    path.parent.mkdir(mode=0o700)
+    Credentials.make().write(path)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedNode:
+    """A node's job runs."""
+
+    node: str
+    host: str
+    directory: str
+    started_at: float
+    """Unix time, of the node's host."""
+    ends_at: float | None
+    """When its wall time makes it stop, None where it has none."""
+    keep: bool = False
+    """The study keeps its directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyNode:
+    """A node's server answers."""
+
+    node: str
+    endpoint: Endpoint
+    version: str
+    guard: str
+    server_pid: int
+    ready_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GoneNode:
+    """A node's server has ended."""
+
+    node: str
+    host: str
+    stop_seconds: float
+    bytes: int
+    kept: str
+    """The data directory where the study keeps it, else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormedCluster:
+    """What `form` leaves for the clients."""
+
+    endpoints: tuple[Endpoint, ...]
+    versions: Mapping[str, str]
+    """Of the servers, by node."""
+    guards: Mapping[str, str]
+    """What guards each node's port, by node."""
+    formed_at: float
+    form_seconds: float
+    warnings: tuple[str, ...] = field(default=())
+
+    def server_versions(self) -> dict[str, str]:
+        """For a result's conditions; one entry where all nodes have the same version."""
+        if len(set(self.versions.values())) == 1:
+            return {"server": next(iter(self.versions.values()))}
+        return {f"server.{node}": version for node, version in self.versions.items()}
+
+
+def publish(live: Path, kind: str, name: str, record: Any) -> None:
+    """Write a record so that others see all of it or nothing."""
+    directory = live / kind
+    directory.mkdir(exist_ok=True)
+    write_aside(directory / f"{name}.json", json.dumps(asdict(record)) + "\n")
+
+
+def _records(live: Path, kind: str) -> dict[str, dict[str, Any]]:
+    """Records of a kind by node. The directory is listed anew each time, which makes an NFS
+    client ask its server."""
+    try:
+        paths = sorted((live / kind).iterdir())
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for path in paths:
+        if path.suffix == ".json" and not path.name.startswith("."):
+            try:
+                found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+            except FileNotFoundError:  # the session was removed while we looked
+                continue
+    return found
+
+
+def started_nodes(live: Path) -> dict[str, StartedNode]:
+    return {name: StartedNode(**data) for name, data in _records(live, NODES).items()}
+
+
+def ready_nodes(live: Path) -> dict[str, ReadyNode]:
+    return {
+        name: ReadyNode(**{**data, "endpoint": Endpoint(**data["endpoint"])})
+        for name, data in _records(live, ENDPOINTS).items()
+    }
+
+
+def endpoints_of(live: Path, kind: str) -> dict[str, Endpoint]:
+    """What nodes have said of their addresses (`ADDRESSES` or `ANSWERING`), by node."""
+    return {name: Endpoint(**data) for name, data in _records(live, kind).items()}
+
+
+def gone_nodes(live: Path) -> dict[str, GoneNode]:
+    return {name: GoneNode(**data) for name, data in _records(live, GONE).items()}
+
+
+def write_cluster(path: Path, formed: FormedCluster) -> None:
+    write_aside(path, json.dumps(asdict(formed), indent=1) + "\n")
+
+
+def read_cluster(path: Path) -> FormedCluster:
+    """What `form` wrote; raises OSError where it is not there."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["endpoints"] = tuple(Endpoint(**e) for e in data["endpoints"])
+    data["warnings"] = tuple(data["warnings"])
+    return FormedCluster(**data)
+
+
+def client_cluster(
+    trial: Trial, live: Path, formed: FormedCluster, beside: tuple[Endpoint, ...] = ()
+) -> Cluster:
+    """What a client of a formed cluster connects to; `beside` are servers on its own host."""
+    return cluster_of(
+        trial.engine,
+        (*formed.endpoints, *beside),
+        live / CREDENTIALS,
+        trial.settings,
+        trial.consistency,
+        trial.kinds(),
+    )
+
+
+def clock_offset(live: Path, name: str) -> float:
+    """Seconds that this host's clock is ahead of the shared file system's.
+
+    A new file's time is given by the file server (NFS) or by this host's own kernel, so that all
+    hosts of a session have one reference; half of what the writing took is the uncertainty.
+    """
+    path = live / f".clock.{name}"
+    before = time.time()
+    path.touch()
+    after = time.time()
+    stamp = path.stat().st_mtime
+    path.unlink()
+    # The kernel stamps files with the time of its last tick, up to some ms ago.
+    return 0.0 if before - 0.02 <= stamp <= after else (before + after) / 2 - stamp

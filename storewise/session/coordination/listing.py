@@ -1,0 +1,148 @@
+"""What is live now below a results directory, and ending one session in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from storewise.errors import StorewiseError
+from storewise.session.coordination.cluster import gone_nodes, ready_nodes, started_nodes
+from storewise.session.coordination.liveness import (
+    ABORT,
+    FINISHED,
+    LEASES,
+    Abort,
+    abort,
+    holds,
+    members,
+    read_abort,
+)
+from storewise.session.coordination.run import sessions
+
+#: Jobs of a trial that are no workers of a phase.
+_OTHERS = ("form", "close", "verify")
+POLL = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node of a live session."""
+
+    node: str
+    host: str
+    state: str
+    """``starting``, ``answers`` or ``gone``."""
+    address: str
+    """``address:port``, empty until it answers."""
+    guard: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSession:
+    """A trial that is being measured."""
+
+    id: str
+    """``study/trial``."""
+    run: str
+    age: float
+    """Seconds since it was opened."""
+    lease_age: float | None
+    """Seconds since its run has renewed its lease; None where the lease has gone."""
+    lease_seconds: float
+    phase: str
+    jobs: tuple[str, ...]
+    """Registered jobs as ``name@host``."""
+    nodes: tuple[NodeState, ...]
+    ending: str
+    """Why it ends, empty while it goes on."""
+
+
+def live_sessions(results: Path) -> list[LiveSession]:
+    """All sessions of all studies below `results`, oldest first."""
+    studies = sorted(path for path in results.glob("*/") if (path / "live").is_dir())
+    found = [session for study in studies for session in sessions_of(study)]
+    return sorted(found, key=lambda session: -session.age)
+
+
+def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
+    """The sessions of one study, given by its directory of results, oldest first.
+
+    Those of trials that are measured stay until the run ends; `finished` leaves them in.
+    """
+    found = []
+    now = time.time()
+    for live, session in sessions(study):
+        if session is None or (not finished and holds(live, FINISHED)):
+            continue
+        try:
+            lease_age = now - (study / LEASES / session.run).stat().st_mtime
+        except FileNotFoundError:
+            lease_age = None
+        jobs = members(live)
+        reason = read_abort(live / ABORT).reason if holds(live, ABORT) else ""
+        found.append(
+            LiveSession(
+                id=f"{study.name}/{session.trial}",
+                run=session.run,
+                age=now - session.opened,
+                lease_age=lease_age,
+                lease_seconds=session.lease_seconds,
+                phase=_phase(live, set(jobs)),
+                jobs=tuple(f"{name}@{process.host}" for name, process in jobs.items()),
+                nodes=_nodes(live),
+                ending=reason,
+            )
+        )
+    return sorted(found, key=lambda session: -session.age)
+
+
+def _phase(live: Path, jobs: set[str]) -> str:
+    for name in (*_OTHERS, *sorted(job.split(".")[0] for job in jobs if "." in job)):
+        if name in jobs or any(job.startswith(f"{name}.") for job in jobs):
+            return name
+    return "between phases" if jobs else "opened"
+
+
+def _nodes(live: Path) -> tuple[NodeState, ...]:
+    ready, gone = ready_nodes(live), gone_nodes(live)
+    found = []
+    for name, node in started_nodes(live).items():
+        state = "gone" if name in gone else "answers" if name in ready else "starting"
+        address = guard = ""
+        if name in ready:
+            endpoint = ready[name].endpoint
+            address, guard = f"{endpoint.address}:{endpoint.port}", ready[name].guard
+        found.append(NodeState(name, node.host, state, address, guard))
+    return tuple(found)
+
+
+def end_session(
+    results: Path, identifier: str, say: Callable[[str], None], patience: float = 90.0
+) -> None:
+    """End one session in order and wait until its jobs have gone.
+
+    Its run sees a trial that was stopped, not one that failed. Raises StorewiseError where no such
+    session is live, or jobs are left after `patience` seconds.
+    """
+    known = {session.id: session for session in live_sessions(results)}
+    matching = [i for i in known if identifier in (i, i.split("/", 1)[1])]
+    if len(matching) != 1:
+        raise StorewiseError(
+            f"{identifier!r} names {len(matching)} live sessions; live: "
+            f"{', '.join(known) or 'none'}"
+        )
+    study, trial = matching[0].split("/", 1)
+    live = results / study / "live" / trial
+    abort(live, Abort("it was ended by `storewise sessions --end`", own=False))
+    until = time.monotonic() + patience
+    told: set[str] = set()
+    while left := [f"{n} on host {p.host}" for n, p in members(live).items()]:
+        if time.monotonic() > until:
+            raise StorewiseError(f"after {patience:.0f} s still there: {', '.join(left)}")
+        if set(left) != told:
+            told = set(left)
+            say(f"ending {', '.join(left)}")
+        time.sleep(POLL)
+    say(f"{matching[0]} has ended")

@@ -1,0 +1,448 @@
+"""A run's side of its live trials: lease, abort, failures, and sweeping what a run left behind.
+
+The caller (``rules/control.smk``) brings Snakemake's events; nothing here knows Snakemake.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+from storewise.errors import Aborted, ConfigError
+from storewise.session.coordination.cluster import make_credentials, started_nodes
+from storewise.session.coordination.liveness import (
+    ABORT,
+    FINISHED,
+    LEASES,
+    LIVE,
+    OWNER,
+    Abort,
+    LeaseWatch,
+    Process,
+    Session,
+    abort,
+    members,
+    read_abort,
+    read_as,
+    remove_tree,
+    write_aside,
+)
+from storewise.session.coordination.private import check_private, make_private
+
+_log = logging.getLogger(__name__)
+
+#: Seconds after which an unchanged lease is stale. On clusters NFS caches attributes for minutes.
+LOCAL_LEASE = 25.0
+CLUSTER_LEASE = 180.0
+SMALLEST_LEASE = 2.0
+POLL = 0.1
+FAILURES = "failures"
+TRIALS = "trials"
+#: The last file of a complete trial.
+VERIFIED = "verify.parquet"
+#: Environment variable that sets another lease.
+LEASE_VARIABLE = "STOREWISE_LEASE_SECONDS"
+#: Environment variable through which a run tells its local jobs its id.
+RUN_VARIABLE = "STOREWISE_RUN"
+#: ... and how many trials may be measured at a time.
+LIVE_VARIABLE = "STOREWISE_LIVE_SESSIONS"
+
+
+def lease_seconds(*, on_cluster: bool) -> float:
+    """How long a lease holds; ConfigError for a setting that is no time."""
+    given = os.environ.get(LEASE_VARIABLE)
+    if given is None:
+        return CLUSTER_LEASE if on_cluster else LOCAL_LEASE
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not SMALLEST_LEASE <= seconds < math.inf:
+        raise ConfigError(
+            f"{LEASE_VARIABLE}={given}: expected seconds, at least {SMALLEST_LEASE:.0f}"
+        )
+    return seconds
+
+
+def renew_every(lease: float) -> float:
+    """Seconds from one renewal of a lease to the next: some may come late, and it still holds."""
+    return min(3.0, lease / 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a lease file says about its run."""
+
+    run: str
+    process: Process
+    seconds: float
+    locks: tuple[str, ...] = ()
+    """Snakemake lock files that the run holds, to be removed with it."""
+
+    def write(self, directory: Path) -> None:
+        write_aside(directory / self.run, json.dumps(asdict(self)) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Lease:
+        return read_as(cls, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt at a trial."""
+
+    trial: str
+    reason: str
+    log_tail: str
+    run: str
+    at: float
+    until: float = 0.0
+    """See `Abort`."""
+
+
+@dataclass
+class Run:
+    """One Snakemake process and the live trials that are its own."""
+
+    results: Path
+    lease_seconds: float = LOCAL_LEASE
+    id: str = field(
+        default_factory=lambda: (
+            f"{socket.gethostname()}.{os.getpid()}.{time.time_ns():x}{secrets.token_hex(2)}"
+        )
+    )
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _locks: tuple[str, ...] = ()
+
+    def tell_jobs(self, live_sessions: int, library: Path | str) -> None:
+        """Set what jobs on this host read from their environment.
+
+        What changes with each run must not be a parameter of a rule. `library` is where this
+        package is: a job's Python may be that of an environment which does not have it.
+        """
+        os.environ[RUN_VARIABLE] = self.id
+        os.environ[LIVE_VARIABLE] = str(live_sessions)
+        path = [str(library), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path)
+
+    def start(
+        self,
+        locks: Iterable[str] = (),
+        watch: Callable[[], str | None] | None = None,
+        *,
+        pause: Callable[[float], bool] | None = None,
+    ) -> None:
+        """Take the lease and keep it renewed in a daemon thread.
+
+        `watch` is asked at each renewal for a reason to end all live trials. `pause` lets the
+        seconds to the next renewal pass, and is true when there is to be none (default: when the
+        run has ended).
+        """
+        pause = pause or self._stopping.wait
+        self._locks = tuple(locks)
+        self.results.mkdir(parents=True, exist_ok=True)
+        for name in (LEASES, LIVE):
+            make_private(self.results / name)
+        self._renew()
+
+        def beat() -> None:
+            while not pause(renew_every(self.lease_seconds)):
+                try:
+                    self._renew()
+                except OSError as error:
+                    if not (self.results / LEASES).is_dir():
+                        continue  # `lost` tells it at the end
+                    # The jobs end when it stays so for longer than the lease holds.
+                    _log.warning("storewise: the lease is not renewed: %s", error)
+                reason = watch() if watch is not None else None
+                if reason:
+                    self.abort_live(Abort(reason, own=False))
+
+        self._thread = threading.Thread(target=beat, name="storewise-lease", daemon=True)
+        self._thread.start()
+
+    def _renew(self) -> None:
+        lease = Lease(self.id, Process.current(), self.lease_seconds, self._locks)
+        try:
+            lease.write(self.results / LEASES)
+        except OSError:
+            # A new time needs no space on a full disk; where there is no lease yet this fails too.
+            os.utime(self.results / LEASES / self.id)
+
+    def lost(self) -> str | None:
+        """What to tell where somebody removed the results below this run; None where nobody did."""
+        started = self._thread is not None and not self._stopping.is_set()
+        if not started or (self.results / LEASES / self.id).exists():
+            return None
+        return (
+            f"{self.results} was removed or moved while this run used it: the trials that were "
+            "being measured have ended, and are measured anew by the next run"
+        )
+
+    def live(self) -> list[Path]:
+        """Live directories of this run's own trials."""
+        return [d for d, s in sessions(self.results) if s is not None and s.run == self.id]
+
+    def abort_live(self, why: Abort) -> None:
+        """End all live trials of this run; those that have a reason already keep it."""
+        for directory in self.live():
+            abort(directory, why)
+
+    def job_failed(self, trial: str, why: Abort) -> Failure | None:
+        """A job of a trial failed: end the trial and record the attempt, once per session.
+
+        Nothing is recorded where the run itself was being stopped.
+        """
+        directory = self.results / LIVE / trial
+        if not (directory / OWNER).exists():
+            return None  # it was not opened: whoever kept it from opening has failed
+        abort(directory, why)
+        first = read_abort(directory / ABORT)
+        mark = directory / "failure-recorded"
+        if not first.own or mark.exists():
+            return None
+        mark.touch()
+        tail = _tail(first.log or why.log)
+        failure = Failure(trial, first.reason, tail, self.id, time.time(), first.until)
+        path = self.results / FAILURES / f"{trial}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(failure)) + "\n")
+        return failure
+
+    def end(self, reason: str | None = None) -> list[str]:
+        """Give the lease back and remove what is left of this run's trials.
+
+        Returns names of processes that could not be ended (on other hosts).
+        """
+        if reason is not None:
+            self.abort_live(Abort(reason, own=False))
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=6.0)
+        try:
+            left = [name for directory in self.live() for name in sweep(self.results, directory)]
+            alone = not any(p.name != self.id for p in (self.results / LEASES).glob("[!.]*"))
+            for directory, session in sessions(self.results):
+                if session is not None:
+                    continue
+                # Snakemake makes the directory before a trial is opened; jobs may write to one
+                # that somebody is removing.
+                if alone:
+                    left += sweep(self.results, directory)
+                else:
+                    _remove_if_empty(directory)
+        finally:
+            (self.results / LEASES / self.id).unlink(missing_ok=True)
+        for name in (LEASES, LIVE):
+            _remove_if_empty(self.results / name)
+        return left
+
+
+def open_session(
+    results: Path,
+    trial: str,
+    run: str,
+    live_sessions: int,
+    log: logging.Logger,
+    *,
+    servers: bool = False,
+) -> None:
+    """Wait until fewer than `live_sessions` trials of the run are being measured, then open one.
+
+    A trial with `servers` gets new credentials. Raises Aborted where the run ends or one of its
+    trials fails while we wait: a pass of the workflow ends with its first error.
+    """
+    lease = Lease.read(results / LEASES / run)
+    watch = LeaseWatch(results, run, lease.seconds)
+    said = False
+    while True:
+        others = [
+            directory
+            for directory, session in sessions(results)
+            if session is not None
+            and session.run == run
+            and directory.name != trial
+            and not (directory / FINISHED).exists()
+        ]
+        reason = watch.reason()
+        for directory in others:
+            if (directory / ABORT).exists():
+                reason = f"trial {directory.name} failed: {read_abort(directory / ABORT).reason}"
+        if reason is not None:
+            raise Aborted(f"trial {trial} was not opened: {reason}")
+        if len(others) < live_sessions:
+            break
+        if not said:
+            log.info("waiting for %s", ", ".join(d.name for d in others))
+            said = True
+        time.sleep(POLL)
+    live = results / LIVE / trial
+    # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
+    remove_tree(results / TRIALS / trial)
+    remove_tree(live)
+    make_private(live.parent)
+    live.mkdir(mode=0o700)
+    if servers:
+        make_credentials(live)
+    Session(trial, run, lease.seconds, time.time()).write(live)
+    log.info("opened")
+
+
+def _remove_if_empty(directory: Path) -> None:
+    if directory.is_dir() and not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _tail(log: str, lines: int = 30) -> str:
+    if not log or not Path(log).is_file():
+        return ""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def sessions(results: Path) -> list[tuple[Path, Session | None]]:
+    """Live directories and their sessions (None where it has none or cannot be read)."""
+    found: list[tuple[Path, Session | None]] = []
+    for directory in sorted((results / LIVE).glob("*/")):
+        try:
+            found.append((directory, Session.read(directory / OWNER)))
+        except (OSError, ValueError, TypeError):
+            found.append((directory, None))
+    return found
+
+
+def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
+    """Leases whose run has certainly ended.
+
+    On this host that is a process which no longer runs; on another, a lease older than twice its
+    time by this host's clock.
+    """
+    dead: list[tuple[Path, Lease | None]] = []
+    for path in sorted((results / LEASES).glob("[!.]*")):
+        try:
+            lease: Lease | None = Lease.read(path)
+            age = time.time() - path.stat().st_mtime
+        except OSError:
+            continue
+        except ValueError:
+            lease, age = None, time.time() - path.stat().st_mtime
+        alive = lease.process.alive() if lease is not None else None
+        limit = 2 * (lease.seconds if lease is not None else CLUSTER_LEASE)
+        if alive is False or (alive is None and age > limit):
+            dead.append((path, lease))
+    return dead
+
+
+def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
+    """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
+
+    Returns their ids.
+
+    To be called before the workflow is planned; live runs of others are left alone. ConfigError
+    where another user has made what we would go by.
+    """
+    for name in (LEASES, LIVE):
+        check_private(results / name)
+    dead = dead_leases(results)
+    gone = {path.name for path, _ in dead}
+    for path, lease in dead:
+        for lock in lease.locks if lease is not None else ():
+            if Path(lock).exists():
+                Path(lock).unlink()
+                say(f"removed the lock {lock} of run {path.name}, which was killed")
+        path.unlink(missing_ok=True)
+    known = {path.name for path in (results / LEASES).glob("[!.]*")}
+    for directory, session in sessions(results):
+        # Snakemake makes the directory of a trial that a live run has yet to open.
+        if session is None and known:
+            continue
+        if session is None or session.run in gone or session.run not in known:
+            left = sweep(results, directory)
+            say(f"removed what was left of trial {directory.name}, whose run has ended")
+            for name in left:
+                say(f"could not end {name}; it ends by itself when it sees that its run is gone")
+    for name in (LEASES, LIVE):
+        _remove_if_empty(results / name)
+    return sorted(gone)
+
+
+def sweep(
+    results: Path,
+    directory: Path,
+    patience: float | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[str]:
+    """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
+
+    Jobs get `patience` seconds to end by themselves: 10, or 45 where nodes have servers to end in
+    order. Then those on this host are killed; those on other hosts, which we can only tell, are
+    returned.
+    """
+    started = started_nodes(directory)
+    if patience is None:
+        patience = 45.0 if started else 10.0
+    abort(directory, Abort("its run has ended", own=False))
+    jobs = members(directory)
+    deadline = clock() + patience
+    local = [(name, p) for name, p in jobs.items() if p.is_here() and p.pid != os.getpid()]
+    for _, process in local:
+        try:
+            found = psutil.Process(process.pid)
+            if found.create_time() != process.started:
+                continue
+            try:
+                found.wait(max(0.0, deadline - clock()))
+            except psutil.TimeoutExpired:
+                for child in [*found.children(recursive=True), found]:
+                    child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    # Jobs on other hosts read of it there, and their servers may still have files open here.
+    while _elsewhere(directory) and clock() < deadline:
+        sleep(POLL)
+    left = _elsewhere(directory)
+    trial = results / TRIALS / directory.name
+    finished = (trial / VERIFIED).exists()
+    if not finished:
+        for pattern in ("store.*", "data.*"):
+            for store in trial.glob(pattern):
+                remove_tree(store)
+    for node in started.values():
+        if node.host == socket.gethostname() and not (node.keep and finished):
+            remove_tree(Path(node.directory))
+    remove_tree(directory)
+    return [f"{name} (process {process.pid} on {process.host})" for name, process in left.items()]
+
+
+def _elsewhere(directory: Path) -> dict[str, Process]:
+    """Registered jobs on other hosts."""
+    return {name: process for name, process in members(directory).items() if not process.is_here()}
+
+
+def failures(results: Path, trial: str) -> list[Failure]:
+    """Failed attempts at a trial, oldest first."""
+    path = results / FAILURES / f"{trial}.jsonl"
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(Failure(**json.loads(line)))
+        except (ValueError, TypeError):  # the disk was full, or a host crashed
+            continue
+    return found

@@ -1,0 +1,243 @@
+"""The frame of every job of a live trial: its log, its watch, and the end it makes of a failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from storewise.errors import Aborted, StorewiseError
+from storewise.metrics.ec2_instance import Interruption
+from storewise.processes import ENDING
+from storewise.session.coordination.ending import NO_MEMORY
+from storewise.session.coordination.liveness import (
+    LIVE,
+    Abort,
+    Session,
+    Watch,
+    abort,
+    await_reason,
+    membership,
+)
+from storewise.session.server.log_tail import NO_SPACE
+
+#: How long an error of a job is held until it is no sign of a removal.
+_REMOVAL_SECONDS = 1.0
+#: Directory of temporary files in a session's live directory.
+TEMPORARY = "temporary"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class Signalled(Aborted):
+    """This one job was told to end by a signal."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.number = signal.Signals(number)
+        super().__init__(f"{name} was ended by signal {self.number.name}")
+
+
+class TakenBack(Aborted):
+    """EC2 takes back the host of this job: a failed attempt, to be made on another host.
+
+    `at` is when the host goes, as Unix time: until then the next attempt may come to it again.
+    """
+
+    def __init__(self, reason: str, at: float) -> None:
+        super().__init__(reason)
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a job may use: `check` raises Aborted when the trial is to end."""
+
+    check: Callable[[], None]
+    log: logging.Logger
+    live: Path
+    session: Session
+    tell: Callable[[BaseException], None]
+    """Aborts the trial with an error as its reason, now: for a job that has more to end."""
+
+
+def job_log(path: Path | str) -> logging.Logger:
+    """A logger that writes the job's log file, one readable line per message."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logger = logging.getLogger("storewise.job")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    for old in list(logger.handlers):
+        logger.removeHandler(old)
+        old.close()
+    handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logger.addHandler(handler)
+    return logger
+
+
+def progress_to(log: logging.Logger, every: float = 10.0) -> Callable[[int, int, int, int], None]:
+    """A progress callback for files and bytes that writes a line every `every` seconds."""
+    last = time.monotonic()
+
+    def progress(files: int, all_files: int, size: int, all_size: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= every or files == all_files:
+            last = now
+            share = f", {size / all_size:.0%} of the bytes" if all_size else ""
+            log.info("%d of %d files%s", files, all_files, share)
+
+    return progress
+
+
+@contextmanager
+def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
+    """A job outside of trials: an expected error is one message and exit status 1."""
+    log = job_log(log_path)
+    try:
+        yield log
+    except StorewiseError as error:
+        log.error("%s", error)
+        sys.exit(f"storewise: {error}")
+    except OSError as error:
+        log.error("%s\n%s", error, traceback.format_exc())
+        sys.exit(f"storewise: {error}")
+    except BaseException:
+        log.error("unexpected error\n%s", traceback.format_exc())
+        raise
+
+
+def _reason(name: str, error: BaseException, log: str) -> Abort:
+    """What an error that ends a job says to the other jobs of its trial."""
+    if isinstance(error, Aborted):
+        # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
+        own = isinstance(error, TakenBack) or (
+            isinstance(error, Signalled) and error.number != signal.SIGINT
+        )
+        until = error.at if isinstance(error, TakenBack) else 0.0
+        return Abort(str(error), own=own, log=log, until=until)
+    if isinstance(error, MemoryError):
+        return Abort(f"{name}: {NO_MEMORY}", own=True, log=log)
+    if isinstance(error, StorewiseError | OSError):
+        text = str(error)
+        if NO_SPACE.search(text) and (host := socket.gethostname()) not in text:
+            text += f" (on host {host})"
+        # What a node says of its server begins with its name already.
+        return Abort(text if text.startswith(f"{name}: ") else f"{name}: {text}", own=True, log=log)
+    return Abort(f"{name}: {type(error).__name__}: {error}", own=True, log=log)
+
+
+@contextmanager
+def _own_temporaries(live: Path) -> Iterator[None]:
+    """What this process and its clients keep in temporary files goes where no other user can look
+    or be first with a name, and where it goes with the session, whoever is killed."""
+    directory = live.absolute() / TEMPORARY
+    directory.mkdir(mode=0o700, exist_ok=True)
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _removed(
+    live: Path, needs: Sequence[Path], clock: Callable[[], float], sleep: Callable[[float], None]
+) -> bool:
+    """Whether a job's session or inputs go away: what an error of the job is then only a sign of.
+
+    A tree is removed file by file, and its directories after them, so it is looked at for a while.
+    """
+    until = clock() + _REMOVAL_SECONDS
+    while not (gone := not live.is_dir() or not all(need.exists() for need in needs)):
+        if clock() >= until:
+            break
+        sleep(0.05)
+    return gone
+
+
+@contextmanager
+def trial_job(
+    results: Path,
+    session_file: Path,
+    name: str,
+    log_path: Path | str,
+    *,
+    needs: Iterable[Path | str] = (),
+    defer: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Job]:
+    """A job of a live trial.
+
+    While the block runs, the process is registered in the trial's live directory. If it raises,
+    the trial is aborted with that as its reason (unless it has one already) and the process
+    exits with status 1; expected errors are one message, others keep their traceback in the log.
+    An error while one of `needs`, the job's inputs, goes away is told as its removal.
+    A client's error may only be what a server's end looks like from outside: before its own reason
+    it gives the server's node `defer` seconds to say more. `clock` and `sleep` (s) are what the
+    lease and all waiting go by.
+    """
+    log = job_log(log_path)
+    try:
+        session = Session.read(session_file)
+    except FileNotFoundError:
+        sys.exit(f"storewise: {name}: its session was removed before it started")
+    live = results / LIVE / session.trial
+    log.info("trial %s, %s, process %d", session.trial, name, os.getpid())
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        raise Signalled(name, number)
+
+    watch, interruption = Watch(results, session, clock=clock), Interruption(clock=clock)
+
+    def check() -> None:
+        watch.check()
+        reason = interruption.reason()
+        if reason is not None:
+            raise TakenBack(reason, interruption.at)
+
+    def tell(error: BaseException) -> None:
+        if not isinstance(error, Aborted):
+            await_reason(live, defer, clock=clock, sleep=sleep)
+        abort(live, _reason(name, error, str(log_path)))
+
+    before = {number: signal.signal(number, ended) for number in ENDING}
+    try:
+        with membership(live, name), _own_temporaries(live):
+            yield Job(check, log, live, session, tell)
+        log.info("done")
+    except Aborted as error:
+        tell(error)
+        log.error("%s", error)
+        sys.exit(f"storewise: {name} ended: {error}")
+    except Exception as error:
+        if _removed(live, [session_file, *map(Path, needs)], clock, sleep):
+            log.error("its session was removed (%s)", error)
+            sys.exit(f"storewise: {name} ended: its session was removed")
+        if not isinstance(error, StorewiseError | MemoryError | OSError):
+            log.error("unexpected error\n%s", traceback.format_exc())
+            tell(error)
+            raise
+        reason = _reason(name, error, str(log_path)).reason
+        log.error("%s", reason)
+        if not isinstance(error, StorewiseError):
+            log.error("%s", traceback.format_exc())
+        tell(error)
+        sys.exit(f"storewise: {reason}")
+    except BaseException as error:
+        log.error("unexpected error\n%s", traceback.format_exc())
+        tell(error)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

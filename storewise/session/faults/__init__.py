@@ -1,0 +1,1 @@
+"""What is done to servers on purpose: killed, restarted, slowed."""

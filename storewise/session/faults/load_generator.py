@@ -1,0 +1,163 @@
+"""The process that slows a node: ``python -m storewise.session.faults.load_generator PLAN``.
+
+PLAN is a file of JSON (`Plan`). It works until it is killed, and tells twice a second in
+``state.json`` beside its plan what it has done; the first time when it really slows. Whatever it
+starts dies with it; its directory, and a class of the network, are removed by its guard or by the
+node's job.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from storewise.errors import EngineError
+from storewise.metrics.host import host_name
+from storewise.processes import dies_with_parent
+from storewise.session.coordination.liveness import write_aside
+from storewise.session.faults.traffic_control import slow_traffic
+from storewise.workloads.faults import Slow
+
+STATE = "state.json"
+CLASS = "class.json"
+_TELL_EVERY = 0.5
+_MIB = 1 << 20
+#: The disk's writer syncs after so many bytes, and at the end of its file.
+_SYNC = 16 * _MIB
+#: It leaves so much of the disk free.
+_SPARE = 256 * _MIB
+_PAGE = mmap.PAGESIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a slower does."""
+
+    slow: dict[str, object]
+    """A `Slow`."""
+    address: str
+    """Of the node, for the network."""
+    ports: tuple[int, ...]
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
+    slow = Slow.model_validate(plan.slow)
+    ways: dict[str, Callable[[Path, Slow, Plan], Iterator[dict[str, float]]]] = {
+        "disk": _disk,
+        "cpu": _cpu,
+        "memory": _memory,
+        "network": _network,
+    }
+    # Where memory runs out this process shall be the kernel's choice, not the server.
+    Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
+    told = 0.0
+    try:
+        for figures in ways[slow.how](path.parent, slow, plan):
+            if time.monotonic() - told >= _TELL_EVERY:
+                told = time.monotonic()
+                write_aside(path.with_name(STATE), json.dumps(figures) + "\n")
+    except (EngineError, OSError) as error:
+        sys.exit(f"slowing of {slow.how}: {error}")
+
+
+def _disk(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+    """Write a file again and again, with fsync; yields after each."""
+    size = slow.file_mb * _MIB
+    free = shutil.disk_usage(directory).free
+    if free < size + _SPARE:
+        raise EngineError(
+            f"{directory} on host {host_name()} has {free / _MIB:.0f} MiB free, and a file of "
+            f"{slow.file_mb} MiB with {_SPARE // _MIB} MiB to spare does not fit: lower file_mb"
+        )
+    block = os.urandom(_MIB)  # neither compressed nor left out as zeros
+    written = syncs = 0
+    with (directory / "file").open("wb", buffering=0) as file:
+        while True:
+            file.seek(0)
+            at = 0
+            while at < size:
+                file.write(block)
+                at += _MIB
+                written += _MIB
+                if at % _SYNC == 0 or at >= size:
+                    os.fsync(file.fileno())
+                    syncs += 1
+                    yield {"slow_bytes": written, "slow_syncs": syncs}
+
+
+def _cpu(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+    """Busy processes; yields their processor time once all of them have some."""
+    number = slow.processes or os.cpu_count() or 1
+    tie = dies_with_parent()
+    children = []
+    for _ in range(number):
+        pid = os.fork()
+        if pid == 0:
+            tie()
+            while True:
+                math.sqrt(2.0)
+        children.append(psutil.Process(pid))
+    while True:
+        if any(child.status() == psutil.STATUS_ZOMBIE for child in children):
+            raise EngineError("a busy process has ended")
+        times = [child.cpu_times() for child in children]
+        used = [found.user + found.system for found in times]
+        if min(used) > 0:
+            yield {"slow_cpu": sum(used), "slow_processes": number}
+        time.sleep(0.1)
+
+
+def _memory(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+    """Allocated memory, every page of it touched again and again; yields what is resident."""
+    assert slow.memory_mb is not None
+    size, all_of_it = slow.memory_mb * _MIB, psutil.virtual_memory().total
+    if size > all_of_it:
+        raise EngineError(
+            f"host {host_name()} has {all_of_it / _MIB:.0f} MiB of memory: lower memory_mb"
+        )
+    memory = mmap.mmap(-1, size)
+    page = os.urandom(_PAGE)
+    for start in range(0, size, _PAGE):
+        memory[start : start + _PAGE] = page
+    me = psutil.Process()
+    turn = 0
+    while True:
+        turn += 1
+        for start in range(0, size, _PAGE):
+            memory[start] = (turn + start // _PAGE) & 0xFF
+            if start % (256 * _MIB) == 0:
+                yield {"slow_memory": me.memory_info().rss, "slow_turns": turn}
+        time.sleep(0.2)
+
+
+def _network(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+    """A class of the network; yields what has passed it."""
+    found = slow_traffic(
+        plan.address,
+        plan.ports,
+        delay_ms=slow.delay_ms,
+        rate_mbit=slow.rate_mbit,
+        to=directory / CLASS,
+    )
+    while True:
+        sent = found.sent()
+        if sent is None:
+            raise EngineError(f"somebody has removed it from {found.interface} (tc qdisc show)")
+        yield {"slow_sent": sent}
+        time.sleep(_TELL_EVERY / 2)
+
+
+if __name__ == "__main__":
+    main()

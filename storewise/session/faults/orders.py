@@ -1,0 +1,232 @@
+"""Orders of a worker to the node jobs of its session: restart, kill, slow.
+
+They go through files of the trial's live directory, written aside and renamed, which the node jobs
+look for a few times per second:
+
+| file | written by | meaning |
+|---|---|---|
+| ``orders/<order>.json`` | a worker | what is asked of which nodes |
+| ``ordered/<order>.<node>.json`` | a node's job | how far it has come, what it measured |
+
+Everything is done by the node's own job (`executor`), which knows its server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from storewise.errors import EngineError
+from storewise.session.coordination.cluster import clock_offset, publish, ready_nodes
+from storewise.session.coordination.liveness import ABORT, holds, read_abort
+from storewise.workloads.faults import Slow
+
+ORDERS = "orders"
+ORDERED = "ordered"
+#: How often answers are looked for, s.
+LOOK = 0.1
+#: Until a node whose job was asked must have begun, s: it may be busy, or its file system slow.
+BEGIN_SECONDS = 60.0
+
+What = Literal["restart", "kill", "start", "slow", "stop_slow"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOrder:
+    """One order, as its file has it."""
+
+    id: str
+    what: What
+    nodes: tuple[str, ...]
+    at: float | None = None
+    """When to do it, Unix time of the session's file system; at once where there is none."""
+    again: bool = True
+    """After a kill: start the server again."""
+    slow: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How far a node has come with an order."""
+
+    order: str
+    node: str
+    state: Literal["begun", "stopped", "done", "failed"]
+    error: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What was measured: ``killed_at``, ``answering_at`` (Unix time of the session's file system),
+    ``recovery_time`` (s), ``slow_bytes`` (B), ``slow_cpu`` (s) ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An order that was given and not waited for yet (`Orders.await_done`)."""
+
+    order: NodeOrder
+
+
+class Orders:
+    """Gives orders to the nodes of a session; one object per worker job.
+
+    Every method that waits calls `check` meanwhile, which raises when the trial is to end, and
+    raises EngineError with the node's own words (and the end of its server's log) where a node
+    could not do it, or does not answer.
+    """
+
+    def __init__(
+        self, live: Path, check: Callable[[], None] | None = None, *, engine: str = "the engine"
+    ) -> None:
+        self._live = live
+        self._check = check
+        self._engine = engine
+
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that take orders, by role and number."""
+        return tuple(sorted(ready_nodes(self._live), key=_place))
+
+    def restart(self, names: Sequence[str] | None = None) -> dict[str, Answer]:
+        """Stop servers in order and start them on the same data, ports and addresses; returns when
+        each has said that it answers. All nodes, or those named."""
+        return self.await_done(self.ask("restart", names))
+
+    def kill(self, name: str, *, again: bool = True) -> Answer:
+        """SIGKILL all processes of a server at once, and start it again; returns when it answers
+        (or, without `again`, when it has gone). Figures: killed_at, answering_at, recovery_time."""
+        return self.await_done(self.ask("kill", [name], again=again))[name]
+
+    def slow(self, slow: Slow) -> dict[str, Answer]:
+        """Slow nodes down; returns when each has seen that it is slowed."""
+        return self.await_done(self.ask("slow", slow.chosen(self.nodes()), slow=slow))
+
+    def stop_slow(self, names: Sequence[str] | None = None) -> dict[str, Answer]:
+        """End all slowing of these nodes (default: all); figures tell what it did. EngineError
+        where it had ended early."""
+        return self.await_done(self.ask("stop_slow", names))
+
+    def ask(
+        self,
+        what: What,
+        names: Sequence[str] | None = None,
+        *,
+        at: float | None = None,
+        again: bool = True,
+        slow: Slow | None = None,
+    ) -> Asked:
+        """Give an order without waiting. `at` is Unix time of this host's clock."""
+        chosen = self._known(names)
+        if at is not None:
+            at -= clock_offset(self._live, f"orders.{os.getpid()}")
+        order = NodeOrder(
+            f"{time.time_ns():020d}-{secrets.token_hex(3)}",
+            what,
+            chosen,
+            at,
+            again,
+            slow.model_dump(mode="json", exclude_unset=True) if slow is not None else None,
+        )
+        publish(self._live, ORDERS, order.id, order)
+        return Asked(order)
+
+    def answers(self, asked: Asked) -> dict[str, Answer]:
+        """What the nodes have said so far."""
+        return answers_to(self._live, asked.order)
+
+    def await_done(self, asked: Asked) -> dict[str, Answer]:
+        """Wait until all nodes have done it."""
+        order = asked.order
+        begin = time.monotonic() + BEGIN_SECONDS
+        if order.at is not None:
+            begin += max(0.0, order.at - time.time())
+        while True:
+            found = answers_to(self._live, order)
+            for answer in found.values():
+                if answer.state == "failed":
+                    raise EngineError(f"{answer.node} was told to {_said(order)}: {answer.error}")
+            if all(n in found and found[n].state == "done" for n in order.nodes):
+                return found
+            if self._check is not None:
+                self._check()
+            elif holds(self._live, ABORT):
+                raise EngineError(read_abort(self._live / ABORT).reason)
+            missing = [name for name in order.nodes if name not in found]
+            if missing and time.monotonic() > begin:
+                raise EngineError(
+                    f"{', '.join(missing)}: told to {_said(order)} {BEGIN_SECONDS:.0f} s ago and "
+                    "has not begun; the log of its job says why"
+                )
+            time.sleep(LOOK)
+
+    def _known(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        known = self.nodes()
+        if not known:
+            raise EngineError(
+                f"{self._engine} has no servers on nodes of their own here: what is embedded or "
+                "runs beside the workers can be neither restarted, slowed nor killed by a node"
+            )
+        if names is None:
+            return known
+        if missing := [name for name in names if name not in known]:
+            raise EngineError(
+                f"the session has no node {', '.join(missing)}; it has {', '.join(known)}"
+            )
+        return tuple(names)
+
+
+def answers_to(live: Path, order: NodeOrder) -> dict[str, Answer]:
+    """What the nodes have said to an order, by node."""
+    try:
+        # Listed anew each time, which makes an NFS client ask its server.
+        names = os.listdir(live / ORDERED)  # noqa: PTH208 - a listing is all that is wanted
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for node in order.nodes:
+        if (name := f"{order.id}.{node}.json") in names:
+            text = (live / ORDERED / name).read_text(encoding="utf-8")
+            found[node] = Answer(**json.loads(text))
+    return found
+
+
+def answer(live: Path, order: NodeOrder, said: Answer) -> None:
+    """Publish how far a node has come; the next state replaces this one."""
+    publish(live, ORDERED, f"{order.id}.{said.node}", said)
+
+
+def orders_for(live: Path, node: str, known: set[str]) -> list[NodeOrder]:
+    """Orders to a node that are not among the `known` ids (which grow), oldest first.
+
+    The directory is listed anew each time, which makes an NFS client ask its server.
+    """
+    try:
+        names = sorted(os.listdir(live / ORDERS))  # noqa: PTH208 - a listing is all that is wanted
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        if name.startswith(".") or not name.endswith(".json") or name in known:
+            continue
+        data = json.loads((live / ORDERS / name).read_text(encoding="utf-8"))
+        known.add(name)
+        order = NodeOrder(**{**data, "nodes": tuple(data["nodes"])})
+        if node in order.nodes:
+            found.append(order)
+    return found
+
+
+def _place(name: str) -> tuple[str, int]:
+    role = name.rstrip("0123456789")
+    return (role, int(name[len(role) :] or 0))
+
+
+def _said(order: NodeOrder) -> str:
+    if order.slow is not None:
+        return f"be slow ({Slow.model_validate(order.slow).words()})"
+    return {"stop_slow": "end its slowing", "kill": "be killed and start again"}.get(
+        order.what, order.what
+    )

@@ -1,0 +1,158 @@
+"""Slowing a node from its own job: start the slower, see that it slows, end and remove it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from storewise.engines.contract.server import Node
+from storewise.errors import EngineError
+from storewise.metrics.host import host_name
+from storewise.processes import library_environment
+from storewise.session.coordination.liveness import remove_tree
+from storewise.session.faults.load_generator import CLASS, STATE, Plan
+from storewise.session.server.guard import Order, clean
+from storewise.session.server.guarded import POLL, Guarded
+from storewise.session.server.log_tail import log_tail
+from storewise.workloads.faults import Slow
+
+#: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.
+_START_SECONDS = 120.0
+_STOP_SECONDS = 5.0
+#: Names of figures, and what each is counted in.
+FIGURES = {
+    "slow_time": "s",
+    "slow_bytes": "B",
+    "slow_syncs": "1",
+    "slow_cpu": "s",
+    "slow_processes": "1",
+    "slow_memory": "B",
+    "slow_turns": "1",
+    "slow_sent": "B",
+}
+
+
+class Slowing:
+    """One slowing of one node, under a guard of its own."""
+
+    def __init__(self, node: Node, slow: Slow, live: Path, log: Path) -> None:
+        self.slow = slow
+        self._name = node.spec.name
+        directory = node.directory
+        # Beside the data, on their disk, so that it does not count as the server's.
+        self._directory = directory.with_name(f"{directory.name}.slow")
+        self._plan = Plan(
+            slow.model_dump(mode="json", exclude_unset=True),
+            node.address,
+            (node.port, *node.ports.values()),
+        )
+        self._log = log.with_name(f"{self._name}.slow.log").absolute()
+        self._live = live
+        self._process: Guarded | None = None
+        self._started = 0.0
+
+    def start(self, check: Callable[[], None]) -> None:
+        """Returns when the node is seen to be slowed; EngineError where it cannot be, with
+        nothing left."""
+        self._log.unlink(missing_ok=True)
+        try:
+            self._directory.mkdir(parents=True, mode=0o700)
+            if self.slow.how == "disk":
+                self._same_disk()
+            plan = self._directory / "plan.json"
+            plan.write_text(json.dumps(asdict(self._plan)) + "\n", encoding="utf-8")
+            self._process = Guarded(self._order(plan))
+            self._process.start()
+            until = time.monotonic() + _START_SECONDS
+            while not self._figures():
+                check()
+                self._process.hear(POLL)
+                self.raise_if_ended()
+                if time.monotonic() > until:
+                    raise EngineError(
+                        f"{self._name}: slowing ({self.slow.words()}) has had no effect for "
+                        f"{_START_SECONDS:.0f} s on host {host_name()}:\n{log_tail(self._log)}"
+                    )
+        except FileExistsError as error:
+            raise EngineError(f"{self._name}: {self._directory} is there already") from error
+        except BaseException:
+            self.end()
+            raise
+        self._started = time.monotonic()
+
+    def _same_disk(self) -> None:
+        data = self._directory.with_name(self._directory.name.removesuffix(".slow"))
+        if data.stat().st_dev != self._directory.stat().st_dev:
+            raise EngineError(
+                f"{self._name}: {data} is a file system of its own, so that a file beside it would "
+                "not slow its disk; give a directory below it as `scratch`"
+            )
+
+    def _order(self, plan: Path) -> Order:
+        remove = (
+            sys.executable,
+            "-m",
+            "storewise.session.faults.traffic_control",
+            str(self._directory / CLASS),
+        )
+        return Order(
+            (sys.executable, "-m", "storewise.session.faults.load_generator", str(plan)),
+            str(self._directory),
+            library_environment(),
+            str(self._log),
+            int(signal.SIGTERM),
+            "",  # the server's own guard tells the trial when the node's job was killed
+            self._name,
+            (remove,) if self.slow.how == "network" else (),
+        )
+
+    def _figures(self) -> dict[str, float]:
+        try:
+            found: dict[str, float] = json.loads(
+                (self._directory / STATE).read_text(encoding="utf-8")
+            )
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def raise_if_ended(self) -> None:
+        """EngineError where the slower has ended by itself: the figures would not be of a slowed
+        node."""
+        if self._process is None:
+            return
+        self._process.hear(0.0)
+        status = self._process.status
+        if status is not None:
+            how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+            raise EngineError(
+                f"{self._name}: slowing ({self.slow.words()}) ended early on host {host_name()}, "
+                f"{how}: {log_tail(self._log) or 'its log is empty'}"
+            )
+
+    def stop(self) -> dict[str, float]:
+        """End it and remove all of it; returns what it has done (`FIGURES`)."""
+        try:
+            self.raise_if_ended()
+            figures = {**self._figures(), "slow_time": time.monotonic() - self._started}
+        finally:
+            left = self.end()
+        if left:
+            raise EngineError(f"{self._name}: slowing could not be undone: {left}")
+        return figures
+
+    def end(self) -> str:
+        """End it in any case; returns what could not be removed, in words."""
+        process, self._process = self._process, None
+        left = ""
+        if process is not None:
+            process.stop(signal.SIGTERM, _STOP_SECONDS)
+            order = process.order
+            if order.cleanup and self._directory.is_dir():
+                left = clean(order.cleanup, order.directory, order.environment, order.log)
+        remove_tree(self._directory)
+        return left

@@ -1,0 +1,226 @@
+"""What a node sends is delayed or limited, by the kernel's traffic control (tc(8)).
+
+Each slowed node has a class of its own below one root of the interface (``htb``), so that several
+nodes of one interface can be slowed and the last one that ends takes the root away. In a network
+namespace of its own everything that the node sends goes into its class; where others send through
+the same interface (loopback, a host's network) only what comes from the ports of its server.
+
+Sources: tc(8), tc-htb(8), tc-netem(8), tc-u32(8).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storewise.errors import EngineError
+from storewise.metrics.host import host_name
+
+#: Of our root on an interface; nobody else is likely to use it.
+_ROOT = "5715:"
+#: Rate of a class that only delays, Mbit/s.
+_FREE = 40_000.0
+#: Bytes of packets that may wait in a class; more are dropped, as in a switch.
+_PACKETS = 2000
+_CLASSES = range(2, 256)
+_LOCK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """The class of one slowed node."""
+
+    interface: str
+    number: int
+
+    def remove(self) -> None:
+        """Take it away, and the root with the last one; nothing where it has gone already."""
+        with _locked(self.interface):
+            self._remove()
+
+    def _remove(self) -> None:
+        present = _classes(self.interface)
+        if self.number in present:
+            where = ("dev", self.interface, "parent", _ROOT, "prio", str(self.number))
+            _tc("filter", "delete", *where, missing_ok=True)
+            name = f"{_ROOT}{self.number:x}"
+            _tc("class", "delete", "dev", self.interface, "classid", name, missing_ok=True)
+        if _has_root(self.interface) and not present - {self.number}:
+            _tc("qdisc", "delete", "dev", self.interface, "root", missing_ok=True)
+
+    def sent(self) -> int | None:
+        """Bytes that have passed it; None where it is not there."""
+        for found in _qdiscs(self.interface):
+            if found.get("parent") == f"{_ROOT}{self.number:x}":
+                return int(found.get("bytes", 0))
+        return None
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+
+def interface_of(address: str) -> str:
+    """The interface that has an address; EngineError where none has it."""
+    if address.startswith("127."):
+        return "lo"
+    for name, found in psutil.net_if_addrs().items():
+        if any(one.address.split("%")[0] == address for one in found):
+            return name
+    raise EngineError(f"no interface of host {host_name()} has the address {address}")
+
+
+def own_namespace() -> bool:
+    """Whether this process has another network than the first process of the host."""
+    try:
+        return Path("/proc/self/ns/net").readlink() != Path("/proc/1/ns/net").readlink()
+    except OSError:
+        return False
+
+
+def slow_traffic(
+    address: str, ports: Sequence[int], *, delay_ms: float | None, rate_mbit: float | None, to: Path
+) -> Class:
+    """Slow what a node at `address` sends; `to` is written first and names the class.
+
+    EngineError where this host cannot: no tc, no rights, a kernel without netem, an interface
+    whose traffic somebody else controls.
+    """
+    interface = interface_of(address)
+    alone = own_namespace() and interface != "lo"
+    with _locked(interface):
+        if not _has_root(interface):
+            _refuse_others(interface)
+            _tc("qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb")
+        taken = _classes(interface)
+        found = Class(interface, next(n for n in _CLASSES if n not in taken))
+        found.write(to)
+        try:
+            _fill(found, ports, alone=alone, delay_ms=delay_ms, rate_mbit=rate_mbit)
+        except EngineError:
+            found._remove()
+            raise
+    return found
+
+
+def _fill(
+    found: Class,
+    ports: Sequence[int],
+    *,
+    alone: bool,
+    delay_ms: float | None,
+    rate_mbit: float | None,
+) -> None:
+    name = f"{_ROOT}{found.number:x}"
+    device = ("dev", found.interface)
+    rate = rate_mbit or _FREE
+    # A burst of 10 ms at the rate, and a full packet at least.
+    burst = max(1600 if rate_mbit else 1 << 20, int(rate * 1e6 / 8 * 0.01))
+    limits = ("rate", f"{rate * 1000:.0f}kbit", "ceil", f"{rate * 1000:.0f}kbit")
+    _tc(
+        *("class", "add", *device, "parent", _ROOT, "classid", name, "htb", *limits),
+        *("burst", str(burst), "cburst", str(burst)),
+    )
+    leaf = ("qdisc", "add", *device, "parent", name, "handle", f"{0x5800 + found.number:x}:")
+    if delay_ms is not None:
+        _tc(*leaf, "netem", "delay", f"{delay_ms * 1000:.0f}us", "limit", str(_PACKETS))
+    else:
+        _tc(*leaf, "pfifo", "limit", str(_PACKETS))
+    into = ("filter", "add", *device, "parent", _ROOT, "prio", str(found.number))
+    if alone:
+        _tc(*into, "protocol", "ip", "u32", "match", "u32", "0", "0", "flowid", name)
+        return
+    for port in ports:
+        match = ("match", "ip", "sport", str(port), "0xffff")
+        _tc(*into, "protocol", "ip", "u32", *match, "flowid", name)
+
+
+def _refuse_others(interface: str) -> None:
+    for found in _qdiscs(interface):
+        if found.get("root") and found.get("handle") not in ("0:", _ROOT):
+            raise EngineError(
+                f"the traffic of {interface} on host {host_name()} is under control already "
+                f"(tc qdisc show dev {interface}: {found.get('kind')} {found.get('handle')}); "
+                "remove that, or slow another way"
+            )
+
+
+def _has_root(interface: str) -> bool:
+    return any(found.get("handle") == _ROOT for found in _qdiscs(interface))
+
+
+def _classes(interface: str) -> set[int]:
+    """Numbers of our classes of an interface. (tc shows classes as text only.)"""
+    text = _tc("class", "show", "dev", interface)
+    return {int(n, 16) for n in re.findall(rf"^class htb {_ROOT}([0-9a-f]+) ", text, re.MULTILINE)}
+
+
+def _qdiscs(interface: str) -> list[dict[str, Any]]:
+    text = _tc("-s", "-j", "qdisc", "show", "dev", interface)
+    found: list[dict[str, Any]] = json.loads(text) if text.strip() else []
+    return found
+
+
+def _tc(*arguments: str, missing_ok: bool = False) -> str:
+    tc = shutil.which("tc", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin:/sbin"]))
+    if tc is None:
+        raise EngineError(
+            f"host {host_name()} has no tc, which slows networks; install iproute2, or slow "
+            "another way"
+        )
+    done = subprocess.run([tc, *arguments], capture_output=True, text=True, check=False)
+    words = " ".join(f"{done.stderr} {done.stdout if done.returncode else ''}".split())
+    if done.returncode == 0 or missing_ok:
+        return done.stdout
+    hint = ""
+    if "not permitted" in words:
+        hint = "; only root may, or who owns the node's network namespace"
+    elif "netem" in arguments and "unknown" in words:
+        hint = "; this kernel has no netem (module sch_netem): use rate_mbit without delay_ms"
+    raise EngineError(f"host {host_name()}: tc {' '.join(arguments)}: {words}{hint}")
+
+
+@contextmanager
+def _locked(interface: str) -> Iterator[None]:
+    """One at a time: nodes of one host change the classes of one interface.
+
+    The lock is an abstract socket: each network namespace has its own, and the kernel takes it
+    away when its holder ends.
+    """
+    with socket.socket(socket.AF_UNIX) as lock:
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                lock.bind(f"\0storewise-traffic-{interface}")
+                break
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise EngineError(
+                        f"another process changes the traffic of {interface} on host "
+                        f"{host_name()} for {_LOCK_SECONDS:.0f} s already"
+                    ) from error
+                time.sleep(0.05)
+        yield
+
+
+def main() -> None:
+    """``python -m storewise.session.faults.traffic_control FILE``: remove the class it names."""
+    path = Path(sys.argv[1])
+    if path.exists():
+        Class(**json.loads(path.read_text(encoding="utf-8"))).remove()
+
+
+if __name__ == "__main__":
+    main()

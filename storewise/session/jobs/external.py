@@ -1,0 +1,112 @@
+"""A trial's place in a database that is there already: its tables, and their end.
+
+The trial's tables have names that no other run's have. They are made before the load and dropped
+after the verification, or by whichever job of the trial fails. Where a job is killed between
+(SIGKILL, a lost host) they stay: a file in the study's directory ``external`` names them until the
+trial's next run drops them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storewise.engines.contract.engine import Cluster
+from storewise.engines.contract.external import ExternalEngine
+from storewise.engines.registry import engine as engine_named
+from storewise.errors import EngineError
+from storewise.session.coordination.liveness import write_aside
+from storewise.study.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a job of such a trial works with."""
+
+    cluster: Cluster
+    versions: dict[str, str]
+
+
+def is_external(trial: Trial) -> bool:
+    """Whether the trial's store is a database that is there already."""
+    return engine_named(trial.engine).flags.external
+
+
+def external_cluster(trial: Trial, run: str) -> Cluster:
+    """What the clients of a trial connect to, the same in all jobs of a run."""
+    engine = _engine(trial)
+    name = hashlib.sha256(f"{run}:{trial.study}:{trial.id}".encode()).hexdigest()[:8]
+    return Cluster(
+        trial.engine,
+        settings=engine.of_trial(trial.settings, name),
+        consistency=trial.consistency,
+        kinds=trial.kinds(),
+    )
+
+
+@contextmanager
+def external_store(
+    trial: Trial,
+    run: str,
+    results: Path,
+    log: logging.Logger,
+    *,
+    creates: bool = False,
+    ends: bool = False,
+) -> Iterator[Outside]:
+    """The trial's tables for one job: made first where it `creates` them, dropped at the end where
+    it `ends` the trial (unless the study keeps data), and when the block raises.
+
+    `results` is the study's directory, which one run at a time uses."""
+    engine = _engine(trial)
+    cluster = external_cluster(trial, run)
+    record = results / "external" / f"{trial.id}.json"
+    try:
+        if creates:
+            _drop_old(engine, cluster, record, log)
+            record.parent.mkdir(exist_ok=True)
+            write_aside(record, json.dumps({"prefix": cluster.settings["prefix"]}) + "\n")
+            log.info("tables of this trial: %s_*", cluster.settings["prefix"])
+            client = engine.connect(cluster, "write")
+            try:
+                client.create(trial.store_schema())
+            finally:
+                client.close()
+        yield Outside(cluster, engine.server(cluster))
+    except BaseException:
+        try:
+            _drop(engine, cluster, record)
+        except EngineError as error:
+            log.warning("the tables %s_* may be left: %s", cluster.settings["prefix"], error)
+        raise
+    if ends and not trial.keep_data:
+        _drop(engine, cluster, record)
+    elif ends:
+        log.info("kept: the tables %s_*", cluster.settings["prefix"])
+        record.unlink(missing_ok=True)
+
+
+def _drop(engine: ExternalEngine, cluster: Cluster, record: Path) -> None:
+    engine.drop(cluster)
+    record.unlink(missing_ok=True)
+
+
+def _drop_old(engine: ExternalEngine, cluster: Cluster, record: Path, log: logging.Logger) -> None:
+    """Drop what a run has left whose jobs were killed."""
+    if not record.exists():
+        return
+    prefix = json.loads(record.read_text(encoding="utf-8"))["prefix"]
+    log.info("dropping the tables %s_* that an earlier run has left", prefix)
+    _drop(engine, replace(cluster, settings={**cluster.settings, "prefix": prefix}), record)
+
+
+def _engine(trial: Trial) -> ExternalEngine:
+    found = engine_named(trial.engine)
+    if not isinstance(found, ExternalEngine):
+        raise EngineError(f"{found.title} is no database that is there already")
+    return found

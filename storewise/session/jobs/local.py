@@ -1,0 +1,231 @@
+"""A whole cluster on this host from one process, for tests and benchmarks.
+
+The workflow starts each node as a job of its own (`node`); here threads do it. What starts, waits
+for and forms the servers is the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.server import (
+    OUTLIVE_SECONDS,
+    Credentials,
+    Forming,
+    Installation,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    Topology,
+    cluster_of,
+)
+from storewise.engines.registry import engine as engine_named
+from storewise.errors import Aborted, EngineError
+from storewise.session.server.address import LOOPBACK, address_of
+from storewise.session.server.guarded import POLL
+from storewise.session.server.server import Server, start_server
+
+SECRETS = "credentials.json"
+
+
+@dataclass
+class LocalCluster:
+    """The running nodes by name, and what clients connect with."""
+
+    cluster: Cluster
+    servers: dict[str, Server] = field(default_factory=dict)
+
+
+@contextmanager
+def running(
+    name: str,
+    directory: Path,
+    topology: Topology | None = None,
+    settings: Mapping[str, Any] | None = None,
+    consistency: str = "",
+    schema: Schema | None = None,
+) -> Iterator[LocalCluster]:
+    """Start, form and end a cluster on loopback below `directory`; yields its nodes too.
+
+    Raises what the engine raises, with nothing left running. Roles that have their place on
+    worker hosts are started as well.
+    """
+    engine = engine_named(name)
+    if not isinstance(engine, ServerEngine):
+        raise EngineError(f"{engine.title} has no servers")
+    nodes = _Nodes(engine, directory, topology or Topology(), settings or {}, consistency)
+    with ExitStack() as stack:
+        stack.callback(nodes.stop)
+        cluster = nodes.start(schema or Schema())
+        yield LocalCluster(cluster, nodes.servers)
+
+
+@contextmanager
+def local_cluster(
+    name: str,
+    directory: Path,
+    topology: Topology | None = None,
+    settings: Mapping[str, Any] | None = None,
+    consistency: str = "",
+    schema: Schema | None = None,
+) -> Iterator[Cluster]:
+    """`running`, for those who only want to connect."""
+    with running(name, directory, topology, settings, consistency, schema) as found:
+        yield found.cluster
+
+
+class _Nodes:
+    def __init__(
+        self,
+        engine: ServerEngine,
+        directory: Path,
+        topology: Topology,
+        settings: Mapping[str, Any],
+        consistency: str,
+    ) -> None:
+        self.engine, self.directory, self.topology = engine, directory, topology
+        self.settings = settings
+        self.consistency = consistency or next(iter(engine.consistencies))
+        self.specs = engine.roles(topology, settings)
+        self.servers: dict[str, Server] = {}
+        self._addresses: dict[str, Endpoint] = {}
+        self._answering: dict[str, Endpoint] = {}
+        self._gone: set[str] = set()
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._threads: list[threading.Thread] = []
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.secrets = directory / SECRETS
+        if not self.secrets.exists():
+            Credentials.make().write(self.secrets)
+        self.credentials = Credentials.read(self.secrets)
+        self.installation: Installation = engine.find(settings)
+
+    def start(self, schema: Schema) -> Cluster:
+        for spec in self.specs:
+            thread = threading.Thread(target=self._node, args=(spec,), name=spec.name)
+            self._threads.append(thread)
+            thread.start()
+        self.engine.form(
+            Forming(
+                specs=self.specs,
+                topology=self.topology,
+                settings=self.settings,
+                consistency=self.consistency,
+                session="local",
+                schema=schema,
+                credentials=self.credentials,
+                endpoints=self._endpoints,
+                check=self._check,
+                log=logging.getLogger("storewise.local"),
+            )
+        )
+        endpoints = tuple(e for role in self._roles() for e in self._endpoints(role))
+        cluster = cluster_of(
+            self.engine.name, endpoints, self.secrets, self.settings, self.consistency
+        )
+        client = self.engine.connect(cluster, "write")
+        try:
+            client.create(schema)
+        finally:
+            client.close()
+        return cluster
+
+    def stop(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _roles(self) -> list[str]:
+        return list(dict.fromkeys(spec.role for spec in self.specs))
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._ended.is_set():
+            raise Aborted("the cluster is being ended")
+
+    def _await(self, found: Callable[[], bool]) -> None:
+        while not found():
+            self._check()
+            time.sleep(POLL)
+
+    def _endpoints(self, role: str) -> tuple[Endpoint, ...]:
+        specs = [spec for spec in self.specs if spec.role == role]
+        self._await(lambda: all(spec.name in self.servers for spec in specs))
+        return tuple(self.servers[spec.name].endpoint for spec in specs)
+
+    def _known(self, roles: Sequence[str], found: Mapping[str, Endpoint]) -> tuple[Endpoint, ...]:
+        """The endpoints of all nodes of some roles, as soon as all are there."""
+        names = [spec.name for role in roles for spec in self.specs if spec.role == role]
+        self._await(lambda: all(name in found for name in names))
+        return tuple(found[name] for name in names)
+
+    def _node(self, spec: NodeSpec) -> None:
+        """A node's whole life. One thread for all of it: a server dies with the thread that
+        started its guard."""
+        try:
+            node = Node(
+                spec=spec,
+                topology=self.topology,
+                settings=self.settings,
+                consistency=self.consistency,
+                session="local",
+                directory=self.directory / spec.name,
+                address=address_of(LOOPBACK, spec.index if self.engine.own_loopback else 0),
+                port=0,
+                installation=self.installation,
+                credentials=self.credentials,
+                peers=tuple(e for role in spec.after for e in self._endpoints(role)),
+            )
+            log = self.directory / f"{spec.name}.log"
+
+            def meet(own: Endpoint) -> tuple[Endpoint, ...]:
+                self._addresses[spec.name] = own
+                return self._known(spec.meets, self._addresses)
+
+            met = any(spec.role in other.meets for other in self.specs)
+            server = start_server(
+                self.engine,
+                node,
+                log,
+                self._check,
+                meet=meet if met or spec.meets else None,
+            )
+        except Aborted:
+            return
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            self._error = self._error or error
+            return
+        self._answering[spec.name] = server.endpoint
+        try:
+            server.settle(
+                lambda role: self._known((role,), self._answering),
+                self._check,
+                logging.getLogger("storewise.local"),
+            )
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+            self._error = self._error or error
+            server.end()
+            return
+        self.servers[spec.name] = server
+        self._ended.wait()
+        self._outlive(spec)
+        server.stop()
+        self._gone.add(spec.name)
+        server.remove()
+
+    def _outlive(self, spec: NodeSpec) -> None:
+        """Wait for the end of the nodes that this one outlives, as far as they were started."""
+        before = {s.name for s in self.specs if s.role in spec.outlives} & self.servers.keys()
+        until = time.monotonic() + OUTLIVE_SECONDS
+        while before - self._gone and time.monotonic() < until:
+            time.sleep(POLL)

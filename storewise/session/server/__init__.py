@@ -1,0 +1,1 @@
+"""A server process and its guard."""

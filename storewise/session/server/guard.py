@@ -1,0 +1,209 @@
+"""The guard of one server: a small process between a node job and its server.
+
+It has a process session of its own, starts the server, and ends the server's whole tree as soon
+as its standard input closes, which the kernel does when the node job ends in whatever way. Being
+the subreaper of its descendants (prctl(2)), it sees those too that a server detaches.
+
+Standard input: one line of JSON (`Order`), then ``stop SIGNAL SECONDS`` at most once.
+Standard output: lines of JSON, ``{"pid": n}`` and at the end ``{"status": n}``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from storewise.processes import dies_with_parent
+from storewise.session.coordination.liveness import Abort, abort, await_reason
+
+#: From Linux's ``sys/prctl.h``.
+_PR_SET_CHILD_SUBREAPER = 36
+#: Time for an orderly end once nobody is left who could wait for it.
+ORPHANED_SECONDS = 5.0
+#: For the job's Snakemake to say how it was killed; the server goes on meanwhile.
+WITNESS_SECONDS = 2.0
+#: For each command that removes what a server keeps elsewhere.
+CLEANUP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the guard is to run."""
+
+    command: tuple[str, ...]
+    directory: str
+    """Of the node; removed where its job has gone without doing it."""
+    environment: Mapping[str, str]
+    log: str
+    stop_signal: int
+    live: str
+    """The trial's live directory, to be told of that; empty where there is none."""
+    node: str
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    """Commands that remove what the server keeps elsewhere; run where its job has gone."""
+
+
+def clean(
+    commands: Sequence[Sequence[str]], directory: str, environment: Mapping[str, str], log: str
+) -> str:
+    """Run a node's cleanup, its output to the server's log; what went wrong, in words, or nothing.
+
+    It must be done before the directory goes, which may hold the commands' configuration.
+    """
+    found = []
+    for command in commands:
+        with Path(log).open("ab") as output:
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=directory,
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=CLEANUP_SECONDS,
+                    check=False,
+                )
+                words = f"ended with status {done.returncode}" if done.returncode else ""
+            except (OSError, subprocess.TimeoutExpired) as error:
+                words = str(error)
+        if words:
+            found.append(f"{shlex.join(command)}: {words}")
+    return "; ".join(found)
+
+
+def end_tree() -> None:
+    """Kill all descendants of this process and wait until none is left."""
+    while True:
+        left = psutil.Process().children(recursive=True)
+        if not left:
+            return
+        for process in left:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(left, timeout=5)
+
+
+def _reap(child: int, ended: Callable[[int], None]) -> None:
+    """Collect every process that ends below us; `ended` gets the server's wait status."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+        if pid == child:
+            ended(os.waitstatus_to_exitcode(status))
+
+
+def _say(**message: int) -> None:
+    try:
+        os.write(1, (json.dumps(message) + "\n").encode())
+    except OSError:
+        return  # the node job has gone; our input says so too
+
+
+def _tell(order: Order) -> None:
+    """The job was killed and cannot say so itself: clients would only see a lost connection.
+
+    Its Snakemake knows by which signal, unless that was killed too.
+    """
+    if order.live:
+        await_reason(Path(order.live), WITNESS_SECONDS)
+        host = socket.gethostname()
+        reason = f"{order.node}: its job on host {host} has ended without ending its server"
+        abort(Path(order.live), Abort(f"{reason}: was it killed?", own=True, log=order.log))
+
+
+def main() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # A scheduler tells all processes of a job; the node job decides what follows.
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # Unbuffered: the word to stop may follow at once, and is looked for in the pipe itself.
+    with open(0, "rb", buffering=0, closefd=False) as orders:
+        line = orders.readline()
+    if not line:
+        return  # the node job ended before it had said what to run
+    order = Order(**json.loads(line))
+    tie = dies_with_parent()
+
+    def prepare() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        tie()
+
+    with Path(order.log).open("ab") as log:
+        server = subprocess.Popen(
+            order.command,
+            cwd=order.directory,
+            env=dict(order.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=prepare,
+        )
+    _say(pid=server.pid)
+    news, told = os.pipe()
+    status: list[int] = []
+
+    def ended(code: int) -> None:
+        status.append(code)
+        os.write(told, b"x")
+
+    threading.Thread(target=_reap, args=(server.pid, ended), daemon=True).start()
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    selector.register(news, selectors.EVENT_READ)
+    until: float | None = None
+    orphaned = False
+    while not status:
+        timeout = None if until is None else max(0.0, until - time.monotonic())
+        ready = {key.fd for key, _ in selector.select(timeout)}
+        if until is not None and time.monotonic() >= until:
+            break
+        if 0 not in ready:
+            continue
+        words = os.read(0, 4096).decode().split()
+        if not words:
+            selector.unregister(0)
+            orphaned = True
+            _tell(order)
+            asked, seconds = order.stop_signal, ORPHANED_SECONDS
+        else:
+            asked, seconds = int(words[1]), float(words[2])
+        if not status:
+            os.kill(server.pid, asked)
+        until = min(until or float("inf"), time.monotonic() + seconds)
+    end_tree()
+    # The reaper collects the server too when it was killed here.
+    while not status and psutil.pid_exists(server.pid):
+        selector.select(0.1)
+    if orphaned:
+        if words_of_cleanup := clean(order.cleanup, order.directory, order.environment, order.log):
+            with Path(order.log).open("a") as output:
+                output.write(f"not cleaned up: {words_of_cleanup}\n")
+        shutil.rmtree(order.directory, ignore_errors=True)
+    _say(status=status[0] if status else -signal.SIGKILL)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

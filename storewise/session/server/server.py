@@ -1,0 +1,417 @@
+"""One server's life on this host: directory, first steps, guard, first answer, end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Launch, Node, ServerEngine, Settling
+from storewise.errors import ConfigError, EngineError
+from storewise.metrics.host import host_name
+from storewise.metrics.memory_kills import MemoryKills
+from storewise.processes import dies_with_parent, undisturbed
+from storewise.session.coordination.ending import how_it_ended
+from storewise.session.coordination.liveness import remove_tree
+from storewise.session.server.address import free_port
+from storewise.session.server.guard import Order, clean
+from storewise.session.server.guarded import POLL, Guarded
+from storewise.session.server.log_tail import log_tail, mapped_write, no_space
+
+#: How servers say that somebody else has their port.
+_PORT_TAKEN = (
+    "address already in use",
+    "address in use",
+    "errno: 98",
+    "already in use",
+    "at requested port",
+    "in use by another process",
+)
+_PORT_TRIES = 3
+#: A uid with an entry in every passwd file, for servers that refuse to run as root.
+_NOBODY = 65534
+
+
+def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
+    """The command as it is run here: root hides from a server that refuses it.
+
+    In a user namespace where root's id is shown as nobody's (user_namespaces(7)) the server's
+    files still belong to root outside, so directories that only root can enter do not matter.
+    """
+    if not launch.refuses_root or os.geteuid() != 0:
+        return tuple(command)
+    return ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}", "--", *command)
+
+
+def _end_step(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Ask it to end, because an initdb that is killed leaves shared memory; then kill what is left
+    of its group."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class Server:
+    """A server under its guard; a context manager that leaves neither behind.
+
+    `start` makes the node's directory, runs the first steps and starts the server; `wait_ready`
+    returns when it answers; `failure` says how it ended by itself; `stop` ends it in order.
+    """
+
+    def __init__(
+        self,
+        engine: ServerEngine,
+        node: Node,
+        log: Path,
+        *,
+        live: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self.engine = engine
+        self.node = node
+        self.log = log
+        self.launch = engine.launch(node)
+        self._live = live
+        self._process: Guarded | None = None
+        self._before = MemoryKills.now()
+        self._seen = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the server's first process; 0 before it was started."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def started_at(self) -> float:
+        """Unix time of the last start."""
+        return self._process.started_at if self._process is not None else 0.0
+
+    @property
+    def endpoint(self) -> Endpoint:
+        spec = self.node.spec
+        node = self.node
+        return Endpoint(spec.role, spec.index, host_name(), node.address, node.port, node.ports)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, check: Callable[[], None]) -> None:
+        """Raises EngineError with the end of the server's log where a first step fails."""
+        self._prepare()
+        for step in self.launch.steps:
+            self._step(step, check)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the server on a directory that is prepared already."""
+        order = Order(
+            as_nobody(self.launch.command, self.launch),
+            str(self.node.directory),
+            self._environment(),
+            str(self.log.absolute()),
+            int(self.launch.stop_signal),
+            str(self._live.absolute()) if self._live is not None else "",
+            self.node.spec.name,
+            self.launch.cleanup,
+        )
+        self._before = MemoryKills.now()
+        self._process = Guarded(order)
+        self._process.start()
+
+    def again(self, check: Callable[[], None]) -> None:
+        """Start the server on the data that it had when it was stopped or killed, at the same
+        ports, and wait until it serves; EngineError as `wait_ready`."""
+        self.restart()
+        self._await(check, self.engine.answers)
+        peers = self.node.peers
+
+        def met(role: str) -> tuple[Endpoint, ...]:
+            return tuple(peer for peer in peers if peer.role == role)
+
+        self.engine.resume(self._settling(met, check, logging.getLogger("storewise.session")))
+
+    def kill(self) -> None:
+        """SIGKILL to all processes of the server at once; returns when none is left."""
+        if self._process is not None:
+            self._process.stop(signal.SIGKILL, 0.0)
+
+    def _prepare(self) -> None:
+        directory = self.node.directory
+        try:
+            directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+            directory.chmod(0o700)
+            for name in self.launch.directories:
+                (directory / name).mkdir(parents=True, mode=0o700, exist_ok=True)
+            for name, text in self.launch.files.items():
+                path = directory / name
+                path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+                path.touch(mode=0o600)
+                path.chmod(0o600)
+                path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EngineError(
+                f"{self.node.spec.name}: {directory} on host {host_name()}: {error.strerror}"
+            ) from error
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.node.installation.environment, **self.launch.environment}
+
+    def _step(self, command: tuple[str, ...], check: Callable[[], None]) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                as_nobody(command, self.launch),
+                cwd=self.node.directory,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=dies_with_parent(),
+            )
+        try:
+            while process.poll() is None:
+                check()
+                try:
+                    process.wait(POLL)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            if process.poll() is None:
+                with undisturbed():
+                    _end_step(process, self.launch.stop_seconds)
+        if process.returncode != 0:
+            # A script has its own name as its $0.
+            name = command[3] if command[:2] == ("sh", "-c") else Path(command[0]).name
+            how = f"ended with status {process.returncode}"
+            raise EngineError(self._told(f"{name} {how} on host {host_name()}"))
+
+    def settle(
+        self,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        check: Callable[[], None],
+        log: logging.Logger,
+    ) -> None:
+        """Let the engine do what it can do only beside its server; EngineError also where the
+        server ends meanwhile."""
+        self.engine.settle(self._settling(endpoints, check, log))
+
+    def _settling(
+        self,
+        endpoints: Callable[[str], tuple[Endpoint, ...]],
+        check: Callable[[], None],
+        log: logging.Logger,
+    ) -> Settling:
+        def watch() -> None:
+            check()
+            if (text := self.failure()) is not None:
+                raise EngineError(text)
+
+        def run(command: Sequence[str], seconds: float) -> str:
+            return self._run(command, seconds, watch)
+
+        return Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
+
+    def _run(self, command: Sequence[str], seconds: float, check: Callable[[], None]) -> str:
+        """What a program of the engine prints; EngineError with it where the program fails."""
+        process = subprocess.Popen(
+            as_nobody(command, self.launch),
+            cwd=self.node.directory,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=dies_with_parent(),
+        )
+        until = time.monotonic() + seconds
+        said, ended = b"", False
+        try:
+            while not ended and time.monotonic() < until:
+                check()
+                try:
+                    said, ended = process.communicate(timeout=POLL)[0], True
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            if not ended:
+                os.killpg(process.pid, signal.SIGKILL)
+                said = process.communicate()[0]
+        text = said.decode(errors="replace").strip()
+        if not ended or process.returncode != 0:
+            how = f"ended with status {process.returncode}" if ended else f"took over {seconds:g} s"
+            raise EngineError(
+                f"{self.node.spec.name}: {shlex.join(command)} {how} on host {host_name()}; it "
+                f"says:\n{text or 'nothing'}"
+            )
+        return text
+
+    def failure(self, wait: float = 0.0) -> str | None:
+        """How the server has ended by itself, with the end of its log, or that its disk is full;
+        None while it runs, after `wait` seconds."""
+        if self._process is None:
+            return None
+        self._process.hear(wait)
+        server = f"the server of {self.engine.title} on host {host_name()}"
+        status = self._process.status
+        if status is not None:
+            how = how_it_ended(status, self._before, self._process.pid)
+            return self._told(f"{server} {how}")
+        # Some servers wait for space without end, and their clients with them.
+        size = self.log.stat().st_size if self.log.exists() else 0
+        if size != self._seen:
+            self._seen = size
+            if no_space(self.log):
+                return self._told(f"{server} cannot go on")
+        return None
+
+    def _told(self, what: str) -> str:
+        """What happened to a program of this node, with what its log says of the reason."""
+        node = self.node
+        if said := no_space(self.log) or mapped_write(self.log, node.directory):
+            return (
+                f"{node.spec.name}: no space left on device for {node.directory}: free space "
+                "there, or name a larger directory (`scratch` of rule `node` in the profile); "
+                f"{what}, its log says: {said}"
+            )
+        return f"{node.spec.name}: {what}; the end of its log:\n{log_tail(self.log)}"
+
+    def wait_ready(self, check: Callable[[], None]) -> None:
+        """Return when the server answers; EngineError when it ends or the engine's time is over."""
+        self._await(check, self.engine.greets)
+        for name in self.launch.remove_when_ready:
+            (self.node.directory / name).unlink(missing_ok=True)
+
+    def _await(
+        self, check: Callable[[], None], answers: Callable[[Endpoint, Credentials], bool]
+    ) -> None:
+        until = self._clock() + self.engine.ready_seconds
+        while not answers(self.endpoint, self.node.credentials):
+            check()
+            if (text := self.failure(POLL)) is not None:
+                raise EngineError(text)
+            if self._clock() > until:
+                raise EngineError(
+                    f"{self.node.spec.name}: the server of {self.engine.title} on host "
+                    f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
+                    f"{self.engine.ready_seconds:.0f} s; the end of its log:\n{log_tail(self.log)}"
+                )
+
+    def stop(self) -> None:
+        """End the server in order, by force after its time; a second call does nothing."""
+        if self._process is not None:
+            self._process.stop(self.launch.stop_signal, self.launch.stop_seconds)
+
+    def end(self) -> str:
+        """`stop` and `remove`, whatever signals come meanwhile."""
+        with undisturbed():
+            self.stop()
+            return self.remove()
+
+    def remove(self) -> str:
+        """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
+        not be removed, in words, or nothing."""
+        left = ""
+        if self.node.directory.is_dir():
+            log = str(self.log.absolute())
+            directory = str(self.node.directory)
+            left = clean(self.launch.cleanup, directory, self._environment(), log)
+        remove_tree(self.node.directory)
+        return left
+
+
+def start_server(
+    engine: ServerEngine,
+    node: Node,
+    log: Path,
+    check: Callable[[], None],
+    *,
+    ports: str = "",
+    live: Path | None = None,
+    meet: Callable[[Endpoint], tuple[Endpoint, ...]] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Server:
+    """Start a node's server and wait until it answers; its ports are chosen here.
+
+    `live` is the live directory of the trial that ends if this process is killed. `meet` is told
+    where the server will listen before it starts, and gives the nodes that it meets. `clock` (s) is
+    what the engine's time to answer goes by.
+
+    Another process may take a port between our look and the server's start: then others are
+    tried, with a new directory, unless other nodes have been told of them. Raises EngineError,
+    with no server left.
+    """
+    tried: set[int] = set()
+    tries = 0
+    while True:
+        chosen = _with_ports(node, ports, tried)
+        if meet is not None:
+            spec = node.spec
+            met = meet(
+                Endpoint(
+                    spec.role, spec.index, host_name(), node.address, chosen.port, chosen.ports
+                )
+            )
+            chosen = replace(chosen, peers=(*node.peers, *met))
+        server = Server(engine, chosen, log, live=live, clock=clock)
+        if os.geteuid() == 0 and server.launch.refuses_root and not _namespaces():
+            raise ConfigError(
+                f"{engine.title} refuses to run as root and this host has no user namespaces; run "
+                "Storewise as an ordinary user"
+            )
+        tries += 1
+        try:
+            server.start(check)
+            server.wait_ready(check)
+        except BaseException as error:
+            server.end()
+            words = log_tail(log).lower()
+            if (
+                isinstance(error, EngineError)
+                and meet is None
+                and tries < _PORT_TRIES
+                and any(text in words for text in _PORT_TAKEN)
+            ):
+                continue
+            raise
+        return server
+
+
+def _with_ports(node: Node, ports: str, tried: set[int]) -> Node:
+    """The node with free ports; they are added to those that were tried."""
+    found = []
+    for _ in range(1 + len(node.spec.ports)):
+        found.append(free_port(node.address, ports, frozenset(tried)))
+        tried.add(found[-1])
+    return replace(node, port=found[0], ports=dict(zip(node.spec.ports, found[1:], strict=True)))
+
+
+def _namespaces() -> bool:
+    try:
+        done = subprocess.run(
+            ["unshare", "--user", f"--map-user={_NOBODY}", "true"], capture_output=True, check=False
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
