@@ -486,8 +486,8 @@ def measure(study: Path, *, page: bool) -> None:
         stages[name] = [now - last[0], used - last[1]]
         last[:] = [now, used]
 
-    from storewise.analysis.load import load_results
-    from storewise.analysis.output import write_study
+    from storewise.analysis.pipeline.load import load_results
+    from storewise.analysis.pipeline.output import write_study
 
     stage("imports")
     results = load_results(study)

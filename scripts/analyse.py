@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from storewise.analysis.load import LEFT_OUT, REFERENCES, load_results
-from storewise.analysis.output import write_study
-from storewise.analysis.progress import tenths
+from storewise.analysis.pipeline.load import LEFT_OUT, REFERENCES, load_results
+from storewise.analysis.pipeline.output import write_study
+from storewise.analysis.pipeline.progress import tenths
 from storewise.figures.captions import make_figures
 from storewise.session.coordination.liveness import write_aside
 from storewise.session.coordination.trial_job import plain_job

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storewise.analysis.progress import tenths
+from storewise.analysis.pipeline.progress import tenths
 from storewise.publish.push import carry_out
 from storewise.publish.results import (
     OLD_REPORT,

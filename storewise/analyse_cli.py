@@ -14,8 +14,8 @@ import typer
 from storewise.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from storewise.analysis.variance import Interactions
-    from storewise.analysis.variance_groups import Group
+    from storewise.analysis.stats.anova import Interactions
+    from storewise.analysis.stats.anova_groups import Group
 
 
 #: Groups that a reason names.
@@ -128,8 +128,8 @@ def analyse(
     chosen = orders[interactions]
     finding = ""
     if table is not None or source.is_file():
-        from storewise.analysis.variance_csv import observations, parse_table
-        from storewise.analysis.variance_groups import Ask, groups
+        from storewise.analysis.stats.anova_groups import Ask, groups
+        from storewise.analysis.stats.csv_table import observations, parse_table
 
         if response is None or not _names(factors):
             raise AnalysisError(f"{source}: a table needs --response COLUMN and --factors A,B")
@@ -161,10 +161,10 @@ def analyse(
         found = analyses.groups
         _say_not_possible(analyses.not_possible)
     else:
-        from storewise.analysis.load import load_results
-        from storewise.analysis.output import write_study
-        from storewise.analysis.progress import shown
-        from storewise.analysis.variance_study import Wanted, study_analyses
+        from storewise.analysis.judge.anova import Wanted, study_analyses
+        from storewise.analysis.pipeline.load import load_results
+        from storewise.analysis.pipeline.output import write_study
+        from storewise.analysis.pipeline.progress import shown
 
         if repeats > 1:
             raise AnalysisError("--repeats is for tables of means; a study's repeats are all there")
@@ -206,7 +206,7 @@ def _say_not_possible(reasons: Sequence[tuple[str, str]]) -> None:
 
 
 def _print(found: Sequence[Group], finding: str, format_: Format, *, pairs: bool) -> None:
-    from storewise.analysis.variance_groups import (
+    from storewise.analysis.stats.anova_groups import (
         group_warnings,
         json_pairs,
         json_rows,

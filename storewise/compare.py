@@ -1,10 +1,11 @@
 """Two studies, or two versions of one, side by side: figures of equal settings with intervals.
 
-Pure functions of the tables of both (`storewise.analysis.tables`). A *figure* is a rate, a
+Pure functions of the tables of both (`storewise.analysis.model.tables`). A *figure* is a rate, a
 percentile of a time, or a size, of one setting of the factors in one phase and step. Its mean over
-repeats is the geometric one with the interval of `storewise.analysis.resample`; of a percentile it
-is that of the repeats' percentiles. Both studies ran apart, so their means are independent and the
-spread of each is its own: the ratio B/A has Welch's interval on logarithms (Biometrika 34, 1947).
+repeats is the geometric one with the interval of `storewise.analysis.stats.intervals`; of a
+percentile it is that of the repeats' percentiles. Both studies ran apart, so their means are
+independent and the spread of each is its own: the ratio B/A has Welch's interval on logarithms
+(Biometrika 34, 1947).
 
 Every ratio has a p, from Student's t; those of one phase, step and measure are adjusted together
 by Holm's method (Scandinavian Journal of Statistics 6, 1979), as in `storewise.analysis.
@@ -25,11 +26,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
-from storewise.analysis.differences import holm_adjusted
-from storewise.analysis.frames import records
-from storewise.analysis.resample import Estimate, Resampled, ratio
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import level
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import level
+from storewise.analysis.judge.differences import holm_adjusted
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.intervals import Estimate, Resampled, ratio
 from storewise.compare_conditions import Difference, canary_ratio, differences, doubts
 from storewise.compare_values import SIZE, Side, side_of
 from storewise.errors import ResultError

@@ -13,7 +13,7 @@ import typer
 from storewise.errors import ResultError
 
 if TYPE_CHECKING:
-    from storewise.analysis.tables import Tables
+    from storewise.analysis.model.tables import Tables
     from storewise.compare import By
 
 
@@ -136,7 +136,7 @@ def _directory(name: str, results: Path) -> Path:
 
 
 def _tables(directory: Path) -> Tables:
-    from storewise.analysis.load import load_results
-    from storewise.analysis.tables import measured_tables
+    from storewise.analysis.model.tables import measured_tables
+    from storewise.analysis.pipeline.load import load_results
 
     return measured_tables(load_results(directory))

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from storewise.analysis.inputs import InputTotals
-from storewise.analysis.parts import instance_of
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import binary
+from storewise.analysis.common.text import binary
+from storewise.analysis.files.inputs import InputTotals
+from storewise.analysis.files.parts import instance_of
+from storewise.analysis.model.tables import Tables
 
 #: Keys of a study that only name it.
 _NAMES = ("name", "title")

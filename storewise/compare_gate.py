@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.frames import records
-from storewise.analysis.resample import LEVEL, Estimate, Resampled
+from storewise.analysis.common.frames import records
+from storewise.analysis.stats.intervals import LEVEL, Estimate, Resampled
 from storewise.compare import NOT_COMPARABLE, Comparison, adjusted, p_value
 from storewise.compare_values import RATE, SIZE
 from storewise.errors import ResultError

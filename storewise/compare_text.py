@@ -17,8 +17,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.text import level, number, seconds, setting
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import level, number, seconds, setting
 from storewise.compare import ALPHA, COLUMNS, CORRECTED, Comparison
 from storewise.compare_gate import Gate
 from storewise.compare_values import TIME

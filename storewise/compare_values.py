@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import CEILING
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.resample import Estimate, estimate, pooled
-from storewise.analysis.steps import OTHER, PARAMETERS, step_parameters
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import level
-from storewise.analysis.throughput import FINISH
+from storewise.analysis.common.engines import CEILING
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import level
+from storewise.analysis.measure.steps import OTHER, PARAMETERS, step_parameters
+from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.intervals import Estimate, estimate, pooled
 from storewise.errors import ResultError
 from storewise.yamlfile import nearest
 

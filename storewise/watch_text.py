@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from storewise.analysis.text import binary, number
+from storewise.analysis.common.text import binary, number
 from storewise.watch import LINES, Frame, Teller
 from storewise.watch_time import Left
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storewise.analysis.tables import Tables
+from storewise.analysis.model.tables import Tables
 from storewise.errors import ResultError
 from storewise.figures import costs, hosts, overlay, owners, plans, plots, scale
 from storewise.figures import steps as stepped

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.frames import grouped, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import setting
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.text import setting
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import MAX_PANELS, engines_in, phase_title, style_of
 from storewise.figures.style import legend_outside, new_figure, plain_numbers, spread
 

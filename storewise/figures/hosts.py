@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.parts import SESSION
-from storewise.analysis.tables import Tables
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.files.parts import SESSION
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import engines_in, style_of
 from storewise.figures.style import GREY, legend_outside, new_figure
 

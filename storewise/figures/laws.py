@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from storewise.analysis.frames import missing, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.usl import law
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.usl import law
 
 #: Points of a drawn curve.
 _POINTS = 40

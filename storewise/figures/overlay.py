@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storewise.analysis.engines import title
-from storewise.analysis.frames import grouped, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import level
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.text import level
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import MAX_PANELS, style_of
 from storewise.figures.style import GREY, legend_outside, new_figure, plain_numbers, spread
 

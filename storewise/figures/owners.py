@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.tables import Tables
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import MAX_PANELS, engines_in, lowest, style_of
 from storewise.figures.style import COLOURS, legend_outside, new_figure
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storewise.analysis.engines import CEILING, title, varying_factors
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import setting
+from storewise.analysis.common.engines import CEILING, title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import setting
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import engines_in, style_of
 from storewise.figures.style import LINES, legend_outside, new_figure, plain_numbers, tick
 

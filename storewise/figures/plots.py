@@ -10,11 +10,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from storewise.analysis.comparable import WITH, closed_steps
-from storewise.analysis.engines import BASELINE, CEILING, title, varying_factors
-from storewise.analysis.frames import grouped, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import setting
+from storewise.analysis.common.engines import BASELINE, CEILING, title, varying_factors
+from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.text import setting
+from storewise.analysis.judge.comparable_steps import WITH, closed_steps
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import (
     MAX_PANELS,
     engines_in,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from storewise.analysis.engines import BASELINE, CEILING
-from storewise.analysis.frames import records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import setting
+from storewise.analysis.common.engines import BASELINE, CEILING
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import setting
+from storewise.analysis.model.tables import Tables
 from storewise.figures.style import Style
 
 #: Most panels (phases, trials) of one figure; a figure with more is no longer read.

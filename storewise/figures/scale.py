@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from storewise.analysis.engines import CEILING, title, varying_factors
-from storewise.analysis.frames import records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import setting
+from storewise.analysis.common.engines import CEILING, title, varying_factors
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import setting
+from storewise.analysis.model.tables import Tables
 from storewise.figures.laws import law_of, relative_law
 from storewise.figures.rows import (
     MAX_PANELS,

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from storewise.analysis.engines import CEILING
+from storewise.analysis.common.engines import CEILING
 
 #: Okabe-Ito without the yellow, which is too light for lines on white; then, for studies of more
 #: than seven engines, the dark ones of Paul Tol's "muted" scheme (SRON/EPS/TN/09-002).

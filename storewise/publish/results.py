@@ -214,7 +214,7 @@ def write_config(
 
 
 def _references(results: Path) -> dict[str, dict[str, str]]:
-    from storewise.analysis.load import REFERENCES as KEPT
+    from storewise.analysis.pipeline.load import REFERENCES as KEPT
 
     try:
         found = json.loads((results / KEPT).read_text(encoding="utf-8"))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import BASELINE, title, varying_factors
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.parts import SESSION
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import binary, level, number, seconds
+from storewise.analysis.common.engines import BASELINE, title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import binary, level, number, seconds
+from storewise.analysis.files.parts import SESSION
+from storewise.analysis.model.tables import Tables
 from storewise.report.marks import ROWS, Mark, mark_of, marks, wide_marks
 
 

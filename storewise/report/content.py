@@ -6,11 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from storewise.analysis.engines import BASELINE, CEILING, consistency, embedded, one_writer, title
-from storewise.analysis.frames import records
-from storewise.analysis.parts import Part, host_of, instance_of, part_versions
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import all_of, binary, level
+from storewise.analysis.common.engines import (
+    BASELINE,
+    CEILING,
+    consistency,
+    embedded,
+    one_writer,
+    title,
+)
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import all_of, binary, level
+from storewise.analysis.files.parts import Part, host_of, instance_of, part_versions
+from storewise.analysis.model.tables import Tables
 from storewise.errors import ConfigError
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import Prices

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from storewise.analysis.frames import missing, records
+from storewise.analysis.common.frames import missing, records
 from storewise.errors import ResultError
 
 #: In a script element only these could end it, open a comment or end a line of JavaScript.

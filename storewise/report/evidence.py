@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import title
-from storewise.analysis.frames import missing, records
-from storewise.analysis.tables import Tables
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.model.tables import Tables
 from storewise.report.embed import columns_of
 from storewise.report.headlines import headlines
 

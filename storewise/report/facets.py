@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.frames import missing
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import level
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import missing
+from storewise.analysis.common.text import level
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import engines_in, style_of
 from storewise.report.evidence import Evidence
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.frames import missing, records
-from storewise.analysis.output import summary_table
-from storewise.analysis.tables import Tables
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.output import summary_table
 from storewise.report.embed import plain
 from storewise.report.marks import Finder
 

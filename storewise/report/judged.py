@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.frames import missing, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import binary, number, seconds
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.text import binary, number, seconds
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import marks
 

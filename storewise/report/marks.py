@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.frames import missing, records
+from storewise.analysis.common.frames import missing, records
 
 #: Column of `wide` tables that keeps the rows that one was made of.
 ROWS = "_rows"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from storewise.analysis.engines import varying_factors
-from storewise.analysis.frames import missing, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import binary, number, seconds
+from storewise.analysis.common.engines import varying_factors
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.text import binary, number, seconds
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import marks, with_trials
 

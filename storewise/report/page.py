@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from storewise.analysis.load import load_results
-from storewise.analysis.output import summary_table, write_csv, write_tables, write_text
-from storewise.analysis.tables import Tables, build_tables
-from storewise.analysis.verdict import Verdict, verdict
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.pipeline.output import summary_table, write_csv, write_tables, write_text
+from storewise.analysis.verdict.verdict import Verdict, verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
 from storewise.figures.style import DARK

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from storewise.analysis.engines import varying_factors
-from storewise.analysis.frames import missing, records
-from storewise.analysis.plans import index_word, leavings
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import seconds
+from storewise.analysis.common.engines import varying_factors
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.text import seconds
+from storewise.analysis.measure.query_plans import index_word, leavings
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Table, level_cell, number_cell, text_cell
 from storewise.report.marks import marks
 

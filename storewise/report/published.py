@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storewise.analysis.engines import title
-from storewise.analysis.frames import records
-from storewise.analysis.references import finding
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import number
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import number
+from storewise.analysis.measure.references import finding
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Cell, Table, number_cell, text_cell
 from storewise.report.marks import marks
 

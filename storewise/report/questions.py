@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from storewise.analysis.breakeven import times_asked
-from storewise.analysis.engines import BASELINE, varying_factors
-from storewise.analysis.frames import records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import seconds
+from storewise.analysis.common.engines import BASELINE, varying_factors
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import seconds
+from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import Mark, marks
 

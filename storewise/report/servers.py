@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import guarded, title, varying_factors
-from storewise.analysis.frames import grouped, missing, records, rows_of
-from storewise.analysis.parts import SESSION
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import all_of, binary, number, setting
-from storewise.analysis.warning import StudyWarning
+from storewise.analysis.common.engines import guarded, title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records, rows_of
+from storewise.analysis.common.text import all_of, binary, number, setting
+from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.files.parts import SESSION
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import Mark, mark_of, marks, with_trials
 from storewise.study.checks import OF_SERVERS

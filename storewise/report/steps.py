@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from storewise.analysis.engines import varying_factors
-from storewise.analysis.frames import missing, records
-from storewise.analysis.steps import OTHER, PARAMETERS, wide
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import number, seconds
+from storewise.analysis.common.engines import varying_factors
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.text import number, seconds
+from storewise.analysis.measure.steps import OTHER, PARAMETERS, wide
+from storewise.analysis.model.tables import Tables
 from storewise.report.cells import Cell, Table, level_cell, number_cell, text_cell
 from storewise.report.marks import Finder, Mark, marks
 

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from storewise.analysis.engines import title
-from storewise.analysis.frames import grouped, records
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import setting
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.text import setting
+from storewise.analysis.model.tables import Tables
 
 #: Most values of all timelines of a page, and most points of one curve.
 MOST_VALUES = 1_500_000

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from storewise.analysis.breakeven import times_asked
-from storewise.analysis.engines import BASELINE, title
-from storewise.analysis.resample import Estimate
-from storewise.analysis.scores import Score
-from storewise.analysis.standings import Criterion, Standing
-from storewise.analysis.text import number, seconds
-from storewise.analysis.verdict import Verdict
+from storewise.analysis.common.engines import BASELINE, title
+from storewise.analysis.common.text import number, seconds
+from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.stats.intervals import Estimate
+from storewise.analysis.verdict.scores import Score
+from storewise.analysis.verdict.standings import Criterion, Standing
+from storewise.analysis.verdict.verdict import Verdict
 from storewise.report.cells import Cell, Table, text_cell
 from storewise.report.views import source_label
 

@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storewise.analysis.engines import title
-from storewise.analysis.frames import missing
-from storewise.analysis.tables import Tables
-from storewise.analysis.text import all_of, number, setting
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.frames import missing
+from storewise.analysis.common.text import all_of, number, setting
+from storewise.analysis.model.tables import Tables
 from storewise.figures.rows import style_of
 from storewise.figures.style import spread
 from storewise.report.evidence import Evidence

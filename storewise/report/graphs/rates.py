@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.text import number, setting
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import number, setting
 from storewise.figures.laws import law_of, relative_law
 from storewise.figures.plots import rates_shown
 from storewise.figures.rows import engines_in, phase_title

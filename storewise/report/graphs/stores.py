@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import CEILING, title, varying_factors
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.text import level, number, seconds
+from storewise.analysis.common.engines import CEILING, title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import level, number, seconds
 from storewise.figures.costs import cost_panels
 from storewise.figures.overlay import AXIS, one_setting
 from storewise.figures.rows import engines_in

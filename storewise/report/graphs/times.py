@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.engines import title, varying_factors
-from storewise.analysis.frames import grouped, missing, records
-from storewise.analysis.steps import ALL, OTHER, PARAMETERS, wide
-from storewise.analysis.text import number, seconds
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import number, seconds
+from storewise.analysis.measure.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.figures.rows import engines_in
 from storewise.figures.steps import knees_of
 from storewise.report.graphs.base import Drawing, Graph, Line, Panel, level_axis, value_axis

@@ -19,9 +19,9 @@ import pytest
 from support.results import synthetic
 from support.waiting import exit_code
 
-from storewise.analysis import readers
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import measured_tables
+from storewise.analysis.model.tables import measured_tables
+from storewise.analysis.pipeline import parallel as readers
+from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.pack import write_pack
 
 
@@ -45,7 +45,7 @@ CHILDREN = """
 import sys
 from pathlib import Path
 from storewise.analysis import readers
-from storewise.analysis.output import analyse
+from storewise.analysis.pipeline.output import analyse
 readers.LOT, readers.WORTH, readers.MOST = 1, 0, 2
 ready = readers.wait
 def wait(busy):
@@ -119,7 +119,7 @@ MEMORY = """
 import resource, sys
 from pathlib import Path
 from storewise.analysis import readers
-from storewise.analysis.load import load_results
+from storewise.analysis.pipeline.load import load_results
 readers.WORTH = 10**12
 load_results(Path(sys.argv[1]))  # imports, and memory that the libraries keep
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -11,15 +11,15 @@ import pytest
 from support.results import synthetic, synthetic_servers
 from support.results.made import Made
 
-from storewise.analysis.host import HOST_METRICS
-from storewise.analysis.load import load_results
-from storewise.analysis.nodes import node_samples
-from storewise.analysis.output import write_tables
-from storewise.analysis.parts import trial_files
-from storewise.analysis.reading import read_samples
-from storewise.analysis.tables import Tables, build_tables
-from storewise.analysis.text import level, setting
-from storewise.analysis.verdict import verdict
+from storewise.analysis.common.text import level, setting
+from storewise.analysis.files.parts import trial_files
+from storewise.analysis.files.samples import read_samples
+from storewise.analysis.measure.host_load import HOST_METRICS
+from storewise.analysis.measure.node_load import node_samples
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.pipeline.output import write_tables
+from storewise.analysis.verdict.verdict import verdict
 from storewise.figures import hosts, scale
 from storewise.figures.rows import lowest
 from storewise.figures.style import drawing

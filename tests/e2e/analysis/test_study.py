@@ -15,14 +15,15 @@ from support.paths import ROOT
 from support.results import synthetic
 from support.results.made import Made
 
-from storewise.analysis import host, verification
-from storewise.analysis.inputs import InputTotals
-from storewise.analysis.load import load_results
-from storewise.analysis.output import analyse, summary_table, write_tables
-from storewise.analysis.storage import storage
-from storewise.analysis.tables import Tables, build_tables
-from storewise.analysis.text import all_of, binary, number, seconds
-from storewise.analysis.verdict import verdict
+from storewise.analysis.common.text import all_of, binary, number, seconds
+from storewise.analysis.files.inputs import InputTotals
+from storewise.analysis.measure import host_load as host
+from storewise.analysis.measure import verification
+from storewise.analysis.measure.storage import storage
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.pipeline.output import analyse, summary_table, write_tables
+from storewise.analysis.verdict.verdict import verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import FIGURES
 from storewise.metrics.schema import Sample, write_part

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from support.results.made import Made
 
-from storewise.analysis.tables import Tables
-from storewise.analysis.variance_groups import Ask, group_warnings, one_group
-from storewise.analysis.variance_study import COLUMNS, PAIR_COLUMNS, Wanted, study_analyses
+from storewise.analysis.judge.anova import COLUMNS, PAIR_COLUMNS, Wanted, study_analyses
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.anova_groups import Ask, group_warnings, one_group
 from storewise.errors import AnalysisError
 
 

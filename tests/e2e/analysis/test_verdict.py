@@ -12,18 +12,18 @@ import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.criteria import operations, phases_of_kinds, rows_as_text
-from storewise.analysis.criteria_load import from_interval, latency, scaling
-from storewise.analysis.criteria_servers import loss, setup, slow_node
-from storewise.analysis.inputs import FailedTrial
-from storewise.analysis.load import load_results
-from storewise.analysis.output import write_tables
-from storewise.analysis.standings import Criterion
-from storewise.analysis.steps import ALL
-from storewise.analysis.tables import Tables, build_tables
-from storewise.analysis.text import number
-from storewise.analysis.verdict import Verdict, verdict
-from storewise.analysis.verdictdata import COLUMNS, table_of, verdict_data
+from storewise.analysis.common.text import number
+from storewise.analysis.files.inputs import FailedTrial
+from storewise.analysis.measure.steps import ALL
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.pipeline.output import write_tables
+from storewise.analysis.verdict.criteria import operations, phases_of_kinds, rows_as_text
+from storewise.analysis.verdict.criteria_equal_load import from_interval, latency, scaling
+from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
+from storewise.analysis.verdict.export import COLUMNS, table_of, verdict_data
+from storewise.analysis.verdict.standings import Criterion
+from storewise.analysis.verdict.verdict import Verdict, verdict
 from storewise.report.verdictview import verdict_tables
 from storewise.study.criteria import KEYS
 

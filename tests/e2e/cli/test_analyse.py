@@ -13,8 +13,8 @@ from click.testing import Result
 from support.results import synthetic
 from typer.testing import CliRunner
 
-from storewise.analysis.variance_csv import observations, parse_table
-from storewise.analysis.variance_groups import Ask, group_warnings, groups
+from storewise.analysis.stats.anova_groups import Ask, group_warnings, groups
+from storewise.analysis.stats.csv_table import observations, parse_table
 from storewise.cli import app
 from storewise.errors import AnalysisError, StorewiseError
 

@@ -22,9 +22,9 @@ from support.results import synthetic
 from support.results.synthetic import make_failed, make_inputs, make_trial, resolved
 
 from storewise import compare_cli
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import Tables, measured_tables
-from storewise.analysis.warning import StudyWarning
+from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.cli import main
 from storewise.compare import By, Wanted, compare
 from storewise.compare_gate import gate

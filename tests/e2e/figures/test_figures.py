@@ -12,8 +12,8 @@ import pytest
 from support.results import synthetic
 from support.results.made import Made as MadeStudies
 
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.engines.registry import ENGINES
 from storewise.figures import captions, plots
 from storewise.figures.captions import FIGURES, FigureSpec, Made, make_figures, stored_figures

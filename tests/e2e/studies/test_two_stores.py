@@ -12,9 +12,9 @@ import pytest
 from support.driving import rows
 from support.workspace import Workspace
 
-from storewise.analysis.load import load_results
-from storewise.analysis.steps import ALL
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.measure.steps import ALL
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.schema import read_conditions, read_part
 from storewise.report.owners import tables_of_owners
 

@@ -16,7 +16,7 @@ from support.paths import SMALL
 from support.workflow import MEASURING, edited_workflow, planned
 from support.workspace import Workspace
 
-from storewise.analysis.parts import trial_files
+from storewise.analysis.files.parts import trial_files
 from storewise.metrics.pack import read_pack
 
 STUDY = """\

@@ -12,8 +12,8 @@ import pytest
 from support.slurm.hosts import INTERFACE, Host, OnHosts, hosts
 from support.waiting import wait_until
 
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import build_tables
+from storewise.analysis.model.tables import build_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.figures.owners import latency_by_node, slowed_nodes
 from storewise.report.owners import tables_of_owners
 from storewise.session.coordination.liveness import read_abort

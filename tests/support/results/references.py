@@ -12,11 +12,11 @@ import pytest
 from support.paths import ROOT
 from support.results import synthetic
 
-from storewise.analysis.curves import Curve, base_of, measured, published, side, slope, trend
-from storewise.analysis.load import REFERENCES, load_results
-from storewise.analysis.points import Point, geometric, levels_of, within
-from storewise.analysis.references import compare, finding
-from storewise.analysis.tables import build_tables
+from storewise.analysis.measure.reference_curves import Curve, base_of, measured, published, side, slope, trend
+from storewise.analysis.pipeline.load import REFERENCES, load_results
+from storewise.analysis.measure.points import Point, geometric, levels_of, within
+from storewise.analysis.measure.references import compare, finding
+from storewise.analysis.model.tables import build_tables
 from storewise.study.load import load_study
 from storewise.errors import ConfigError
 from storewise.figures.captions import make_figures

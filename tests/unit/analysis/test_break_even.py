@@ -7,8 +7,12 @@ import math
 import pandas as pd
 import pytest
 
-from storewise.analysis.breakeven import question_times, questions_until_it_pays, times_asked
-from storewise.analysis.resample import Estimate, estimate
+from storewise.analysis.measure.breakeven import (
+    question_times,
+    questions_until_it_pays,
+    times_asked,
+)
+from storewise.analysis.stats.intervals import Estimate, estimate
 
 
 def test_break_even_by_hand() -> None:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.results.synthetic import make_study
 
-from storewise.analysis.capacity import HOUR, TARGET_HOURS, capacity, capacity_curve
-from storewise.analysis.capacitymodel import LINEAR, MEASURED, MOST, USL, Model, model_of
-from storewise.analysis.load import load_results
-from storewise.analysis.resample import Estimate
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.judge.capacity import HOUR, TARGET_HOURS, capacity, capacity_curve
+from storewise.analysis.judge.capacity_model import LINEAR, MEASURED, MOST, USL, Model, model_of
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.intervals import Estimate
 
 #: lambda 100, sigma 0.1, kappa 0.01: the peak is at sqrt(0.9 / 0.01) = 9.49.
 LAW = (100.0, 0.1, 0.01)

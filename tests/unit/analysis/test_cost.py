@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.results.synthetic import INPUT_BYTES, make_study
 
-from storewise.analysis.corpus import (
+from storewise.analysis.judge.corpus import (
     FullSize,
     copies,
     corpus_disk,
@@ -23,10 +23,10 @@ from storewise.analysis.corpus import (
     line,
     text_per_document,
 )
-from storewise.analysis.cost import costs, per_million
-from storewise.analysis.hostprices import AS_PLACED, ONE_EACH, Hosts, hosts_paid
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.judge.cost import costs, per_million
+from storewise.analysis.judge.host_prices import AS_PLACED, ONE_EACH, Hosts, hosts_paid
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
 
 PRICES = {
     "currency": "EUR",

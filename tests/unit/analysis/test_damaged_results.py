@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.load import load_results
-from storewise.analysis.parts import trial_files
-from storewise.analysis.tables import build_tables
+from storewise.analysis.files.parts import trial_files
+from storewise.analysis.model.tables import build_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Interval, Tag, merge_all, new_histogram, tags, write_log
 from storewise.metrics.pack import PACK, Pack, read_pack, write_pack

@@ -14,10 +14,10 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from support.results import synthetic
 
-from storewise.analysis.differences import COLUMNS, differences, holm, holm_adjusted, p_of
-from storewise.analysis.load import load_results
-from storewise.analysis.resample import Estimate, estimate, pooled, ratio
-from storewise.analysis.tables import Tables, measured_tables
+from storewise.analysis.judge.differences import COLUMNS, differences, holm, holm_adjusted, p_of
+from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.intervals import Estimate, estimate, pooled, ratio
 
 
 @pytest.fixture(scope="module")

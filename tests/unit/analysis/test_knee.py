@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.results import synthetic
 
-from storewise.analysis.knee import (
+from storewise.analysis.judge.knee import (
     KNEE_COLUMNS,
     RESPONSE_COLUMNS,
     ends,
@@ -22,9 +22,9 @@ from storewise.analysis.knee import (
     knees,
     response,
 )
-from storewise.analysis.load import load_results
-from storewise.analysis.steps import ALL
-from storewise.analysis.tables import Tables, measured_tables
+from storewise.analysis.measure.steps import ALL
+from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.pipeline.load import load_results
 
 
 @pytest.fixture(scope="module")

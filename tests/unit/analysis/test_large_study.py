@@ -13,12 +13,12 @@ import pytest
 from hdrh.log import HistogramLogReader
 from support.results import synthetic
 
-from storewise.analysis.frames import joined, numbered
-from storewise.analysis.load import load_results
-from storewise.analysis.output import LONG, write_csv
-from storewise.analysis.parts import trial_files
-from storewise.analysis.progress import shown, tenths
-from storewise.analysis.reading import read_samples
+from storewise.analysis.common.frames import joined, numbered
+from storewise.analysis.files.parts import trial_files
+from storewise.analysis.files.samples import read_samples
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.pipeline.output import LONG, write_csv
+from storewise.analysis.pipeline.progress import shown, tenths
 from storewise.errors import ResultError
 from storewise.metrics import hdr
 from storewise.metrics.hdr import (

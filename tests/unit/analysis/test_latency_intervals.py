@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 from support.results import synthetic
 
-from storewise.analysis.latencyintervals import of_operations, ranks
-from storewise.analysis.load import load_results
-from storewise.analysis.output import summary_table
-from storewise.analysis.tables import measured_tables
+from storewise.analysis.measure.latency_intervals import of_operations, ranks
+from storewise.analysis.model.tables import measured_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.pipeline.output import summary_table
 from storewise.metrics.hdr import bucket_indexes, histogram_of
 
 

@@ -11,11 +11,18 @@ import psutil
 import pytest
 from support.results.synthetic import HOST, make_study
 
-from storewise.analysis import limits as limit
-from storewise.analysis.limits import HostFacts, HostUse, causes, host_facts, host_uses, limits
-from storewise.analysis.load import load_results
-from storewise.analysis.parts import Part
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.files.parts import Part
+from storewise.analysis.judge import bottlenecks as limit
+from storewise.analysis.judge.bottlenecks import (
+    HostFacts,
+    HostUse,
+    causes,
+    host_facts,
+    host_uses,
+    limits,
+)
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.host import facts, link_mbit
 
 QUIET = {"cpu": 0.4, "own_cpu": 0.4, "iowait": 0.01, "disk": 0.1, "memory": 0.3, "steal": 0.0}

@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.load import load_results
-from storewise.analysis.noise import (
+from storewise.analysis.judge.noise import (
     COLUMNS,
     canary_ratios,
     flags,
     noise,
     of_series,
 )
-from storewise.analysis.resample import autocorrelation, effective
-from storewise.analysis.tables import Tables, measured_tables
+from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.intervals import autocorrelation, effective
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from storewise.analysis.criteria_servers import bound
-from storewise.analysis.ranking import differing, ranks
-from storewise.analysis.resample import Estimate, estimate
-from storewise.analysis.scores import (
+from storewise.analysis.stats.intervals import Estimate, estimate
+from storewise.analysis.verdict.criteria_servers import bound
+from storewise.analysis.verdict.ranking import differing, ranks
+from storewise.analysis.verdict.scores import (
     Counted,
     Score,
     Turn,

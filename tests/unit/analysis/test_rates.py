@@ -12,14 +12,15 @@ import pytest
 from scipy import stats
 from support.results import synthetic
 
-from storewise.analysis import resample, throughput
-from storewise.analysis.host import cpu_series
-from storewise.analysis.latency import counted_tag
-from storewise.analysis.measured import of_phases
-from storewise.analysis.parts import trial_files, whole_phases
-from storewise.analysis.reading import read_samples
-from storewise.analysis.resample import Estimate, estimate, pooled, ratio
-from storewise.analysis.scaling import scaling
+from storewise.analysis.files.parts import trial_files, whole_phases
+from storewise.analysis.files.samples import read_samples
+from storewise.analysis.measure import throughput
+from storewise.analysis.measure.host_load import cpu_series
+from storewise.analysis.measure.latency import counted_tag
+from storewise.analysis.measure.scaling import scaling
+from storewise.analysis.measure.trials import of_phases
+from storewise.analysis.stats import intervals as resample
+from storewise.analysis.stats.intervals import Estimate, estimate, pooled, ratio
 from storewise.metrics.hdr import merge_all, percentiles
 from storewise.metrics.schema import Sample, write_part
 

@@ -9,9 +9,17 @@ import pytest
 from support.paths import ROOT
 from support.results.references import CSV, YAML
 
-from storewise.analysis.curves import Curve, base_of, measured, published, side, slope, trend
-from storewise.analysis.points import Point, geometric, levels_of, within
-from storewise.analysis.references import compare, finding
+from storewise.analysis.measure.points import Point, geometric, levels_of, within
+from storewise.analysis.measure.reference_curves import (
+    Curve,
+    base_of,
+    measured,
+    published,
+    side,
+    slope,
+    trend,
+)
+from storewise.analysis.measure.references import compare, finding
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 from storewise.study.references import (

@@ -15,10 +15,10 @@ from scipy.optimize import least_squares
 from support.paths import ROOT
 from support.results import synthetic
 
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import measured_tables
-from storewise.analysis.usl import fit, law, not_fitted
-from storewise.analysis.uslstudy import usl
+from storewise.analysis.judge.usl import usl
+from storewise.analysis.model.tables import measured_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.usl import fit, law, not_fitted
 
 PUBLISHED = ROOT / "config" / "references" / "niec2014.csv"
 

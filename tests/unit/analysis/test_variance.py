@@ -16,10 +16,10 @@ from scipy import stats
 from statsmodels.stats.anova import anova_lm
 from statsmodels.stats.multicomp import pairwise_tukeyhsd
 
-from storewise.analysis.tukey import tukey
-from storewise.analysis.variance import Row, Variance, analysis_of_variance
-from storewise.analysis.variance_checks import equal_variance, normality
-from storewise.analysis.variance_groups import Ask, group_warnings, groups, one_group
+from storewise.analysis.stats.anova import Row, Variance, analysis_of_variance
+from storewise.analysis.stats.anova_groups import Ask, group_warnings, groups, one_group
+from storewise.analysis.stats.residual_checks import equal_variance, normality
+from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from storewise.analysis.resample import estimate
+from storewise.analysis.stats.intervals import estimate
 from storewise.compare import adjusted, independent, p_value
 from storewise.compare_gate import parse_limit
 from storewise.compare_text import _interval
@@ -36,7 +36,7 @@ def test_one_sided_p_is_that_of_a_shifted_test() -> None:
 
 
 def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> None:
-    from storewise.analysis.resample import pooled
+    from storewise.analysis.stats.intervals import pooled
 
     a, other, _ = pooled([[10.0, 11.0], [20.0, 21.0], [5.0, 5.5]])
     b = pooled([[8.0, 8.2], [16.0, 16.5], [4.0, 4.2]])[0]

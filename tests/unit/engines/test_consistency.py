@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from storewise.analysis.engines import consistency
+from storewise.analysis.common.engines import consistency
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
 from storewise.study.load import load_study

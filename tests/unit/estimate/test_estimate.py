@@ -11,7 +11,7 @@ from support.paths import ROOT
 from support.results import synthetic
 from typer.testing import CliRunner
 
-from storewise.analysis.output import analyse
+from storewise.analysis.pipeline.output import analyse
 from storewise.cli import app
 from storewise.errors import ConfigError
 from storewise.estimate import (

@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.load import load_results
-from storewise.analysis.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.pipeline.load import load_results
 from storewise.figures.laws import relative_law
 from storewise.report.cells import Table, number_cell, rate_table, text_cell
 from storewise.report.embed import columns_of, packed, plain, script_json
@@ -202,7 +202,7 @@ def test_trials_behind_a_speed_up_are_those_of_both_levels(
 
 
 def test_headline_ids_are_stable_and_lead_to_their_rows(tables: Tables) -> None:
-    from storewise.analysis.output import summary_table
+    from storewise.analysis.pipeline.output import summary_table
 
     summary = with_ids(summary_table(tables), tables.results.factors)
     assert summary["id"].is_unique

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storewise.analysis.parts import Part, mixed
-from storewise.analysis.text import setting
+from storewise.analysis.common.text import setting
+from storewise.analysis.files.parts import Part, mixed
 from storewise.errors import ConfigError
 from storewise.schedulers.pbs.options import submit_options
 from storewise.schedulers.pbs.request import RequestError, job_of, qsub_words

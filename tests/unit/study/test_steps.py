@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.paths import ROOT
 
-from storewise.analysis.comparable import closed_steps, open_phases, sentences
+from storewise.analysis.judge.comparable_steps import closed_steps, open_phases, sentences
 from storewise.driver.rate_search import (
     SERVED,
     Summary,

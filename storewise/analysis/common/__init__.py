@@ -1,0 +1,1 @@
+"""Words, frames, warnings: what every part of the analysis uses."""

@@ -1,0 +1,82 @@
+"""Numbers, lists and levels of factors in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from storewise.analysis.common.frames import missing
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands separated, never in scientific form where it is long."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.2e}")
+    digits = 2 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(0, digits)}f}"
+
+
+def all_of(words: Sequence[str], link: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {link} {words[-1]}"
+
+
+def binary(size: float) -> str:
+    """A size in bytes with a unit that leaves at most four digits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            return f"{number(size)} {unit}"
+        size /= 1024
+    raise AssertionError("the loop ends at TiB")
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that suits it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9)):
+        if value * factor >= 1 or unit == "ns":
+            return f"{number(value * factor)} {unit}"
+    raise AssertionError("the loop ends at ns")
+
+
+#: What one and several of a numeric factor are called.
+_COUNTED = {
+    "workers": ("worker", "workers"),
+    "processes": ("process", "processes"),
+    "threads": ("thread", "threads"),
+    "nodes": ("node", "nodes"),
+    "replicas": ("replica", "replicas"),
+    "routers": ("router", "routers"),
+    "node_threads": ("thread per node", "threads per node"),
+    "node_memory_mb": ("MiB per node", "MiB per node"),
+}
+
+
+def level(value: Any) -> str:
+    """A factor's level; whole numbers without a fraction, whatever type they have here."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{int(value)}" if float(value).is_integer() else f"{value:g}"
+    return str(value)
+
+
+def setting(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The levels of some factors in a few words; those that the row does not have are left out."""
+    return ", ".join(_one(name, row[name]) for name in names if not missing(row[name]))
+
+
+def _one(name: str, value: Any) -> str:
+    if name == "routers" and value == 0:
+        return "routers beside the clients"
+    if name == "node_class":
+        return f"hosts of class {value}"
+    if name in _COUNTED:
+        one, several = _COUNTED[name]
+        return f"{level(value)} {one if value == 1 else several}"
+    if name == "volume" and isinstance(value, int | float):
+        return f"{value:.3g} of the files"
+    return f"{name} {level(value)}"

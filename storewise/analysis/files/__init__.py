@@ -1,0 +1,1 @@
+"""What lies in a directory of results, read as it is."""

@@ -1,0 +1,194 @@
+"""What a study read and what it left out: manifest, quarantine, failed trials."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storewise.analysis.common.warnings import StudyWarning
+from storewise.documents import KINDS, Kind
+
+#: Equal files that a warning names.
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class InputTotals:
+    """Sums over the manifest; `documents` is None where a file's counts are not known.
+
+    `bytes` is the size of the files as they lie on disk, `kinds` the documents of each kind.
+    """
+
+    files: int
+    bytes: int
+    documents: int | None
+    kinds: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An input file that was left out, and why; empty strings where no position is known."""
+
+    path: str
+    line: str
+    offset: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTrial:
+    """A trial that failed for good, as its ``failed.json`` has it."""
+
+    trial: str
+    repeat: int | None
+    factors: Mapping[str, Any]
+    reason: str
+    log_tail: str
+    attempts: int
+
+
+def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
+    """Totals of a manifest, with a warning where files are equal; None where it is unreadable."""
+    warnings: list[StudyWarning] = []
+    try:
+        table = pq.read_table(path)
+        if "duplicate_of" in table.column_names:
+            # Equal files are stored once.
+            once = pc.is_null(table["duplicate_of"])
+            warnings = _equal_files(table.filter(pc.invert(once)))
+            table = table.filter(once)
+        if "warning" in table.column_names:
+            warnings += _input_warnings(table.filter(pc.is_valid(table["warning"])))
+        total = InputTotals(
+            files=table.num_rows,
+            bytes=_sum(table["bytes"]) or 0,
+            documents=_sum(table["documents"]) if "documents" in table.column_names else None,
+            kinds=_kinds(table),
+        )
+    except (OSError, KeyError, pa.ArrowException) as error:
+        return None, [
+            StudyWarning(
+                "no_manifest",
+                "",
+                f"{path}: {error}",
+                "sizes are not set against the inputs; run `storewise manifest` and the analysis",
+            )
+        ]
+    return total, warnings
+
+
+def _equal_files(table: pa.Table) -> list[StudyWarning]:
+    if not table.num_rows:
+        return []
+    pairs = zip(
+        *(table[name][:_NAMED].to_pylist() for name in ("path", "duplicate_of")), strict=True
+    )
+    named = ", ".join(f"{path} = {first}" for path, first in pairs)
+    more = f" and {table.num_rows - _NAMED} more" if table.num_rows > _NAMED else ""
+    return [
+        StudyWarning(
+            "equal_files",
+            "",
+            f"input files that are equal to others and were used once: {named}{more}",
+            "remove the copies, or search again what was meant to differ",
+        )
+    ]
+
+
+def _input_warnings(table: pa.Table) -> list[StudyWarning]:
+    """What the manifest says of files that are complete all the same; of each kind the first."""
+    found: dict[str, list[str]] = {}
+    for path, text in zip(*(table[name].to_pylist() for name in ("path", "warning")), strict=True):
+        found.setdefault(text, []).append(path)
+    return [
+        StudyWarning(
+            "input_warning",
+            "",
+            f"{paths[0]}: {text}" + (f" (and {len(paths) - 1} files more)" if paths[1:] else ""),
+            "look at the command line in the file's first line",
+        )
+        for text, paths in found.items()
+    ]
+
+
+def _sum(column: pa.ChunkedArray) -> int | None:
+    """The sum, None where a value is missing: a sum of a part would pass for the whole."""
+    if column.null_count:
+        return None
+    return int(pc.sum(column, min_count=0).as_py())
+
+
+def _kinds(table: pa.Table) -> dict[str, int]:
+    if not {"queries", "alignments"} <= set(table.column_names):
+        return {}
+    queries, alignments = _sum(table["queries"]), _sum(table["alignments"])
+    if queries is None or alignments is None:
+        return {}
+    return {kind.table: queries if kind is Kind.TASKS else alignments for kind in KINDS}
+
+
+def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
+    """The files of a ``quarantine.tsv``; a study without one quarantined nothing."""
+    if not path.is_file():
+        return [], []
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t"))
+        found = [
+            Quarantined(
+                row["path"], row.get("line") or "", row.get("offset") or "", row["reason"] or ""
+            )
+            for row in rows
+        ]
+    except (OSError, KeyError, csv.Error) as error:
+        return [], [
+            StudyWarning(
+                "quarantine_unreadable",
+                "",
+                f"{path}: not a table with the columns path, line, offset and reason: {error!r}",
+                "delete it and make the manifest again (`snakemake -R manifest`)",
+            )
+        ]
+    if not found:
+        return [], []
+    return found, [
+        StudyWarning(
+            "quarantined",
+            "",
+            f"input files that were left out because they are not complete: {len(found)}",
+            "see the list of quarantined files; search them again or remove them from the inputs",
+        )
+    ]
+
+
+def read_failed(path: Path) -> tuple[FailedTrial, list[StudyWarning]]:
+    """A ``failed.json``; one that cannot be read still marks its trial as failed."""
+    trial = path.parent.name
+    try:
+        data = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        failed = FailedTrial(
+            trial=trial,
+            repeat=data.get("repeat"),
+            factors=dict(data.get("factors") or {}),
+            reason=str(data["reason"]),
+            log_tail=str(data.get("log_tail") or ""),
+            attempts=int(data.get("attempts") or 1),
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        failed = FailedTrial(trial, None, {}, f"unknown: {path} is not readable: {error}", "", 1)
+    return failed, [
+        StudyWarning(
+            "failed_trial",
+            trial,
+            f"failed after {failed.attempts} attempts: {failed.reason}",
+            "see its log; `storewise run --retry-failed` measures it again",
+        )
+    ]

@@ -1,0 +1,124 @@
+"""Stored trials set against what the study asks for now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.warnings import StudyWarning
+from storewise.study.load import Study
+
+
+def expected_trials(study: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """The trials of a stored study (``study.json``) as plain data by id.
+
+    None where the study cannot be read as one, such as that of another version of Storewise.
+    """
+    known = {key: value for key, value in study.items() if key in Study.model_fields}
+    try:
+        trials = Study.model_validate(known).trials()
+    except ValueError:
+        return None
+    return {trial.id: trial.model_dump(mode="json") for trial in trials}
+
+
+def read_left_out(path: Path) -> dict[str, str]:
+    """Engines that the study left out because the host did not have them, with the reason."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def trials_of(
+    engines: Collection[str], expected: Mapping[str, Mapping[str, Any]] | None
+) -> set[str]:
+    """The trials of some engines."""
+    return {name for name, trial in (expected or {}).items() if trial.get("engine") in engines}
+
+
+def left_out_warnings(
+    engines: Mapping[str, str],
+    expected: Mapping[str, Mapping[str, Any]] | None,
+    stored: Collection[str],
+) -> list[StudyWarning]:
+    """One for each engine of which trials were left out."""
+    return [
+        StudyWarning(
+            "engine_left_out",
+            "",
+            f"{title(engine)} was not measured: {reason}",
+            "install it and run the study again: it measures what is missing",
+        )
+        for engine, reason in engines.items()
+        if trials_of({engine}, expected) - set(stored)
+    ]
+
+
+def stale_warnings(
+    expected: Mapping[str, Mapping[str, Any]] | None,
+    stored: Mapping[str, Mapping[str, Any]],
+    failed: Collection[str],
+) -> list[StudyWarning]:
+    """Trials that the study no longer has, that have no results yet, or that ran otherwise.
+
+    `stored` maps each trial with results to the conditions of one of its parts.
+    """
+    if expected is None:
+        return [
+            StudyWarning(
+                "other_study",
+                "",
+                "study.json is not a study that this version of Storewise understands; trials "
+                "cannot be compared with what the study asks for",
+                "run `snakemake report` with the study's file, which writes it again",
+            )
+        ]
+    found = [
+        StudyWarning(
+            "other_config",
+            trial,
+            "the study no longer has this trial; it is still in the figures",
+            "delete its directory under trials/ to leave it out",
+        )
+        for trial in sorted(set(stored) - set(expected))
+    ]
+    missing = sorted(set(expected) - set(stored) - set(failed))
+    if missing:
+        found.append(
+            StudyWarning(
+                "missing_trials",
+                "",
+                f"{len(missing)} of {len(expected)} trials have no results yet: "
+                f"{', '.join(missing[:6])}{' ...' if len(missing) > 6 else ''}",
+                "run the study again: it measures what is missing",
+            )
+        )
+    for trial in sorted(set(stored) & set(expected)):
+        ran = stored[trial].get("trial")
+        if not isinstance(ran, Mapping):
+            continue
+        changed = sorted(_differences(ran, expected[trial]))
+        if changed:
+            found.append(
+                StudyWarning(
+                    "older_config",
+                    trial,
+                    f"measured with another config; it differs in {', '.join(changed)}",
+                    "delete its directory under trials/ and run the study to measure it again",
+                )
+            )
+    return found
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _differences(before, after, f"{place}{key}.")
+        elif before != after:
+            yield f"{place}{key}"

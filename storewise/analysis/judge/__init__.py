@@ -1,0 +1,1 @@
+"""What the figures mean: noise, differences, models, limits, costs."""

@@ -1,0 +1,125 @@
+"""The Universal Scalability Law of a study: one fit per curve that its rates make.
+
+A curve is a rate over the levels of one resource (RESOURCES, or the clients of a phase's steps),
+per engine and with all other factors fixed. Curves of fewer levels than the law needs have a row
+that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from storewise.analysis.common.frames import grouped
+from storewise.analysis.judge.headline_rates import OTHER_RATE, headline_rates, set_rates
+from storewise.analysis.measure.scaling import numeric_factors
+from storewise.analysis.measure.steps import ALL, OTHER
+from storewise.analysis.model.judged import Judged
+from storewise.analysis.stats.usl import Interval, Usl, fit, not_fitted
+
+if TYPE_CHECKING:
+    from storewise.analysis.model.tables import Tables
+
+#: Factors that are counts of what works at once.
+RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
+#: Of steps: client threads of all workers together.
+CLIENTS = "clients"
+#: Intervals that know how much runs differ.
+OVER_REPEATS = ("repeats", "pooled")
+PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
+COLUMNS = (
+    "phase",
+    "step",
+    "measure",
+    "unit",
+    "factor",
+    "levels",
+    "lowest",
+    "highest",
+    *(name + end for name in PARAMETERS for end in ("", "_low", "_high")),
+    "r2",
+    "resampled",
+    "flags",
+    "reason",
+)
+
+
+def usl(tables: Tables) -> Judged:
+    """Table `usl`: factors (that of the curve empty), then COLUMNS.
+
+    `lambda` and `peak_rate` are in `unit`, `peak` in levels (inf: none); `flags` are those of
+    `usl.Usl`, and `reason` says why there is no fit. Engine `null` has curves, too: those of the
+    clients alone.
+    """
+    factors = list(tables.results.factors)
+    rows = [*_of_factors(tables, factors), *_of_clients(tables, factors)]
+    return Judged(pd.DataFrame(rows, columns=[*factors, *COLUMNS]))
+
+
+def _of_factors(tables: Tables, factors: list[str]) -> Iterable[dict[str, Any]]:
+    rates = headline_rates(tables, tables.summary)
+    for factor in numeric_factors(rates, [f for f in factors if f in RESOURCES]):
+        keys = [*(f for f in factors if f != factor), "phase", "step", "measure", "unit"]
+        for levels, group in grouped(rates.dropna(subset=[factor]), keys):
+            if group[factor].nunique() > 1:
+                yield _row(dict(zip(keys, levels, strict=True)), factor, group)
+
+
+def _of_clients(tables: Tables, factors: list[str]) -> Iterable[dict[str, Any]]:
+    steps = tables.steps
+    rates = steps[
+        (steps["operation"] == ALL) & (steps["measure"] == OTHER_RATE) & steps[CLIENTS].notna()
+    ]
+    told = set_rates(tables)
+    places = zip(rates["phase"], rates["step"], strict=True)
+    rates = rates.loc[[(str(p), int(s)) not in told for p, s in places]]
+    keys = [*factors, "phase", "planned", OTHER, "measure", "unit"]
+    for levels, group in grouped(rates, keys):
+        # Several steps with the same clients differ in nothing that is known: the first counts.
+        group = group.drop_duplicates(CLIENTS)
+        if len(group) > 1:
+            named = dict(zip(keys, levels, strict=True))
+            yield _row({**named, "step": group["step"].iloc[0]}, CLIENTS, group)
+
+
+def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str, Any]:
+    group = group.sort_values(factor)
+    levels = group[factor].astype(float).to_list()
+    rates = group["mean"].astype(float).to_list()
+    row: dict[str, Any] = {
+        **{k: v for k, v in named.items() if k not in ("planned", OTHER)},
+        "factor": factor,
+        "levels": len(levels),
+        "lowest": levels[0],
+        "highest": levels[-1],
+        "flags": "",
+        "resampled": "none",
+        "reason": not_fitted(levels, rates),
+    }
+    if not row["reason"]:
+        # What the seconds of a single run vary by is not what runs vary by.
+        errors = group["error"].astype(float).where(group["resampled"].isin(OVER_REPEATS))
+        row |= fit_columns(fit(levels, rates, errors.to_list()))
+    return row
+
+
+def fit_columns(found: Usl) -> dict[str, Any]:
+    """A fit as columns of a table."""
+    intervals: tuple[Interval, ...] = (
+        found.rate_of_one,
+        found.sigma,
+        found.kappa,
+        found.peak,
+        found.peak_rate,
+    )
+    row: dict[str, Any] = {}
+    for name, one in zip(PARAMETERS, intervals, strict=True):
+        row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+    return {
+        **row,
+        "r2": found.r2,
+        "resampled": found.resampled,
+        "flags": ", ".join(found.flags),
+    }

@@ -1,0 +1,1 @@
+"""The figures of a study: rates, times, sizes, loads."""

@@ -1,0 +1,1 @@
+"""The plain values that the analysis hands on."""

@@ -1,0 +1,1 @@
+"""From a directory of results to tables, in order and in several processes."""

@@ -1,0 +1,164 @@
+"""Tables, summary and verdict as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
+
+from storewise.analysis.model.results import Results
+from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.pipeline.judges import judge
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.intervals import LEVEL
+from storewise.analysis.verdict.export import verdict_data
+from storewise.analysis.verdict.verdict import Verdict, verdict
+from storewise.errors import ResultError
+
+#: Rows from which on a table is written by DuckDB.
+LONG = 50_000
+#: Latency percentiles that ``summary.csv`` has a row for.
+_SUMMARY_PERCENTILES = ("p50", "p99")
+SUMMARY_COLUMNS = (
+    "phase",
+    "step",
+    "measure",
+    "n",
+    "mean",
+    "low",
+    "high",
+    "level",
+    "resampled",
+    "unit",
+)
+
+
+def analyse(study_dir: Path, outdir: Path) -> None:
+    """Write all tables of a study as CSV, and the verdict as JSON, into `outdir`.
+
+    Files: one ``<table>.csv`` per table of `Tables` and ``verdict.json``; a table without rows is
+    written with its heading. Raises ResultError where there is nothing to analyse or `outdir`
+    cannot be written.
+    """
+    write_study(load_results(study_dir), outdir)
+
+
+def write_study(results: Results, outdir: Path) -> tuple[Tables, Verdict]:
+    """Make all tables and the verdict, and write them; long ones while the others are made."""
+    tables = measured_tables(results)
+    long = {name: one for name, one in tables.frames().items() if len(one) >= LONG}
+    with ThreadPoolExecutor(1) as pool:
+        # DuckDB does not hold up Python while it writes.
+        written = pool.submit(_write, long, outdir)
+        tables = judge(tables)
+        written.result()
+    return tables, write_tables(tables, outdir, but=long)
+
+
+def write_tables(tables: Tables, outdir: Path, but: Collection[str] = ()) -> Verdict:
+    """Write the tables, all `but` some, and the verdict, which is returned."""
+    found = verdict(tables)
+    _write({name: one for name, one in tables.frames().items() if name not in but}, outdir)
+    try:
+        write_text(outdir / "verdict.json", json.dumps(verdict_data(found), indent=1) + "\n")
+    except OSError as error:
+        raise _unwritable(outdir, error) from error
+    return found
+
+
+def _write(tables: Mapping[str, pd.DataFrame], outdir: Path) -> None:
+    try:
+        outdir.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            write_csv(table, outdir / f"{name}.csv")
+    except OSError as error:
+        raise _unwritable(outdir, error) from error
+
+
+def _unwritable(outdir: Path, error: OSError) -> ResultError:
+    return ResultError(
+        f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+        "free space"
+    )
+
+
+def summary_table(tables: Tables) -> pd.DataFrame:
+    """Every headline figure: one row per factors' levels, phase, step and measure.
+
+    Latencies are percentiles of service time from the histograms of all repeats together, in s.
+    Columns: factors, then SUMMARY_COLUMNS.
+    """
+    factors: Sequence[str] = tables.results.factors
+    rates = tables.summary.assign(level=LEVEL)
+    sizes = tables.storage_summary.assign(level=LEVEL)
+    times = tables.latency_summary
+    times = times[(times["time"] == "service") & times["percentile"].isin(_SUMMARY_PERCENTILES)]
+    times = times.assign(
+        measure=times["operation"] + "_service_time_" + times["percentile"],
+        mean=times["value"],
+        level=LEVEL,
+    )
+    columns = [*factors, *SUMMARY_COLUMNS]
+    frames = [t.reindex(columns=columns) for t in (rates, sizes, times) if not t.empty]
+    if not frames:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(frames, ignore_index=True)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a CSV, whole or not at all.
+
+    The engine called ``null`` stays the text "null": read with ``keep_default_na=False`` or name
+    ``na_values=[""]``. Long tables are written by DuckDB, several times as fast: the same cells in
+    the same form, but that texts with a # are quoted.
+    """
+    if len(table) < LONG:
+        write_text(path, table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+        return
+    with _aside(path) as aside, duckdb.connect(":memory:") as connection:
+        connection.register("long", pa.Table.from_pandas(table, preserve_index=False))
+        columns = ", ".join(_cells(str(name), table[name].dtype) for name in table)
+        target = str(aside).replace("'", "''")
+        try:
+            connection.execute(f"COPY (SELECT {columns} FROM long) TO '{target}' (FORMAT csv)")
+        except duckdb.IOException as error:
+            raise OSError(str(error)) from error
+
+
+def _cells(name: str, dtype: Any) -> str:
+    """SQL of a column's cells as text, as pandas writes them."""
+    column = '"' + name.replace('"', '""') + '"'
+    if is_float_dtype(dtype):
+        text = f"CASE WHEN isnan({column}) THEN NULL ELSE format('{{:.9g}}', {column}) END"
+    elif is_bool_dtype(dtype):
+        text = f"CASE WHEN {column} THEN 'True' WHEN NOT {column} THEN 'False' END"
+    elif is_integer_dtype(dtype):
+        text = column
+    else:
+        text = f"nullif(CAST({column} AS VARCHAR), '')"
+    return f"{text} AS {column}"
+
+
+def write_text(path: Path, text: str) -> None:
+    with _aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """Where a file is written before it gets its name: whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,257 @@
+"""Means over repeats with bootstrap intervals.
+
+Rates, sizes and their ratios are positive and their errors multiply, so all is done on logarithms
+and the mean is the geometric one (Fleming & Wallace, "How not to lie with statistics", CACM
+29(3), 1986). Where a value is not positive the arithmetic mean and its interval are used instead.
+
+Over n >= 2 repeats the *repeats* are resampled. A percentile interval of few values cannot leave
+their range and covers far too little (for n = 2 about half of what it claims), so the bootstrap's
+standard error s_b is used with Student's t and the narrowness correction sqrt(n / (n - 1)): mean +-
+t(n - 1) * s_b * sqrt(n / (n - 1)) (Hesterberg, "What Teachers Should Know About the Bootstrap", The
+American Statistician 69(4), 2015, sections 3 and 5). Of a mean s_b needs no drawing: endlessly many
+resamples give sqrt(mean squared deviation / n) (Efron & Tibshirani, "An Introduction to the
+Bootstrap", 1993, section 6.2). With fewer than five repeats that factor is so large that nothing
+could be said (12.7 for two), so settings of one phase are taken to spread alike, relative to their
+means, and their residuals are resampled together: the residual bootstrap (Efron & Tibshirani,
+chapter 9), whose standard error of a mean of n is sqrt(mean squared residual / n), with the degrees
+of freedom of all settings. A setting that spreads more than the others do, by more than chance (F
+test of its variance, `UNLIKE`), shares it with its like only, or with none: beside steady settings
+it would else look far surer than it is. With one repeat only the *seconds* within it are left.
+Neighbours are alike, so n of them with autocorrelation r are worth n (1 - r) / (1 + r) (Bayley &
+Hammersley, Journal of the Royal Statistical Society 8(2), 1946), which takes the place of n in the
+formula above. Moving blocks (Kuensch, Annals of Statistics 17(3), 1989) ask for far longer series:
+of 8 to 60 seconds with r = 0.6 their 95 % intervals cover 54 to 81 %. Of a percentile the
+operations behind it are left (``storewise.analysis.measure.latency_intervals``). Either interval
+knows nothing of what differs from run to run and is labelled so. With neither, there is no
+interval, but for what is counted and not timed (a store's size): that stands for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc, stdtrit
+
+#: Confidence level of every interval.
+LEVEL = 0.95
+RESAMPLES = 2000
+SEED = 20190601
+#: Fewest seconds from which an interval within one trial is made.
+MIN_SECONDS = 8
+
+#: From this many repeats on a setting's own spread is used, below that of all settings together.
+OWN_SPREAD = 5
+#: Probability of a spread so far above that of the other settings, below which it is not shared.
+#: Larger than usual in tests: to miss a noisy setting does more harm than a wide interval.
+UNLIKE = 0.1
+#: What rounding leaves of equal or straight values, as a share of them.
+_ROUNDING = 1e-12
+
+Resampled = Literal["repeats", "pooled", "seconds", "operations", "counted", "none"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its interval; `low` and `high` are nan where `resampled` is "none".
+
+    `error` is the standard error of the mean on the scale of `log` (logarithms or plain values),
+    `freedom` its degrees of freedom; both serve to carry the interval into ratios.
+    """
+
+    n: int
+    mean: float
+    low: float
+    high: float
+    resampled: Resampled
+    error: float = math.nan
+    freedom: float = math.nan
+    log: bool = True
+
+    def known(self) -> bool:
+        """Whether there is an interval at all."""
+        return self.resampled != "none"
+
+    def overlaps(self, other: Estimate) -> bool:
+        """Whether the two cannot be told apart; unknown intervals overlap with everything."""
+        if not (self.known() and other.known()):
+            return True
+        return self.low <= other.high and other.low <= self.high
+
+
+def _standard_error(values: Floats) -> float:
+    """Bootstrap standard error of the mean, corrected for narrowness."""
+    n = len(values)
+    ideal = float(np.std(values)) / math.sqrt(n)
+    return ideal * math.sqrt(n / (n - 1))
+
+
+def estimate(
+    values: Sequence[float], seconds: Sequence[float] = (), *, counted: bool = False
+) -> Estimate:
+    """The mean of one value per repeat, with its 95 % interval.
+
+    `seconds` are the per-second values of the single repeat, used only where `values` has one;
+    `counted` says that a single value is exact.
+    Raises ValueError for no value at all.
+    """
+    if not len(values):
+        raise ValueError("no value to take the mean of")
+    plain = np.asarray(values, dtype=float)
+    log = bool(np.all(plain > 0))
+    scaled = np.log(plain) if log else plain
+    centre = float(np.mean(scaled))
+    n = len(plain)
+    mean = math.exp(centre) if log else centre
+    if n == 1 and counted:
+        return Estimate(1, mean, mean, mean, "counted", 0.0, 1.0, log)
+    if n == 1:
+        return _within(mean, seconds)
+    error = _standard_error(scaled)
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * error
+    low, high = centre - half, centre + half
+    if log:
+        low, high = math.exp(low), math.exp(min(high, 700.0))
+    return Estimate(n, mean, low, high, "repeats", error, n - 1.0, log)
+
+
+def pooled(settings: Sequence[Sequence[float]]) -> list[Estimate | None]:
+    """Means of few repeats, one per setting, with intervals from the spread of all settings.
+
+    None for a setting that has its own interval or none: fewer than two or at least `OWN_SPREAD`
+    values, a value that is not positive, or no other setting to share a spread with. Settings whose
+    spread is above that of the others by more than chance share it with each other only (it stays
+    in the others' all the same).
+    """
+    found: list[Estimate | None] = [None] * len(settings)
+    logs = {
+        i: np.log(np.asarray(values, dtype=float))
+        for i, values in enumerate(settings)
+        if 2 <= len(values) < OWN_SPREAD and min(values) > 0
+    }
+    if len(logs) < 2:
+        return found
+    # Residuals are drawn towards their own mean; n / (n - 1) in the square undoes that.
+    squares = np.concatenate([(x - x.mean()) ** 2 * len(x) / (len(x) - 1) for x in logs.values()])
+    freedom = float(sum(len(x) - 1 for x in logs.values()))
+    total = sum(float(np.sum((x - x.mean()) ** 2)) for x in logs.values())
+    noisy: list[int] = []
+    for i, x in logs.items():
+        own = float(np.sum((x - x.mean()) ** 2))
+        if _spreads_more(own, len(x) - 1.0, total - own, freedom - len(x) + 1):
+            noisy.append(i)
+            continue
+        error = math.sqrt(float(squares.mean()) / len(x))
+        half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+        centre = float(x.mean())
+        low, high = math.exp(centre - half), math.exp(min(centre + half, 700.0))
+        found[i] = Estimate(len(x), math.exp(centre), low, high, "pooled", error, freedom)
+    for i, one in zip(noisy, pooled([settings[i] for i in noisy]), strict=True):
+        found[i] = one
+    return found
+
+
+def _spreads_more(own: float, freedom: float, others: float, of_others: float) -> bool:
+    """Whether a sum of squares is that of a greater variance than the others', by an F test."""
+    if others <= 0:
+        return own > 0
+    return bool(fdtrc(freedom, of_others, own / freedom / (others / of_others)) < UNLIKE)
+
+
+def _within(mean: float, seconds: Sequence[float]) -> Estimate:
+    """The interval of one trial's mean rate from its own seconds."""
+    rates = np.asarray(seconds, dtype=float)
+    if len(rates) < MIN_SECONDS or not np.all(np.isfinite(rates)) or rates.mean() <= 0:
+        return Estimate(1, mean, math.nan, math.nan, "none")
+    # Relative to the seconds' own mean: the headline may be of the whole phase.
+    relative = rates / rates.mean()
+    size = effective(len(rates), autocorrelation(relative))
+    error = float(np.std(relative, ddof=1)) / math.sqrt(size)
+    half = float(stdtrit(size - 1, (1 + LEVEL) / 2)) * error
+    low, high = mean * math.exp(-half), mean * math.exp(min(half, 700.0))
+    return Estimate(1, mean, low, high, "seconds", error, size - 1)
+
+
+def autocorrelation(values: Floats, fitted: int = 1) -> float:
+    """The correlation of neighbours, corrected for the bias that `fitted` parameters (a mean, or
+    mean and slope) bring (Kendall, Biometrika 41, 1954)."""
+    n = len(values)
+    centred = values - values.mean()
+    square = float(np.sum(centred**2))
+    # What rounding leaves of a straight line is no correlation.
+    if n < 5 or square <= n * (_ROUNDING * float(np.abs(values).max())) ** 2:
+        return 0.0
+    found = float(np.sum(centred[1:] * centred[:-1])) / square
+    return float(np.clip((n * found + fitted) / (n - 4), -1.0, 1.0))
+
+
+def effective(n: int, r: float) -> float:
+    """The number of independent values that `n` with autocorrelation `r` are worth: from 2 to n,
+    for negative correlation is not trusted to make them worth more."""
+    r = min(max(r, 0.0), 1.0)
+    return float(min(n, max(2.0, n * (1 - r) / (1 + r))))
+
+
+def ratio(above: Estimate, below: Estimate) -> Estimate:
+    """The ratio of two independent means with its interval.
+
+    On logarithms the ratio is a difference: errors add in squares, degrees of freedom as Welch
+    and Satterthwaite have them (Welch, Biometrika 34, 1947).
+    """
+    if below.mean == 0:
+        return Estimate(min(above.n, below.n), math.nan, math.nan, math.nan, "none")
+    mean = above.mean / below.mean
+    n = min(above.n, below.n)
+    if not (above.known() and below.known() and above.log and below.log) or mean <= 0:
+        return Estimate(n, mean, math.nan, math.nan, "none")
+    error = math.hypot(above.error, below.error)
+    if error == 0:
+        freedom = above.freedom + below.freedom
+    elif above.resampled == below.resampled == "pooled" and math.isclose(
+        above.error * math.sqrt(above.n), below.error * math.sqrt(below.n)
+    ):
+        freedom = above.freedom  # one spread, estimated once
+    else:
+        freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    return Estimate(
+        n,
+        mean,
+        mean * math.exp(-half),
+        mean * math.exp(min(half, 700.0)),
+        weaker(above.resampled, below.resampled),
+        error,
+        freedom,
+    )
+
+
+#: From the basis that says least about other runs to the one that says most.
+_WEAKEST: tuple[Resampled, ...] = (
+    "none",
+    "operations",
+    "seconds",
+    "pooled",
+    "repeats",
+    "counted",
+)
+
+
+def weaker(*bases: Resampled) -> Resampled:
+    """On what a figure rests that is made of several."""
+    return min(bases, key=_WEAKEST.index)
+
+
+def columns(found: Estimate) -> Mapping[str, float | int | str]:
+    """The estimate as columns of a table."""
+    return {
+        "n": found.n,
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "resampled": found.resampled,
+    }

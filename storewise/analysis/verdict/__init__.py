@@ -1,0 +1,1 @@
+"""Which store to take, and why."""

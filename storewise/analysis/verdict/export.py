@@ -1,0 +1,154 @@
+"""The verdict as a table and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from storewise.analysis.common.frames import missing
+from storewise.analysis.model.judged import Judged
+from storewise.analysis.verdict.standings import Criterion, Standing
+from storewise.analysis.verdict.verdict import Verdict, verdict
+from storewise.study.criteria import KEYS
+
+if TYPE_CHECKING:
+    from storewise.analysis.model.tables import Tables
+
+COLUMNS = (
+    "choice",
+    "criterion",
+    "title",
+    "about",
+    "configuration",
+    "mean",
+    "low",
+    "high",
+    "unit",
+    "n",
+    "resampled",
+    "rank",
+    "weight",
+    "note",
+    "source_table",
+    "source_row",
+)
+
+
+def verdict_table(tables: Tables) -> Judged:
+    """Table `verdict`: COLUMNS, one row per criterion and choice, by rank and figure.
+
+    `rank` is empty for the baseline; `weight` is the criterion's share in the scores;
+    `source_row` has the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` behind it.
+    """
+    return Judged(table_of(verdict(tables)))
+
+
+def table_of(found: Verdict) -> pd.DataFrame:
+    """The verdict as a long table."""
+    rows = [
+        {
+            "choice": s.label,
+            "criterion": c.name,
+            "title": c.title,
+            "about": c.about,
+            "configuration": s.configuration,
+            "mean": s.estimate.mean,
+            "low": s.estimate.low,
+            "high": s.estimate.high,
+            "unit": c.unit,
+            "n": s.estimate.n,
+            "resampled": s.estimate.resampled,
+            "rank": s.rank or None,
+            "weight": c.weight,
+            "note": s.note,
+            "source_table": c.table if s.source_row else "",
+            "source_row": s.source_row,
+        }
+        for c in found.criteria
+        for s in c.standings
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
+
+
+def verdict_data(found: Verdict) -> dict[str, object]:
+    """The verdict as JSON values."""
+    told = found.recommendation
+    return {
+        "finding": found.finding,
+        "recommendation": {
+            "choice": told.choice or None,
+            "among": list(told.among),
+            "sentences": list(told.sentences),
+        },
+        "text": list(found.text),
+        "weights": {
+            "given": found.own_weights,
+            "shares": {c.name: c.weight for c in found.criteria},
+        },
+        "scores": [
+            {
+                "choice": s.choice,
+                "rank": s.rank or None,
+                "relative": s.relative.mean,
+                "low": _number(s.relative.low),
+                "high": _number(s.relative.high),
+                "resampled": s.relative.resampled,
+                "lacks": list(s.lacks),
+            }
+            for s in found.scores
+        ],
+        "sensitivity": {
+            "turn": None
+            if told.turn is None
+            else {
+                "choice": told.turn.choice,
+                "criterion": told.turn.criterion,
+                "share": told.turn.share,
+                "now": told.turn.now,
+                "then": told.turn.then or None,
+                "until": told.turn.until if told.turn.then else None,
+            },
+            "repeats": told.repeats,
+            "not_measured": [key for key in KEYS if key not in {c.name for c in found.criteria}],
+        },
+        "criteria": [
+            {
+                "name": c.name,
+                "title": c.title,
+                "about": c.about,
+                "unit": c.unit,
+                "more_is_better": c.more,
+                "weight": c.weight,
+                "leaders": list(c.leaders),
+                "standings": [_standing_data(c, s) for s in c.standings],
+            }
+            for c in found.criteria
+        ],
+        "pays_from": {k: _number(v) for k, v in found.pays.items()},
+        "set_aside": [{"choice": label, "reason": reason} for label, reason in found.set_aside],
+    }
+
+
+def _standing_data(criterion: Criterion, s: Standing) -> dict[str, object]:
+    return {
+        "choice": s.label,
+        "topology": s.topology,
+        "configuration": s.where,
+        "n": s.estimate.n,
+        "mean": s.estimate.mean,
+        "low": _number(s.estimate.low),
+        "high": _number(s.estimate.high),
+        "unit": criterion.unit,
+        "resampled": s.estimate.resampled,
+        "rank": s.rank or None,
+        "baseline": s.baseline,
+        "note": s.note,
+        "source_table": criterion.table if s.source_row else None,
+        "source_row": s.source_row or None,
+    }
+
+
+def _number(value: float) -> float | None:
+    """JSON has neither nan nor infinity."""
+    return None if missing(value) or value in (float("inf"), float("-inf")) else value
