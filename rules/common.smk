@@ -8,7 +8,7 @@ from snakemake.logging import logger
 
 try:
     from storewise.study.load import find_study, load_study
-    from storewise.doctor import missing_engines
+    from storewise.run.doctor import missing_engines
     from storewise.errors import StorewiseError
     from storewise.study.host_classes import class_named, parse_classes, text_of
     from storewise.publish.results import study_files

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storewise.report.page import render
+from storewise.report.page.page import render
 from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:

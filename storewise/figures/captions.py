@@ -13,7 +13,12 @@ from matplotlib.figure import Figure
 
 from storewise.analysis.model.tables import Tables
 from storewise.errors import ResultError
-from storewise.figures import costs, hosts, overlay, owners, plans, plots, scale
+from storewise.figures import costs, hosts
+from storewise.figures import per_node as owners
+from storewise.figures import query_plans as plans
+from storewise.figures import rates as plots
+from storewise.figures import reference_overlay as overlay
+from storewise.figures import scaling as scale
 from storewise.figures import steps as stepped
 from storewise.figures.style import drawing, to_bytes
 

@@ -12,7 +12,7 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
-from storewise.figures.rows import MAX_PANELS, engines_in, phase_title, style_of
+from storewise.figures.selection import MAX_PANELS, engines_in, phase_title, style_of
 from storewise.figures.style import legend_outside, new_figure, plain_numbers, spread
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.

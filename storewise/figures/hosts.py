@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.files.parts import SESSION
 from storewise.analysis.model.tables import Tables
-from storewise.figures.rows import engines_in, style_of
+from storewise.figures.selection import engines_in, style_of
 from storewise.figures.style import GREY, legend_outside, new_figure
 
 

@@ -13,7 +13,7 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import records
 from storewise.analysis.measure.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.analysis.model.tables import Tables
-from storewise.figures.rows import MAX_PANELS, engines_in, lowest, shared_setting, style_of
+from storewise.figures.selection import MAX_PANELS, engines_in, lowest, shared_setting, style_of
 from storewise.figures.style import legend_outside, new_figure, plain_numbers, spread
 
 

@@ -128,8 +128,8 @@ class Study(Section):
     equally."""
     prices: Prices | None = None
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """In the prices' currency: a run whose estimate (``storewise.estimate``) is above it is
-    refused."""
+    """In the prices' currency: a run whose estimate (``storewise.estimate.estimate``) is above it
+    is refused."""
     corpus: Corpus = Field(default_factory=Corpus)
     publish: Annotated[Publish | None, BeforeValidator(as_publish)] = None
     """Where the results go on S3 when all is measured."""

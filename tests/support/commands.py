@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from storewise.cli import main
+from storewise.cli.main import main
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ by the width that there is. They are plain dicts, as Plotly's JavaScript takes t
 classes would take longer to import than all the rest of a report. Besides Plotly's own keys a trace
 has in its ``meta`` what the page chooses by:
 
-- ``f``: the place of its level in each choice (`storewise.report.facets`), -1: not concerned;
+- ``f``: the place of its level in each choice (`storewise.report.data.filters`), -1: not concerned;
 - ``engine`` and ``rank``: of the settings of one engine in a panel the lowest rank is shown until
   all are asked for (-1: always shown);
 - ``ref``: a published curve, shown or not as a whole; ``over``: the choice whose levels are the x
@@ -26,10 +26,10 @@ from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import missing
 from storewise.analysis.common.text import all_of, number, setting
 from storewise.analysis.model.tables import Tables
-from storewise.figures.rows import style_of
+from storewise.figures.selection import style_of
 from storewise.figures.style import spread
-from storewise.report.evidence import Evidence
-from storewise.report.facets import Facets
+from storewise.report.data.evidence import Evidence
+from storewise.report.data.filters import Facets
 
 #: Plotly's names of the markers of the printed figures, and of their line styles.
 SYMBOLS = {

@@ -11,12 +11,12 @@ import pandas as pd
 from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import number, setting
-from storewise.figures.laws import law_of, relative_law
-from storewise.figures.plots import rates_shown
-from storewise.figures.rows import engines_in, phase_title
-from storewise.figures.scale import AXIS
+from storewise.figures.rates import rates_shown
+from storewise.figures.scaling import AXIS
+from storewise.figures.selection import engines_in, phase_title
+from storewise.figures.usl_curves import law_of, relative_law
+from storewise.report.data.rows import Finder
 from storewise.report.graphs.base import Drawing, Graph, Line, Panel, level_axis, value_axis
-from storewise.report.marks import Finder
 
 #: Most panels of an interactive figure; choosing phases does not bring back those beyond it.
 MOST = 24

@@ -11,8 +11,8 @@ from storewise.analysis.common.engines import CEILING, title, varying_factors
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import level, number, seconds
 from storewise.figures.costs import cost_panels
-from storewise.figures.overlay import AXIS, one_setting
-from storewise.figures.rows import engines_in
+from storewise.figures.reference_overlay import AXIS, one_setting
+from storewise.figures.selection import engines_in
 from storewise.report.graphs.base import Drawing, Graph, Line, Panel, interval, value_axis
 from storewise.report.graphs.rates import MOST
 

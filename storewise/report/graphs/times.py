@@ -12,11 +12,11 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.measure.steps import ALL, OTHER, PARAMETERS, wide
-from storewise.figures.rows import engines_in
+from storewise.figures.selection import engines_in
 from storewise.figures.steps import knees_of
+from storewise.report.data.rows import Finder
 from storewise.report.graphs.base import Drawing, Graph, Line, Panel, level_axis, value_axis
 from storewise.report.graphs.rates import MOST
-from storewise.report.marks import Finder
 
 _MEASURE = "operations_per_s"
 

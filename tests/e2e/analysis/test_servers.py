@@ -20,10 +20,11 @@ from storewise.analysis.model.tables import Tables, build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.verdict import verdict
-from storewise.figures import hosts, scale
-from storewise.figures.rows import lowest
+from storewise.figures import hosts
+from storewise.figures import scaling as scale
+from storewise.figures.selection import lowest
 from storewise.figures.style import drawing
-from storewise.report.servers import _open_ports
+from storewise.report.tables.servers import _open_ports
 from storewise.study.load import Study
 
 ENGINES = ["sqlite", "null", "postgres", "mongodb"]

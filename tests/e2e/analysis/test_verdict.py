@@ -24,7 +24,7 @@ from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
 from storewise.analysis.verdict.export import COLUMNS, table_of, verdict_data
 from storewise.analysis.verdict.standings import Criterion
 from storewise.analysis.verdict.verdict import Verdict, verdict
-from storewise.report.verdictview import verdict_tables
+from storewise.report.tables.verdict import verdict_tables
 from storewise.study.criteria import KEYS
 
 

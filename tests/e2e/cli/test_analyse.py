@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from storewise.analysis.stats.anova_groups import Ask, group_warnings, groups
 from storewise.analysis.stats.csv_table import observations, parse_table
-from storewise.cli import app
+from storewise.cli.main import app
 from storewise.errors import AnalysisError, StorewiseError
 
 PUBLISHED = "config/references/andor2019.csv"

@@ -21,14 +21,14 @@ from rich.console import Console
 from support.results import synthetic
 from support.results.synthetic import make_failed, make_inputs, make_trial, resolved
 
-from storewise import compare_cli
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables, measured_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.cli import main
-from storewise.compare import By, Wanted, compare
-from storewise.compare_gate import gate
-from storewise.compare_text import as_csv, as_json, print_text
+from storewise.cli import compare as compare_cli
+from storewise.cli.main import main
+from storewise.compare.compare import By, Wanted, compare
+from storewise.compare.gate import gate
+from storewise.compare.render import as_csv, as_json, print_text
 from storewise.study.load import Study
 
 #: Loads of the repeats relative to the engine's usual speed: alike, and far apart.
@@ -363,7 +363,7 @@ def test_a_full_disk_is_not_the_status_of_what_is_slower(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("storewise.compare_text.print_text", full)
+    monkeypatch.setattr("storewise.compare.render.print_text", full)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storewise.estimate_work import documents_of
+from storewise.estimate.work import documents_of
 from storewise.study.load import Study, load_study
 
 if TYPE_CHECKING:

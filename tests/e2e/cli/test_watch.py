@@ -14,8 +14,8 @@ from support.waiting import exit_code, wait_until
 from support.workspace import Workspace
 
 from storewise.errors import ResultError
-from storewise.watch import Frame, look
-from storewise.watch_text import line, screen
+from storewise.watch.render import line, screen
+from storewise.watch.snapshot import Frame, look
 
 STUDY = """\
 inputs:

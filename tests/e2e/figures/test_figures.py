@@ -15,7 +15,8 @@ from support.results.made import Made as MadeStudies
 from storewise.analysis.model.tables import Tables, build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.engines.registry import ENGINES
-from storewise.figures import captions, plots
+from storewise.figures import captions
+from storewise.figures import rates as plots
 from storewise.figures.captions import FIGURES, FigureSpec, Made, make_figures, stored_figures
 from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
 

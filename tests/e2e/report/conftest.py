@@ -8,7 +8,7 @@ import pytest
 from support.results import synthetic
 from support.results.pages import EVIL, FACTORS, TAKEN, fail, publish_beside
 
-from storewise.report.page import Report, make_report
+from storewise.report.page.page import Report, make_report
 
 
 @pytest.fixture(scope="session")

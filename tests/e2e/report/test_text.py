@@ -12,7 +12,7 @@ from support.results.pages import FACTORS, TAKEN
 
 from storewise.errors import ResultError
 from storewise.figures import captions
-from storewise.report.page import Report, make_report, render
+from storewise.report.page.page import Report, make_report, render
 
 pytestmark = pytest.mark.xdist_group("page")
 

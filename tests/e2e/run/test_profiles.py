@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.profiles import node_resources, settings
 
 from storewise.errors import StorewiseError
-from storewise.profiles import install, profiles
+from storewise.run.profiles import install, profiles
 from storewise.schedulers.pbs.options import NODE_CLASSES, status_options, submit_options
 from storewise.study.host_classes import parse_classes
 
@@ -231,7 +231,7 @@ def test_without_a_checkout_it_is_said_where_profiles_are(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the package alone was installed with pip."""
-    monkeypatch.setattr("storewise.runner.LIBRARY", tmp_path / "site-packages")
+    monkeypatch.setattr("storewise.run.runner.LIBRARY", tmp_path / "site-packages")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StorewiseError, match=r"site-packages: run this in a checkout .*`make env`"):
         install()

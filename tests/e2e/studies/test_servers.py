@@ -10,9 +10,9 @@ from support.commands import storewise
 from support.inputs.small_studies import OF_SERVERS
 from support.workspace import Workspace
 
-from storewise.doctor import examine
 from storewise.engines.registry import ENGINES
-from storewise.runner import slots_needed
+from storewise.run.doctor import examine
+from storewise.run.runner import slots_needed
 from storewise.study.load import load_study
 
 

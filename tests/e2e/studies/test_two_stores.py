@@ -16,7 +16,7 @@ from storewise.analysis.measure.steps import ALL
 from storewise.analysis.model.tables import Tables, build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.schema import read_conditions, read_part
-from storewise.report.owners import tables_of_owners
+from storewise.report.tables.per_node import tables_of_owners
 
 pytestmark = pytest.mark.needs("postgres")
 

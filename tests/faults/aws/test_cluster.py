@@ -19,7 +19,7 @@ from support.paths import ROOT
 from support.profiles import node_resources, settings
 from support.s3.server import S3Server
 
-from storewise.estimate import IDLE
+from storewise.estimate.estimate import IDLE
 from storewise.session.coordination.cluster import node_jobs
 from storewise.study.host_classes import parse_classes
 from storewise.study.load import load_study

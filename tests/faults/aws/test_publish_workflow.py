@@ -14,7 +14,7 @@ from support.workflow import MEASURING, edited_workflow, planned
 from support.workspace import Workspace
 
 from storewise.publish.manifest import MANIFEST
-from storewise.runner import NOT_PUBLISHED
+from storewise.run.runner import NOT_PUBLISHED
 from storewise.study.load import load_study
 
 STUDY = """\

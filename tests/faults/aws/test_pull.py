@@ -21,7 +21,7 @@ from support.s3.server import Bucket, Cut, Flip, Stall, Status
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
-from storewise.cli import app
+from storewise.cli.main import app
 from storewise.errors import StorewiseError
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import fetch, missing, publication

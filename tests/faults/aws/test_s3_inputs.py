@@ -13,7 +13,7 @@ from support.s3.server import PAGE, Cut, Status
 from support.workspace import Workspace
 
 from storewise.errors import ConfigError, InputError
-from storewise.runner import renew_inputs
+from storewise.run.runner import renew_inputs
 from storewise.s3 import stream as reading
 from storewise.s3.client import ObjectError
 from storewise.s3.listing import stats

@@ -14,8 +14,8 @@ from support.waiting import wait_until
 
 from storewise.analysis.model.tables import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.figures.owners import latency_by_node, slowed_nodes
-from storewise.report.owners import tables_of_owners
+from storewise.figures.per_node import latency_by_node, slowed_nodes
+from storewise.report.tables.per_node import tables_of_owners
 from storewise.session.coordination.liveness import read_abort
 from storewise.session.faults.orders import Orders
 from storewise.study.trial import Trial

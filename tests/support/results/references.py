@@ -29,7 +29,7 @@ from storewise.study.references import (
     reason,
     reference_texts,
 )
-from storewise.report.page import make_report
+from storewise.report.page.page import make_report
 
 YAML = """\
 citation: {authors: A. Nobody, title: On stores, venue: Nowhere, year: 2001}

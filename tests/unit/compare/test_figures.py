@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from storewise.analysis.stats.intervals import estimate
-from storewise.compare import adjusted, independent, p_value
-from storewise.compare_gate import parse_limit
-from storewise.compare_text import _interval
+from storewise.compare.compare import adjusted, independent, p_value
+from storewise.compare.gate import parse_limit
+from storewise.compare.render import _interval
 from storewise.errors import ResultError
 
 # The statistics.

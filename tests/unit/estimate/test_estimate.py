@@ -12,9 +12,9 @@ from support.results import synthetic
 from typer.testing import CliRunner
 
 from storewise.analysis.pipeline.output import analyse
-from storewise.cli import app
+from storewise.cli.main import app
 from storewise.errors import ConfigError
-from storewise.estimate import (
+from storewise.estimate.estimate import (
     TooExpensive,
     estimate,
     hosts_of,
@@ -22,8 +22,8 @@ from storewise.estimate import (
     refuse_above,
     still_to_measure,
 )
-from storewise.estimate_work import Amount, Rates, documents_of, work_of
-from storewise.profiles import node_classes
+from storewise.estimate.work import Amount, Rates, documents_of, work_of
+from storewise.run.profiles import node_classes
 from storewise.study.host_classes import parse_classes
 from storewise.study.load import Study, load_study
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storewise.estimate_hosts import Stay, Use, occupied
+from storewise.estimate.host_hours import Stay, Use, occupied
 
 H = 3600.0
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.fake_time import FakeTime
 
-from storewise import runner
 from storewise.metrics import ec2_instance as module
 from storewise.metrics.ec2_instance import Interruption, Metadata, instance
 from storewise.metrics.host import facts
+from storewise.run import runner
 from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
 

@@ -19,17 +19,16 @@ from support.results import synthetic
 
 from storewise.analysis.model.tables import Tables, build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.figures.laws import relative_law
-from storewise.report.cells import Table, number_cell, rate_table, text_cell
-from storewise.report.embed import columns_of, packed, plain, script_json
-from storewise.report.evidence import Evidence
-from storewise.report.facets import Facets
+from storewise.figures.usl_curves import relative_law
+from storewise.report.data.embed import columns_of, packed, plain, script_json
+from storewise.report.data.evidence import Evidence
+from storewise.report.data.filters import Facets
+from storewise.report.data.headlines import headline_id, headlines, with_ids
+from storewise.report.data.rows import Finder, Mark
 from storewise.report.graphs.all import GRAPHS
 from storewise.report.graphs.base import Drawing, Graph, level_axis, value_axis
-from storewise.report.headlines import headline_id, headlines, with_ids
-from storewise.report.judged import judged_table, tables_of_judged
-from storewise.report.marks import Finder, Mark
-from storewise.report.timelines import (
+from storewise.report.page.table_view import source_id, source_label, view
+from storewise.report.page.timelines import (
     METRICS,
     MOST_HOSTS,
     MOST_VALUES,
@@ -38,7 +37,8 @@ from storewise.report.timelines import (
     span,
     timelines,
 )
-from storewise.report.views import source_id, source_label, view
+from storewise.report.tables.cells import Table, number_cell, rate_table, text_cell
+from storewise.report.tables.judged import judged_table, tables_of_judged
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.fake_time import FakeTime
 
+from storewise.cli.watch import _keys, find
 from storewise.driver.progress import Progress
 from storewise.driver.shared_counters import Shared
 from storewise.errors import ResultError
@@ -20,10 +21,9 @@ from storewise.session.coordination.liveness import Process, Session
 from storewise.session.coordination.progress import Publisher, told_of
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
-from storewise.watch import Frame, look
-from storewise.watch_cli import _keys, find
-from storewise.watch_text import as_json, duration, line, screen
-from storewise.watch_time import time_left
+from storewise.watch.render import as_json, duration, line, screen
+from storewise.watch.snapshot import Frame, look
+from storewise.watch.time_left import time_left
 
 
 def text(frame: Frame) -> str:

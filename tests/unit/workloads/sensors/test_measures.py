@@ -13,8 +13,8 @@ import pytest
 from support.paths import ROOT
 from typer.testing import CliRunner
 
-from storewise import measures_cli
-from storewise.cli import app
+from storewise.cli import measures as measures_cli
+from storewise.cli.main import app
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError

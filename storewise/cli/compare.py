@@ -1,0 +1,142 @@
+"""``storewise compare``: two studies, or two versions of one, side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from storewise.errors import ResultError
+
+if TYPE_CHECKING:
+    from storewise.analysis.model.tables import Tables
+    from storewise.compare.compare import By
+
+
+class Format(StrEnum):
+    """How the comparison is printed."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A study's name below results/, or a directory.")],
+    b: Annotated[str, typer.Argument(help="The one that is set against it.")],
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="FACTOR=LEVEL_A:LEVEL_B",
+            help="Compare two levels of a factor; an empty one for a study without the factor.",
+        ),
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", help="Only these, such as operations_per_s, or p99."),
+    ] = None,
+    phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these.")] = None,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-if-slower",
+            metavar="10%",
+            help="Exit with status 1 where a rate of B is shown to be lower, or a time longer, by "
+            "more than this.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="... or where that cannot be told, or is in A only."),
+    ] = False,
+    format_: Annotated[Format, typer.Option("--format", help="Of the output.")] = Format.text,
+    results: Annotated[
+        Path, typer.Option("--results", help="Directory with the studies' results.")
+    ] = Path("results"),
+) -> None:
+    """Say what differs between two studies' results: first config, versions and hosts, then each
+    rate, time and size of equal settings, with the interval of its ratio.
+
+    A difference is called one only if it stands up to correction for the number of comparisons.
+    Exit status 0; 1 with `--fail-if-slower` as it says; 2 for what cannot be compared.
+
+    Example: `storewise compare before/demo results/demo --fail-if-slower 10%`, or
+    `storewise compare demo demo --by engine=sqlite:duckdb`
+    """
+    from rich.console import Console
+
+    from storewise.compare.compare import Wanted
+    from storewise.compare.compare import compare as compared
+    from storewise.compare.gate import gate as gate_of
+    from storewise.compare.gate import parse_limit
+    from storewise.compare.render import as_csv, as_json, gate_lines, print_text
+
+    if strict and fail_if_slower is None:
+        raise ResultError("--strict is for --fail-if-slower PERCENT, which is not given")
+    limit = parse_limit(fail_if_slower) if fail_if_slower is not None else None
+    wanted = Wanted(tuple(_by(text) for text in by or ()), _names(measure), _names(phase))
+    before, after = _directory(a, results), _directory(b, results)
+    tables = _tables(before)
+    other = tables if after.resolve() == before.resolve() else _tables(after)
+    found = compared(tables, other, wanted)
+    gate = gate_of(found, limit) if limit is not None else None
+    if format_ is Format.json:
+        typer.echo(json.dumps(as_json(found, gate), indent=1, ensure_ascii=False, allow_nan=False))
+    elif format_ is Format.csv:
+        typer.echo(as_csv(found), nl=False)
+    else:
+        print_text(found, gate, Console(highlight=False))
+    if gate is None:
+        return
+    if format_ is not Format.text:
+        for line in gate_lines(gate, found.factors):
+            typer.echo(f"storewise: {line}", err=True)
+    elif len(gate.unsure) and not gate.fails(strict=strict):
+        typer.echo(
+            f"storewise: warning: of {len(gate.unsure)} rates and times it cannot be told whether "
+            "they are slower by more than the limit; more repeats would tell (--strict fails)",
+            err=True,
+        )
+    if gate.fails(strict=strict):
+        raise typer.Exit(1)
+
+
+def _by(text: str) -> By:
+    from storewise.compare.compare import By
+
+    factor, equals, levels = text.partition("=")
+    a, colon, b = levels.partition(":")
+    if not (factor and equals and colon) or ":" in b or not (a or b):
+        raise ResultError(
+            f"--by {text!r}: expected FACTOR=LEVEL_A:LEVEL_B, such as engine=sqlite:duckdb"
+        )
+    return By(factor.strip(), a.strip(), b.strip())
+
+
+def _names(options: Sequence[str] | None) -> tuple[str, ...]:
+    names = [name.strip() for option in options or () for name in option.split(",")]
+    return tuple(name for name in names if name)
+
+
+def _directory(name: str, results: Path) -> Path:
+    """A study's results: a directory, or its name below `results`."""
+    for path in (Path(name), results / name):
+        if (path / "trials").is_dir() or (path / "study.json").is_file():
+            return path
+    known = sorted(path.parent.name for path in results.glob("*/trials"))
+    raise ResultError(
+        f"{name}: there are no results of a study, neither in this directory nor in "
+        f"{results / name}; studies below {results} are {', '.join(known) or 'none'}"
+    )
+
+
+def _tables(directory: Path) -> Tables:
+    from storewise.analysis.model.tables import measured_tables
+    from storewise.analysis.pipeline.load import load_results
+
+    return measured_tables(load_results(directory))

@@ -1,0 +1,125 @@
+"""``storewise profiles``, ``doctor`` and ``sessions``: what can run here, and what does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+profiles_app = typer.Typer(help="Snakemake profiles: this machine, Slurm, PBS, AWS.")
+
+
+@profiles_app.callback(invoke_without_command=True)
+def list_profiles(context: typer.Context) -> None:
+    """List the profiles of this checkout and whether Snakemake knows them by name."""
+    from storewise.run.profiles import profiles
+
+    if context.invoked_subcommand is None:
+        found = profiles()
+        width = max((len(profile.name) for profile in found), default=0)
+        for profile in found:
+            typer.echo(f"{profile.name:<{width}}  {profile.source}  {profile.state}")
+
+
+@profiles_app.command("install")
+def install_profiles(
+    names: Annotated[list[str] | None, typer.Argument(help="Profiles; default: all.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace what has their names and is not ours.")
+    ] = False,
+) -> None:
+    """Link profiles into your Snakemake folder, so that `snakemake --profile pbs` works.
+
+    Example: `storewise profiles install slurm`
+    """
+    from storewise.run.profiles import install
+
+    for profile in install(names or (), force=force):
+        _say(f"{profile.link} -> {profile.source}")
+
+
+def doctor(
+    engines: Annotated[
+        list[str] | None, typer.Argument(help="Engines; default: all, and the tools.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="Instead: the engines of this study, as it says.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Say what can run on this host, in which version, and what to install if not.
+
+    Exit status 0 only if all that was named runs; without names always.
+
+    Example: `storewise doctor`, `storewise doctor postgres mongodb`, `storewise doctor --study
+    mine.yaml`
+    """
+    from dataclasses import asdict
+
+    from storewise.run.doctor import examine, examine_engines, host_line
+
+    if study is not None:
+        from storewise.run.runner import workflow_home
+        from storewise.study.load import load_study
+
+        found = examine_engines(load_study(study, root=workflow_home()).engines)
+    else:
+        found = examine(engines or ())
+    if not json_:
+        typer.echo(host_line())
+    width = max(len(finding.name) for finding in found)
+    for finding in found:
+        if json_:
+            typer.echo(orjson.dumps(asdict(finding)).decode())
+        else:
+            state = f"yes  {finding.version}" if finding.runs else f"no   {finding.advice}"
+            typer.echo(f"{finding.name:<{width}}  {state}")
+    named = bool(engines) or study is not None
+    raise typer.Exit(1 if named and not all(finding.runs for finding in found) else 0)
+
+
+def sessions(
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="ID", help="End this one in order.")
+    ] = None,
+    results: Annotated[
+        Path, typer.Option("--results", help="Directory with the studies' results.")
+    ] = Path("results"),
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Say which database sessions are live: nodes, hosts, age, lease and phase of each.
+
+    Example: `storewise sessions`, `storewise sessions --end demo/postgres-w2-r1-0a1b2c3d`
+    """
+    from dataclasses import asdict
+
+    from storewise.session.coordination.listing import end_session, live_sessions
+
+    if end is not None:
+        end_session(results, end, _say)
+        return
+    found = live_sessions(results)
+    if not found and not json_:
+        _say(f"no session is live below {results}")
+    for session in found:
+        if json_:
+            typer.echo(orjson.dumps(asdict(session)).decode())
+            continue
+        lease = "gone" if session.lease_age is None else f"renewed {session.lease_age:.0f} s ago"
+        typer.echo(
+            f"{session.id}: {session.phase}, open for {session.age:.0f} s, lease {lease} "
+            f"(holds {session.lease_seconds:.0f} s), run {session.run}"
+            + (f", ending: {session.ending}" if session.ending else "")
+        )
+        for node in session.nodes:
+            typer.echo(
+                f"  {node.node} on {node.host}: {node.state}"
+                + (f" at {node.address}, guarded by {node.guard}" if node.address else "")
+            )
+        typer.echo(f"  jobs: {', '.join(session.jobs) or 'none'}")
+
+
+def _say(text: str) -> None:
+    typer.echo(f"storewise: {text}", err=True)

@@ -1,0 +1,283 @@
+"""``storewise publish`` and ``storewise pull``: a study's results to S3 and back."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storewise.errors import ResultError, StorewiseError
+from storewise.s3.uri import is_remote, parse
+from storewise.study.publication import Publish, as_publish
+
+#: Seconds between two lines of progress where standard error is no terminal.
+SAY_EVERY = 10.0
+Tell = Callable[[int, int], None]
+
+
+def publish(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="STUDY|RESULTS",
+            help="A study, or a directory of results; default: the only one below results/.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Argument(metavar="s3://BUCKET/PREFIX", help="Where to; default: the study says."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Your own, at the end of the folder's name.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="KEY=VALUE", help="On every object, beside the study's."),
+    ] = None,
+    scale: Annotated[str | None, typer.Option("--scale", help="One of the study's scales.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only say what would go up.")
+    ] = False,
+    results: Annotated[
+        Path, typer.Option("--results", help="Directory with the studies' results.")
+    ] = Path("results"),
+) -> None:
+    """Put a study's results, logs, report and config on S3, into a folder named by the time of the
+    run, the study and your name for it.
+
+    Only what is new or changed goes up; what was interrupted goes on; `MANIFEST.json` comes last.
+    Each object has tags and a SHA-256 that S3 checks. Endpoint, region and credentials are those
+    of every AWS tool. The folder is printed.
+
+    Example: `storewise publish demo s3://my-bucket/studies --name first`
+    """
+    if is_remote(what):
+        what, to = to, what
+    directory, given, written = _source(what, scale, results)
+    settings = _settings(given, to, name, tag or ())
+    from storewise.publish.push import carry_out
+    from storewise.publish.results import (
+        OLD_REPORT,
+        config_aside,
+        plan_of,
+        remember,
+        report_is_old,
+        told,
+        write_config,
+    )
+
+    _refuse_live(directory, "publish it when it has ended")
+    with _told_of_files():
+        if report_is_old(directory):
+            _say(f"{directory}: {OLD_REPORT}")
+    if dry_run:
+        with (
+            _told_of_files(),
+            config_aside(directory, written) as config,
+            _shown("reading") as tell,
+        ):
+            todo = plan_of(directory, settings, tell, config)
+        prefix = len(todo.folder.key)
+        for file in todo.sending:
+            typer.echo(f"{file.place.key[prefix:]}\t{file.digest.size}")
+        _say(f"{todo.folder}: {len(todo.sending)} of {len(todo.manifest.files)} files would go up")
+        return
+    with _told_of_files(), _shown("reading") as tell:
+        write_config(directory, written)
+        todo = plan_of(directory, settings, tell)
+    with _shown("uploading", size=True) as tell:
+        carry_out(todo, tell)
+    _say(told(todo))
+    typer.echo(str(todo.folder))
+    # By what is remembered Snakemake sees that the rule `publish` of a study has run.
+    if given is None or (given.to, given.name) == (settings.to, settings.name):
+        with _told_of_files():
+            remember(directory, todo)
+
+
+def pull(
+    folder: Annotated[
+        str, typer.Argument(metavar="s3://BUCKET/PREFIX/FOLDER", help="As `publish` printed it.")
+    ],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A checkout of Storewise; results go to DIR/results/STUDY."
+        ),
+    ] = Path(),
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that are there and differ.")
+    ] = False,
+) -> None:
+    """Bring published results back, so that `snakemake analysis` runs on them anywhere.
+
+    Each file is checked against the manifest, written aside and renamed; what was interrupted goes
+    on. Nothing is replaced that differs, unless `--force`.
+
+    Example: `storewise pull s3://my-bucket/studies/20261122T081721Z-demo-first`
+    """
+    from rich.filesize import decimal
+
+    from storewise.publish.pull import fetch, missing, named, publication
+    from storewise.publish.results import CONFIG, foreign_trials, forget_run
+
+    place = parse(folder).folder()
+    found = publication(place)
+    target = directory / "results" / found.study
+    _refuse_live(target, "pull into another directory")
+    with _told_of_files(), _shown("checking") as tell:
+        wanted, differing = missing(found, target, tell)
+    foreign = foreign_trials(target, [entry.path for entry in found.files])
+    if differing and not force:
+        raise ResultError(
+            f"{len(differing)} files are there and differ from those of {place}: "
+            f"{named(differing)}; pull into another directory, or replace them with --force"
+        )
+    if foreign and not force:
+        raise ResultError(
+            f"{target} has trials that are not of {place}: {named(foreign)}; both would be "
+            "analysed as one study: pull into another directory, or mix them with --force"
+        )
+    with _told_of_files(), _shown("fetching", size=True) as tell:
+        fetch(place, wanted, target, tell)
+        if any(path.is_relative_to(target / "trials") for path in differing):
+            forget_run(target, found.run)
+    size = decimal(sum(entry.bytes for entry in wanted))
+    _say(
+        f"{target}: {len(found.files)} files, {len(wanted)} of them fetched now ({size}), all with "
+        "the SHA-256 that was published"
+    )
+    if foreign:
+        _say(f"trials that are not of the publication are analysed too: {named(foreign)}")
+    study = Path("results") / found.study / CONFIG / f"{found.study}.yaml"
+    _say(f"analyse them in {directory.resolve()}: snakemake analysis --config study={study}")
+    typer.echo(str(target))
+
+
+def _source(
+    what: str | None, scale: str | None, results: Path
+) -> tuple[Path, Publish | None, list[Path]]:
+    """Results, what the study says of publishing, and the study's files where they are known."""
+    from storewise.publish.results import stored_study, study_files
+    from storewise.run.runner import workflow_home
+
+    if what is None:
+        known = sorted(path.parent for path in results.glob("*/study.json"))
+        if len(known) != 1:
+            names = ", ".join(path.name for path in known) or "none"
+            raise ResultError(f"name a study: those with results below {results} are {names}")
+        what = str(known[0])
+    path = Path(what)
+    if (path / "study.json").is_file() or (path / "trials").is_dir():
+        stored = as_publish(stored_study(path).get("publish"))
+        return path, Publish.model_validate(stored) if stored else None, []
+    from storewise.study.load import find_study, load_study
+
+    home = workflow_home()
+    study = load_study(what, scale=scale, root=home, many=True)
+    directory = results / study.name
+    if not directory.is_dir():
+        raise ResultError(f"study {study.name} has no results: there is no {directory}")
+    return directory, study.publish, study_files(find_study(what, home), home)
+
+
+def _settings(
+    given: Publish | None, to: str | None, name: str | None, tags: Sequence[str]
+) -> Publish:
+    """The study's settings with those of the command line on top."""
+    from pydantic import ValidationError
+
+    data = given.model_dump() if given is not None else {}
+    if to is not None:
+        data["to"] = to
+    if "to" not in data:
+        raise StorewiseError(
+            "where to? name s3://BUCKET/PREFIX, or give the study the key `publish`"
+        )
+    if name is not None:
+        data["name"] = name
+    for text in tags:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise StorewiseError(f"--tag {text!r}: expected KEY=VALUE")
+        data.setdefault("tags", {})[key] = value
+    try:
+        return Publish.model_validate(data)
+    except ValidationError as error:
+        raise StorewiseError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+
+
+def _refuse_live(directory: Path, advice: str) -> None:
+    """A run that is measuring, on whatever host, changes its results meanwhile."""
+    from storewise.session.coordination.liveness import LEASES
+    from storewise.session.coordination.run import dead_leases
+    from storewise.session.coordination.run_record import read_record
+
+    dead = {path for path, _ in dead_leases(directory)}
+    live = [path.name for path in sorted((directory / LEASES).glob("[!.]*")) if path not in dead]
+    record = read_record(directory)
+    if record is not None and record.ended is None and record.process.alive():
+        live.append(record.run)
+    if live:
+        raise ResultError(f"{directory}: run {live[0]} is measuring it; {advice}")
+
+
+@contextmanager
+def _told_of_files() -> Iterator[None]:
+    """What cannot be read or written is one message; a full disk is told by
+    `storewise.cli.main`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ResultError(f"{error.filename}: {error.strerror}") from error
+
+
+def _say(text: str) -> None:
+    typer.echo(f"storewise: {text}", err=True)
+
+
+@contextmanager
+def _shown(what: str, *, size: bool = False) -> Iterator[Tell]:
+    """A bar on the terminal, told how much is done of how much (bytes with `size`, else files);
+    where standard error is none, a line every ten seconds."""
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(file=sys.stderr)
+    amount: list[ProgressColumn] = (
+        [DownloadColumn(), TransferSpeedColumn()] if size else [MofNCompleteColumn()]
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
+    last = time.monotonic()
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=None)
+
+        def tell(done: int, total: int) -> None:
+            nonlocal last
+            bar.update(task, completed=done, total=total)
+            if not console.is_terminal and time.monotonic() - last >= SAY_EVERY:
+                last = time.monotonic()
+                shown = (decimal(done), decimal(total)) if size else (done, total)
+                _say(f"{what}: {shown[0]} of {shown[1]}")
+
+        yield tell

@@ -1,0 +1,164 @@
+"""``storewise watch``: what a study's run does, in a terminal, while it runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storewise.errors import ResultError
+
+#: Lets some seconds pass; True where the user has asked for the end.
+Wait = Callable[[float], bool]
+#: Seconds between two frames in a terminal, and between two lines elsewhere.
+EVERY = 1.0
+LINE_EVERY = 10.0
+
+
+class Format(StrEnum):
+    """How frames are printed."""
+
+    text = "text"
+    json = "json"
+
+
+def watch(
+    study: Annotated[
+        str | None,
+        typer.Argument(
+            help="A study, its name below results/, or a directory of results; default: what runs."
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="One frame, then end.")] = False,
+    format_: Annotated[
+        Format, typer.Option("--format", help="json: an object a line, for each frame.")
+    ] = Format.text,
+    results: Annotated[
+        Path, typer.Option("--results", help="Directory with the studies' results.")
+    ] = Path("results"),
+) -> None:
+    """Follow a run: trials done and left with the time they will take, operations per second of
+    each worker and node, live sessions, failures, the end of the newest log.
+
+    It only reads, and never disturbs the run. It ends with the run, or by q or Ctrl-C. Where
+    standard output is no terminal it prints a line every ten seconds.
+
+    Example: `storewise watch`, or `storewise watch demo --once --format json`
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from storewise.watch.render import as_json, line, screen
+    from storewise.watch.snapshot import Frame, Seen, look
+
+    directory = find(study, results)
+    seen = Seen()
+
+    def frames(every: float, wait: Wait) -> Iterator[Frame]:
+        while True:
+            frame = look(directory, seen)
+            yield frame
+            if once or frame.over or wait(every):
+                return
+
+    console = Console(highlight=False)
+    try:
+        if format_ is Format.json:
+            for frame in frames(EVERY, _pause):
+                typer.echo(json.dumps(as_json(frame), ensure_ascii=False, allow_nan=False))
+        elif once:
+            console.print(screen(look(directory, seen)))
+        elif not console.is_terminal:
+            said = -math.inf
+            for frame in frames(EVERY, _pause):
+                if frame.over or time.monotonic() - said >= LINE_EVERY:
+                    said = time.monotonic()
+                    typer.echo(line(frame))
+        else:
+            with _keys() as wait, Live(console=console, auto_refresh=False) as live:
+                for frame in frames(EVERY, wait):
+                    live.update(screen(frame), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _pause(seconds: float) -> bool:
+    """Let some time pass; False: nobody has asked for the end."""
+    time.sleep(seconds)
+    return False
+
+
+@contextmanager
+def _keys(*, clock: Callable[[], float] = time.monotonic) -> Iterator[Wait]:
+    """A pause that `q` ends; the terminal does not show what is typed meanwhile."""
+    if not sys.stdin.isatty():
+        yield _pause
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def wait(seconds: float) -> bool:
+        until = clock() + seconds
+        while (left := until - clock()) > 0:
+            if not select.select([descriptor], [], [], left)[0]:
+                return False
+            typed = os.read(descriptor, 16)
+            if not typed or b"q" in typed.lower():
+                return True
+        return False
+
+    try:
+        tty.setcbreak(descriptor)
+        yield wait
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def find(study: str | None, results: Path) -> Path:
+    """The directory of results that is meant.
+
+    A directory, a name below `results`, a study that `storewise run` would take; None: what runs
+    below `results`, else what ran last. Raises ResultError where that is none, or several run.
+    """
+    from storewise.session.coordination.liveness import LEASES
+    from storewise.session.coordination.run import dead_leases
+    from storewise.session.coordination.run_record import RECORD
+
+    known = sorted(path for path in results.glob("*/") if path.is_dir())
+    if study is not None:
+        # A study is called what its file is.
+        for path in (Path(study), results / study, results / Path(study).stem):
+            if path.is_dir():
+                return path
+        names = ", ".join(path.name for path in known) or "none"
+        raise ResultError(
+            f"{study}: there are no results of such a study: no directory of that name here or "
+            f"below {results}, which has {names}"
+        )
+    live = []
+    for path in known:
+        dead = {lease.name for lease, _ in dead_leases(path)}
+        if {lease.name for lease in (path / LEASES).glob("[!.]*")} - dead:
+            live.append(path)
+    if len(live) > 1:
+        names = ", ".join(path.name for path in live)
+        raise ResultError(f"several studies run below {results}: name one of {names}")
+    if live:
+        return live[0]
+    ran = {path: (path / RECORD).stat().st_mtime for path in known if (path / RECORD).is_file()}
+    if not ran:
+        raise ResultError(f"nothing runs or has run below {results}; name a directory of results")
+    return max(ran, key=lambda path: ran[path])

@@ -1,0 +1,1 @@
+"""Two studies side by side: what has changed, and by how much."""

@@ -1,0 +1,1 @@
+"""What a study will take: time, hosts, money."""

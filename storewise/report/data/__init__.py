@@ -1,0 +1,1 @@
+"""What the page embeds: rows, filters, evidence."""

@@ -1,0 +1,130 @@
+"""What is behind every number of the page: its row of a CSV file, the trials, their files and the
+values of each repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storewise.analysis.common.engines import title
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.model.tables import Tables
+from storewise.report.data.embed import columns_of
+from storewise.report.data.headlines import headlines
+
+#: Tables with more rows than this are not in the page; their CSV files are named all the same.
+MOST_ROWS = 12_000
+#: Long tables per trial that have a value for each repeat of a row, and what names it there.
+_PER_TRIAL = {
+    "summary": ("throughput", ("phase", "step", "measure")),
+    "scaling": ("throughput", ("phase", "step", "measure")),
+    "steps": ("throughput", ("phase", "step", "measure")),
+    "storage_summary": ("storage", ("phase", "step", "measure")),
+    "latency_summary": ("latency", ("phase", "step", "operation", "time", "percentile")),
+}
+
+
+class Evidence:
+    """Trials and values behind the rows of tables; made once per page."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._frames = tables.frames()
+        self._trials = records(tables.trials)
+        self._place = {row["trial"]: place for place, row in enumerate(self._trials)}
+        self._groups: dict[tuple[str, ...], dict[tuple[Any, ...], list[int]]] = {}
+        self._values: dict[str, dict[tuple[Any, ...], float]] = {}
+
+    @property
+    def frames(self) -> Mapping[str, pd.DataFrame]:
+        """All tables by the names of their CSV files."""
+        return self._frames
+
+    def trial(self, name: str) -> Mapping[str, Any]:
+        """The row of a trial; empty where there is none."""
+        return self._trials[self._place[name]] if name in self._place else {}
+
+    def trials_of(self, csv: str, row: Mapping[str, Any]) -> list[int]:
+        """The places in `trials` of those behind a row; none where it cannot be told."""
+        if "trial" in row:
+            return [self._place[row["trial"]]] if row["trial"] in self._place else []
+        if missing(row.get("engine")):
+            return []
+        names = tuple(f for f in self._tables.results.factors if f in row)
+        found = list(self._grouped(names).get(_key(row, names), ()))
+        if csv == "scaling" and row["factor"] in names:
+            base = {**row, row["factor"]: row["base"]}
+            found += [t for t in self._grouped(names).get(_key(base, names), ()) if t not in found]
+        return found
+
+    def names_of(self, csv: str, row: Mapping[str, Any]) -> list[str]:
+        """The ids of the trials behind a row."""
+        return [str(self._trials[place]["trial"]) for place in self.trials_of(csv, row)]
+
+    def _grouped(self, names: tuple[str, ...]) -> dict[tuple[Any, ...], list[int]]:
+        if names not in self._groups:
+            groups: dict[tuple[Any, ...], list[int]] = {}
+            for place, row in enumerate(self._trials):
+                groups.setdefault(_key(row, names), []).append(place)
+            self._groups[names] = groups
+        return self._groups[names]
+
+    def values_of(self, csv: str, row: Mapping[str, Any], trials: Iterable[int]) -> list[Any]:
+        """The value of each of these trials; empty where the table has none."""
+        if csv not in _PER_TRIAL:
+            return []
+        name, keys = _PER_TRIAL[csv]
+        if name not in self._values:
+            self._values[name] = {
+                (one["trial"], *(one[k] for k in keys)): one["value"]
+                for one in records(self._frames[name])
+            }
+        own = tuple(row.get(k) for k in keys)
+        return [self._values[name].get((self._trials[t]["trial"], *own)) for t in trials]
+
+    def payload(self, wanted: Iterable[str]) -> dict[str, Any]:
+        """All that the dialog about a source shows: trials with their files, and the rows of the
+        wanted tables with their trials and values."""
+        line = headlines(self._tables)
+        found: dict[str, Any] = {}
+        for csv in dict.fromkeys(wanted):
+            frame = self._frames.get(csv)
+            if frame is None:
+                continue
+            entry: dict[str, Any] = {"rows": len(frame)}
+            if len(frame) <= MOST_ROWS:
+                entry = columns_of(frame)
+                rows = records(frame)
+                entry["trials"] = [self.trials_of(csv, row) for row in rows]
+                if csv in _PER_TRIAL:
+                    entry["each"] = [
+                        self.values_of(csv, row, trials)
+                        for row, trials in zip(rows, entry["trials"], strict=True)
+                    ]
+                    heads = [line.get((csv, place)) for place in range(len(rows))]
+                    if any(heads):
+                        entry["headline"] = heads
+            found[csv] = entry
+        return {"trials": self._files(), "tables": found}
+
+    def _files(self) -> list[dict[str, Any]]:
+        files: dict[str, list[str]] = {}
+        for part in self._tables.results.parts:
+            files.setdefault(part.trial, []).append(part.path.name)
+        for log in self._tables.results.logs:
+            files.setdefault(log.trial, []).append(log.path.name)
+        return [
+            {
+                "id": row["trial"],
+                "engine": title(str(row.get("engine", ""))),
+                "repeat": row["repeat"],
+                "files": sorted(files.get(str(row["trial"]), [])),
+            }
+            for row in self._trials
+        ]
+
+
+def _key(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(None if missing(row.get(n)) else row[n] for n in names)

@@ -1,0 +1,80 @@
+"""What a reader of the page can choose by: engines, phases, and every factor that varied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import missing
+from storewise.analysis.common.text import level
+from storewise.analysis.model.tables import Tables
+from storewise.figures.selection import engines_in, style_of
+from storewise.report.data.evidence import Evidence
+
+#: Headings of the choices; another factor is called by its own name.
+_HEADINGS = {
+    "engine": "Engines",
+    "phase": "Phases",
+    "nodes": "Data nodes",
+    "replicas": "Replicas",
+    "workers": "Workers",
+    "processes": "Processes",
+    "threads": "Threads",
+    "consistency": "Consistency",
+    "index": "Index",
+}
+
+
+class Facets:
+    """The choices of a study, and which of them a row or line belongs to."""
+
+    def __init__(self, tables: Tables, evidence: Evidence) -> None:
+        self._evidence = evidence
+        trials = tables.trials
+        engines = engines_in(trials) if "engine" in trials else []
+        found: dict[str, list[Any]] = {"engine": engines, "phase": tables.phases_of(tables.summary)}
+        for name in varying_factors(trials, tables.results.factors):
+            found[name] = sorted(
+                trials[name].dropna().unique(), key=lambda v: (isinstance(v, str), v)
+            )
+        self.names = [name for name, levels in found.items() if levels]
+        self._levels = {name: found[name] for name in self.names}
+        self._place = {
+            name: {level(value): place for place, value in enumerate(levels)}
+            for name, levels in self._levels.items()
+        }
+        self._style = style_of(tables)
+
+    def of(self, record: Mapping[str, Any]) -> list[int]:
+        """The place of a row's level in each choice; -1 where the choice does not concern it."""
+        row: Mapping[str, Any] = record
+        if "trial" in record:
+            row = {**self._evidence.trial(str(record["trial"])), **record}
+        return [
+            -1 if missing(row.get(name)) else self._place[name].get(level(row[name]), -1)
+            for name in self.names
+        ]
+
+    def place(self, name: str) -> int:
+        """The place of a choice among all; -1 where it is none."""
+        return self.names.index(name) if name in self.names else -1
+
+    def payload(self) -> list[dict[str, Any]]:
+        """Name, heading and levels of each choice; of engines with their colours and markers."""
+        return [
+            {
+                "name": name,
+                "heading": _HEADINGS.get(name, name.replace("_", " ").capitalize()),
+                "levels": [
+                    title(str(value)) if name == "engine" else level(value)
+                    for value in self._levels[name]
+                ],
+                **(
+                    {"colours": [self._style.colour(str(v)) for v in self._levels[name]]}
+                    if name == "engine"
+                    else {}
+                ),
+            }
+            for name in self.names
+        ]

@@ -1,0 +1,125 @@
+"""Tables as the template and the page's script take them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storewise.report.data.filters import Facets
+from storewise.report.data.rows import Mark
+from storewise.report.tables.cells import Cell, Table
+
+#: Rows of a table that stand in the page's text; more are drawn by its script.
+SHOWN = 25
+#: Longer texts of a cell are broken into lines.
+_LONG = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """One row as text."""
+
+    cells: Sequence[Any]
+    source: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One table as text, its first rows only, and whole as data."""
+
+    id: str
+    caption: str
+    columns: Sequence[str]
+    numeric: Sequence[bool]
+    sources: bool
+    first: Sequence[RowView]
+    count: int
+    data: dict[str, Any]
+
+    @property
+    def more(self) -> int:
+        """Rows that are not in the page's text."""
+        return self.count - len(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """A cell, and whether its text is so long that it must be broken."""
+
+    text: str
+    numeric: bool
+    note: str
+    source: str
+    label: str
+    long: bool
+    best: bool = False
+
+
+def source_id(mark: Mark) -> str:
+    """``table:rows``, the rows from 0 with runs joined: ``summary:3-5,9``."""
+    runs: list[list[int]] = []
+    for row in sorted(mark.rows):
+        if runs and row == runs[-1][1] + 1:
+            runs[-1][1] = row
+        else:
+            runs.append([row, row])
+    return f"{mark.csv}:" + ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def source_label(source: str) -> str:
+    """What a source is called: the table, and its rows as people count them (from 1)."""
+    csv, rows = source.split(":", 1)
+    ends = [[int(end) + 1 for end in run.split("-")] for run in rows.split(",")]
+    told = [f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[1]}" for run in ends]
+    more = ", …" if len(told) > 2 else ""
+    return f"{csv} {', '.join(told[:2])}{more}"
+
+
+def view(table: Table, facets: Facets, shown: int = SHOWN) -> TableView:
+    """One table, ready for the template; its first `shown` rows stand in the page's text."""
+    count = len(table.rows)
+    marks: Sequence[Mark | None] = table.marks or [None] * count
+    ids = [source_id(m) if m is not None and m.rows else "" for m in marks]
+    first = [
+        RowView([_cell(c) for c in row], source, source_label(source) if source else "")
+        for row, source in zip(table.rows[:shown], ids[:shown], strict=True)
+    ]
+    numeric = [table.numeric(place) for place in range(len(table.columns))]
+    data: dict[str, Any] = {
+        "caption": table.caption,
+        "columns": list(table.columns),
+        "numeric": numeric,
+        "rows": [[_compact(c) for c in row] for row in table.rows],
+    }
+    if any(ids):
+        data["source"] = ids
+        data["f"] = [facets.of(m.record) if m is not None else [] for m in marks]
+    return TableView(table.id, table.caption, table.columns, numeric, any(ids), first, count, data)
+
+
+def _cell(cell: Cell) -> CellView:
+    return CellView(
+        cell.text,
+        cell.numeric,
+        cell.note,
+        cell.source,
+        cell.label,
+        len(cell.text) > _LONG,
+        cell.best,
+    )
+
+
+def _compact(cell: Cell) -> Any:
+    """The text alone, or [text, what it sorts by, note, source, label, 1 if of the best]."""
+    order: Any = cell.order
+    if isinstance(order, float) and math.isinf(order):
+        # JSON has no infinity; beyond all that is measured is far enough to sort by.
+        order = math.copysign(1e300, order)
+    if cell.best:
+        return [cell.text, order, cell.note, cell.source, cell.label, 1]
+    if cell.note or cell.source:
+        return [cell.text, order, cell.note, cell.source, cell.label]
+    return cell.text if order == cell.text else [cell.text, order]

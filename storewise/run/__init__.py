@@ -1,0 +1,1 @@
+"""``storewise run``, and what it needs of the host: profiles, programs, directories."""

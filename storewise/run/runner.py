@@ -1,0 +1,248 @@
+"""`storewise run`: call Snakemake, again after a failed trial, and end with the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from storewise.errors import StorewiseError
+from storewise.layout import FAILED, LIBRARY
+from storewise.processes import dies_with_parent
+from storewise.publish.results import PUBLISH_LOG, last_attempt, published_at
+from storewise.run.cache_home import cache_environment
+from storewise.session.coordination.cluster import node_jobs
+from storewise.session.coordination.liveness import Process, write_aside
+from storewise.session.coordination.run import FAILURES, Failure, failures
+from storewise.session.coordination.run_record import DOOR_VARIABLE
+from storewise.session.coordination.second_run import measured_by
+from storewise.ssearch.inputs.paths import list_inputs, sample_paths
+from storewise.study.load import Study, load_study
+
+#: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
+#: EC2 each minute, and what it finds takes effect with its next look.
+NOTICED = 120.0
+#: Exit status: the report is there, but publishing it has failed.
+NOT_PUBLISHED = 3
+DRY_RUN = {"-n", "--dry-run", "--dryrun"}
+
+
+def workflow_home() -> Path:
+    """The directory of the Snakefile: the working directory, else the checkout we run from."""
+    for directory in (Path.cwd(), LIBRARY):
+        if (directory / "Snakefile").is_file() and (directory / "rules").is_dir():
+            return directory
+    raise StorewiseError(
+        f"there is no Storewise workflow in {Path.cwd()}, nor beside the package in {LIBRARY}: run "
+        "this in a checkout of Storewise, or install Storewise from one with `make env`"
+    )
+
+
+def run_study(
+    name: str,
+    *,
+    profile: str | None,
+    scale: str | None,
+    cores: int | None,
+    retry_failed: bool,
+    many: bool,
+    extra: Sequence[str],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Run a study to its report; returns the exit status for the shell.
+
+    0: every trial was measured. 1: the report is there, but trials failed for good (named in
+    it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2 and others:
+    Snakemake failed for another reason than a trial; it has said so. `clock` is Unix time.
+    """
+    home = workflow_home()
+    study = load_study(name, scale=scale, root=home, many=many)
+    results = Path("results") / study.name
+    # Snakemake refuses it too, later and in its own words; a plan alone disturbs nobody.
+    if not DRY_RUN.intersection(extra) and (other := measured_by(results)):
+        raise StorewiseError(other)
+    if not (results / "inputs" / "files.txt").is_file():
+        load_study(name, scale=scale, root=home, many=many, inputs_exist=True)
+    if retry_failed:
+        for trial in study.trials():
+            (results / "trials" / trial.id / FAILED).unlink(missing_ok=True)
+    command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
+    if many:
+        command.append("many=true")
+    started, published = clock(), last_attempt(results)
+    while True:
+        before = _attempts(study, results, started)
+        status = _snakemake(command)
+        if status == 0 or status < 0 or status >= 128:
+            break
+        after = _attempts(study, results, started)
+        new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
+        if not new:
+            if last_attempt(results) in {None, published} or published_at(results):
+                return 2
+            say(
+                f"the results are not published, {results / PUBLISH_LOG} says why; when that is "
+                f"mended: storewise publish {name}"
+            )
+            status = NOT_PUBLISHED
+            break
+        for name_of in new:
+            tried = after[name_of]
+            if len(tried) > study.retries:
+                give_up(study, results, name_of, tried)
+                say(
+                    f"trial {name_of} failed {len(tried)} times and is left out: {tried[-1].reason}"
+                )
+            else:
+                say(f"trial {name_of} failed ({tried[-1].reason}); it is tried again")
+        until = max(after[name_of][-1].until for name_of in new)
+        if until:
+            try:
+                _await_end(until + (NOTICED if profile is not None else 0.0), say, clock, sleep)
+            except KeyboardInterrupt:
+                return 128 + signal.SIGINT
+    if status not in {0, NOT_PUBLISHED}:
+        return status
+    given_up = [t.id for t in study.trials() if (results / "trials" / t.id / FAILED).exists()]
+    if given_up:
+        say(
+            f"{len(given_up)} of {len(study.trials())} trials failed: {', '.join(given_up)}; "
+            "the report has their reasons, --retry-failed tries them again"
+        )
+    return status or (1 if given_up else 0)
+
+
+def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
+    """The report of a study, None where there is none, and its main finding in one line."""
+    study = load_study(name, scale=scale, root=workflow_home(), many=True)
+    results = Path("results") / study.name
+    report, verdict = results / "report.html", results / "analysis" / "verdict.json"
+    if not report.is_file() or not verdict.is_file():
+        return None, ""
+    return report, str(json.loads(verdict.read_text(encoding="utf-8"))["finding"])
+
+
+def renew_inputs(name: str) -> str:
+    """List a study's inputs anew; returns what changed, in words."""
+    study = load_study(name, root=workflow_home(), many=True)
+    if study.inputs.search is not None:
+        return f"study {study.name} searches FASTA files; Snakemake sees by itself when they change"
+    listing = Path("results") / study.name / "inputs" / "files.txt"
+    paths = list_inputs(study.inputs.paths)
+    if study.inputs.sample is not None:
+        paths = sample_paths(paths, **study.inputs.sample.model_dump())
+    before = set(listing.read_text(encoding="utf-8").split("\n")) if listing.is_file() else set()
+    new = "".join(f"{path}\n" for path in paths)
+    if before and set(new.split("\n")) == before:
+        return f"{listing}: nothing new, {len(paths)} files"
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    write_aside(listing, new)
+    added, removed = len(set(paths) - before), len(before - {""} - set(paths))
+    return f"{listing}: {len(paths)} files, {added} added, {removed} removed"
+
+
+def _await_end(
+    until: float,
+    say: Callable[[str], None],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Return when hosts that are taken back are gone: a scheduler gives jobs to them until then."""
+    left = until - clock()
+    if left > 0:
+        say(f"waiting {left:.0f} s, until the host that is taken back is gone")
+    while (left := until - clock()) > 0:
+        sleep(min(left, 1.0))
+
+
+def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:
+    """Mark a trial as failed for good: it leaves the plan, its reason goes into the report."""
+    trial = next(t for t in study.trials() if t.id == trial_id)
+    directory = results / "trials" / trial_id
+    directory.mkdir(parents=True, exist_ok=True)
+    last = tried[-1]
+    write_aside(
+        directory / FAILED,
+        json.dumps(
+            {
+                "trial": trial_id,
+                "factors": trial.factors,
+                "repeat": trial.repeat,
+                "attempts": len(tried),
+                "reason": last.reason,
+                "log_tail": last.log_tail,
+            },
+            indent=1,
+        )
+        + "\n",
+    )
+
+
+def _attempts(study: Study, results: Path, since: float) -> dict[str, list[Failure]]:
+    if not (results / FAILURES).is_dir():
+        return {}
+    found = {
+        trial.id: [f for f in failures(results, trial.id) if f.at >= since]
+        for trial in study.trials()
+    }
+    return {trial: tried for trial, tried in found.items() if tried}
+
+
+def slots_needed(study: Study) -> int:
+    """Cores to name to Snakemake's local executor so that the trials fit that are live at once.
+
+    The widest ones count. It runs jobs that take no core in five places beyond its cores; one of
+    them is for the next trial, which waits to be opened.
+    """
+    widths = sorted((len(node_jobs(t)) + t.workers for t in study.trials()), reverse=True)
+    return max(os.cpu_count() or 1, sum(widths[: study.live_sessions]) - 4)
+
+
+def _command(
+    home: Path,
+    study: Study,
+    name: str,
+    *,
+    profile: str | None,
+    scale: str | None,
+    cores: int | None,
+    extra: Sequence[str],
+) -> list[str]:
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(home / "Snakefile")]
+    if profile is None:
+        command += ["--profile", str(home / "profiles" / "local")]
+        command += ["--cores", str(cores or slots_needed(study))]
+    else:
+        local = home / "profiles" / profile
+        command += ["--profile", str(local) if local.is_dir() else profile]
+        if cores is not None:
+            command += ["--cores", str(cores)]
+    command += [*extra, "--config", f"study={name}"]
+    if scale is not None:
+        command.append(f"scale={scale}")
+    return command
+
+
+def _snakemake(command: Sequence[str]) -> int:
+    # SIGTERM lets a Snakemake that lost us end its trials in order.
+    # It records us, so that `storewise watch` knows that another pass may follow.
+    door = {DOOR_VARIABLE: json.dumps(asdict(Process.current()))}
+    child = subprocess.Popen(
+        command,
+        preexec_fn=dies_with_parent(signal.SIGTERM),
+        env={**os.environ, **door, **cache_environment(Path())},
+    )
+    while True:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            # The terminal sent it to Snakemake too, which ends its trials first.
+            continue

@@ -1,0 +1,1 @@
+"""A run as it goes, from the files that it leaves."""

@@ -1,0 +1,279 @@
+"""What a study's run does now, read from its directory of results; nothing is written or locked.
+
+`look` gives one frame. All of it comes from small files that the run and its jobs keep for
+themselves (`docs/sessions.md`): leases, live sessions, failures, logs, the record of the run, and
+what workers and nodes tell each second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from storewise.errors import ResultError
+from storewise.session.coordination.listing import LiveSession, sessions_of
+from storewise.session.coordination.liveness import LEASES, LIVE
+from storewise.session.coordination.progress import Told, told_of
+from storewise.session.coordination.run import (
+    FAILURES,
+    TRIALS,
+    VERIFIED,
+    Failure,
+    dead_leases,
+    failures,
+)
+from storewise.session.coordination.run_record import RunRecord, read_record
+from storewise.watch.time_left import Left, duration_of, time_left
+
+FAILED = "failed.json"
+#: A worker's or node's record that is older than this, s, is not of now. NFS caches attributes.
+STALE = 10.0
+#: Lines of the newest log that are shown.
+LINES = 3
+_TAIL = 4096
+_MARKED = re.compile(r"\S+ \S+ (WARNING|ERROR) ")
+
+State = Literal["runs", "between", "ended", "killed", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """A worker or a node of a live trial, and what it told last."""
+
+    trial: str
+    told: Told
+    age: float
+    """Seconds since."""
+
+    @property
+    def fresh(self) -> bool:
+        return self.age <= STALE
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What there is to see at one moment."""
+
+    study: str
+    directory: Path
+    at: float
+    """Unix time."""
+    state: State
+    """``runs``; ``between`` two passes of `storewise run`; ``ended``; ``killed``; ``unknown``:
+    nothing runs, and no run has left a record."""
+    record: RunRecord | None
+    lease_age: float | None
+    done: int
+    failed: Sequence[str]
+    """Trials that failed for good."""
+    running: Sequence[str]
+    left: int | None
+    """Trials that are neither done nor failed nor running; None where that is not known."""
+    estimate: Left
+    sessions: Sequence[LiveSession]
+    workers: Sequence[Teller]
+    nodes: Sequence[Teller]
+    failures: Sequence[Failure]
+    """Attempts of this run that failed, oldest first."""
+    warnings: Sequence[str]
+    """Last warnings and errors in the logs of running trials, each with its log's name."""
+    log: Path | None
+    lines: Sequence[str]
+    last_measured: float | None
+    """Unix time at which the last trial was measured."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        return self.state not in ("runs", "between")
+
+    @property
+    def total(self) -> int | None:
+        """Trials in all; None where that is not known."""
+        if self.left is None:
+            return None
+        return self.done + len(self.failed) + len(self.running) + self.left
+
+    def owned(self) -> dict[str, float]:
+        """Operations/s by the node that answered, over all workers that can tell."""
+        found: dict[str, float] = {}
+        for teller in self.workers:
+            for node, rate in teller.told.owners.items() if teller.fresh else ():
+                found[node] = found.get(node, 0.0) + rate
+        return found
+
+
+@dataclass
+class Seen:
+    """What need not be read anew for each frame: how long each measured trial took, in s."""
+
+    durations: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    """By trial: time of the file it is from, and the duration where that can be told."""
+
+
+def look(directory: Path, seen: Seen | None = None) -> Frame:
+    """One frame; raises ResultError where the directory holds nothing of a study."""
+    seen = seen if seen is not None else Seen()
+    if not any((directory / name).is_dir() for name in (TRIALS, LIVE, LEASES)):
+        record = read_record(directory)
+        if record is None:
+            raise ResultError(
+                f"{directory}: no study has run here; start one with `storewise run STUDY`"
+            )
+    now = time.time()
+    record = read_record(directory)
+    leases = _leases(directory)
+    measured = _measured(directory, seen)
+    live = sessions_of(directory, finished=False)
+    running = [_trial(s) for s in live]
+    done = [name for name in measured if name not in running]
+    failed = sorted(path.parent.name for path in directory.glob(f"{TRIALS}/*/{FAILED}"))
+    trials: Mapping[str, str] = record.trials if record is not None else {}
+    counted = {*done, *failed, *running}
+    waiting = [name for name in trials if name not in counted]
+    workers, nodes = _tellers(directory, live, now)
+    log, lines = _newest(directory, running)
+    state = _state(record, leases)
+    return Frame(
+        study=directory.resolve().name,
+        directory=directory,
+        at=now,
+        state=state,
+        record=record,
+        lease_age=min((now - mtime for mtime in leases.values()), default=None),
+        done=len(done),
+        failed=failed,
+        running=running,
+        left=len(waiting) if record is not None else None,
+        estimate=time_left(
+            {n: d for n, (_, d) in seen.durations.items() if d is not None and n in done},
+            trials,
+            waiting,
+            {_trial(s): s.age for s in live},
+            record.live_sessions if record is not None else 1,
+        ),
+        sessions=live,
+        workers=workers,
+        nodes=nodes,
+        failures=_failures(directory, record),
+        warnings=_warnings(directory, running),
+        log=log,
+        lines=lines,
+        last_measured=max((at for at, _ in seen.durations.values()), default=None),
+    )
+
+
+def _live(directory: Path, session: LiveSession) -> Path:
+    return directory / LIVE / _trial(session)
+
+
+def _trial(session: LiveSession) -> str:
+    return session.id.rsplit("/", 1)[1]
+
+
+def _leases(directory: Path) -> dict[str, float]:
+    """Leases of runs that are not known to have ended, with the time of their last renewal."""
+    dead = {path.name for path, _ in dead_leases(directory)}
+    found = {}
+    for path in (directory / LEASES).glob("[!.]*"):
+        try:
+            if path.name not in dead:
+                found[path.name] = path.stat().st_mtime
+        except OSError:
+            continue
+    return found
+
+
+def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
+    if leases:
+        return "runs"
+    if record is None:
+        return "unknown"
+    # After a failed trial, and before the report, no Snakemake runs for a moment.
+    if record.door is not None and record.door.alive():
+        return "between"
+    if record.ended is not None:
+        return "ended"
+    # Between the end of its lease and its record a run lives for a moment more.
+    return "between" if record.process.alive() else "killed"
+
+
+def _measured(directory: Path, seen: Seen) -> list[str]:
+    """Trials with their last file, and in `seen` how long each took."""
+    found = []
+    for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
+        trial = path.parent.name
+        try:
+            # That of a trial with servers is written when they have ended.
+            ends = [path, *path.parent.glob("session.parquet")]
+            at = max(end.stat().st_mtime for end in ends)
+        except OSError:
+            continue  # it is being measured again
+        found.append(trial)
+        if seen.durations.get(trial, (0.0, None))[0] != at:
+            seen.durations[trial] = (at, duration_of(path, at))
+    for trial in set(seen.durations) - set(found):
+        del seen.durations[trial]
+    return found
+
+
+def _tellers(
+    directory: Path, live: Sequence[LiveSession], now: float
+) -> tuple[list[Teller], list[Teller]]:
+    workers: list[Teller] = []
+    nodes: list[Teller] = []
+    for session in live:
+        for told, at in told_of(_live(directory, session)).values():
+            one = Teller(_trial(session), told, max(0.0, now - at))
+            (nodes if told.state == "serves" else workers).append(one)
+    return workers, nodes
+
+
+def _failures(directory: Path, record: RunRecord | None) -> list[Failure]:
+    since = record.started if record is not None else 0.0
+    names = [path.stem for path in (directory / FAILURES).glob("*.jsonl")]
+    found = [one for name in names for one in failures(directory, name) if one.at >= since]
+    return sorted(found, key=lambda one: one.at)
+
+
+def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """The log of these trials, or of all that has run, that was written to last; its last lines."""
+    logs = directory / "logs"
+    paths = [path for trial in trials for path in (logs / trial).glob("*.log")]
+    times = {}
+    for path in paths or logs.rglob("*.log"):
+        try:
+            times[path] = path.stat().st_mtime
+        except OSError:
+            continue
+    if not times:
+        return None, []
+    newest = max(times, key=lambda path: times[path])
+    return newest, _tail(newest)[-LINES:]
+
+
+def _warnings(directory: Path, trials: Sequence[str]) -> list[str]:
+    """Lines of the form that jobs' logs have; what servers print is not theirs."""
+    found = []
+    for trial in trials:
+        for path in sorted((directory / "logs" / trial).glob("*.log")):
+            if not path.name.endswith(".server.log"):
+                marked = [text for text in _tail(path) if _MARKED.match(text)]
+                found += [f"{path.stem}: {text}" for text in marked]
+    return sorted(found, key=lambda text: text.partition(": ")[2])[-LINES:]
+
+
+def _tail(path: Path) -> list[str]:
+    """The last lines of a log that are not empty."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()]
