@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Engine, Flags, Mode, Schema, Where
-from storewise.engines.support.table import (
+from storewise.engines.support.checks import (
     check_limit,
     consistency_of,
     parse_settings,

@@ -31,8 +31,10 @@ from storewise.engines.cassandra.cql import (
     select_cql,
 )
 from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
-from storewise.engines.sql.shards import SCHEMA_TABLE, describe
-from storewise.engines.support.table import Row, Table, check_limit, make_tables, quoted
+from storewise.engines.support.checks import check_limit
+from storewise.engines.support.conditions import range_clause
+from storewise.engines.support.schema_note import SCHEMA_TABLE, describe
+from storewise.engines.support.table import Row, Table, make_tables, quoted
 from storewise.errors import EngineError
 
 _TYPES: Mapping[FieldType, str] = {
@@ -310,7 +312,7 @@ class CassandraClient(CassandraLink):
         check_limit(limit)
         table = self._table(kind)
         # Refuses unknown fields and bounds of another type; the clause itself is SQL.
-        table.range_clause(field_name, low, high)
+        range_clause(table, field_name, low, high)
         if limit == 0:
             return []
         column = table.column(field_name)

@@ -32,8 +32,9 @@ from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, PROTOCOL, wh
 from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Level
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.contract.server import Credentials
-from storewise.engines.sql.shards import SCHEMA_TABLE, described
-from storewise.engines.support.table import Keys, Table, consistency_of, make_tables, parse_settings
+from storewise.engines.support.checks import consistency_of, parse_settings
+from storewise.engines.support.schema_note import SCHEMA_TABLE, described
+from storewise.engines.support.table import Keys, Table, make_tables
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")

@@ -26,8 +26,8 @@ from storewise.engines.contract.server import (
     Settling,
     Topology,
 )
+from storewise.engines.support.checks import parse_settings
 from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
-from storewise.engines.support.table import parse_settings
 from storewise.errors import EngineError
 
 ROLE = "data"

@@ -26,18 +26,16 @@ from storewise.engines.sql.duckdb_reads import (
     open_duckdb,
     sql_string,
 )
+from storewise.engines.sql.reads import check_columns
+from storewise.engines.support.checks import consistency_of, parse_settings, store_directories
+from storewise.engines.support.routing import Router
 from storewise.engines.support.table import (
     Keys,
-    Router,
     Row,
     Table,
-    check_columns,
-    consistency_of,
     index_ddl,
     make_tables,
-    parse_settings,
     quoted,
-    store_directories,
     table_from_names,
 )
 from storewise.errors import EngineError

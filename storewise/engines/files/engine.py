@@ -41,14 +41,14 @@ from storewise.engines.contract.engine import (
     require,
 )
 from storewise.engines.files.worker import Task, command, in_order
-from storewise.engines.support.table import (
+from storewise.engines.support.checks import (
     check_limit,
     consistency_of,
-    make_table,
-    merge_counts,
     parse_settings,
     store_directories,
 )
+from storewise.engines.support.merge import merge_counts
+from storewise.engines.support.table import make_table
 from storewise.errors import EngineError
 from storewise.processes import dies_with_parent
 

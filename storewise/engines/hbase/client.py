@@ -30,7 +30,8 @@ from storewise.engines.hbase.thrift import (
     Rows,
     Thrift2Rows,
 )
-from storewise.engines.support.table import check_limit, chunks, consistency_of, parse_settings
+from storewise.engines.support.checks import check_limit, consistency_of, parse_settings
+from storewise.engines.support.routing import chunks
 from storewise.errors import EngineError
 
 #: Rows of one get.

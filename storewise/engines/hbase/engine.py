@@ -36,8 +36,8 @@ from storewise.engines.hbase.config import (
 )
 from storewise.engines.hbase.settings import CONSISTENCIES, HbaseSettings
 from storewise.engines.hbase.thrift import HappybaseLink, Link
+from storewise.engines.support.checks import parse_settings
 from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
-from storewise.engines.support.table import parse_settings
 from storewise.errors import EngineError
 
 _JAVAS = (8, 11, 17)

@@ -10,7 +10,7 @@ from bson.int64 import Int64
 from storewise.engines.contract.engine import Verb, Where
 from storewise.engines.mongodb.documents import Form
 from storewise.engines.sql.histogram import added_classes, checked_classes, in_integers
-from storewise.engines.support.table import check_limit
+from storewise.engines.support.checks import check_limit
 from storewise.errors import EngineError
 
 #: A command of the server: https://www.mongodb.com/docs/manual/reference/command/find/ and

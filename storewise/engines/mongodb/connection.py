@@ -39,11 +39,8 @@ from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.routing import RoutingTable
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import check_key_field, key_field
-from storewise.engines.support.table import (
-    consistency_of,
-    named_kinds,
-    parse_settings,
-)
+from storewise.engines.support.checks import consistency_of, parse_settings
+from storewise.engines.support.table import named_kinds
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")

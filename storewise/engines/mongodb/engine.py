@@ -38,8 +38,8 @@ from storewise.engines.mongodb.cluster import (
 )
 from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings, flattened, nested
 from storewise.engines.mongodb.sharding import check_key_field
+from storewise.engines.support.checks import parse_settings
 from storewise.engines.support.installation import find_installation
-from storewise.engines.support.table import parse_settings
 from storewise.errors import EngineError
 
 #: Voting members that a replica set can have.

@@ -29,8 +29,8 @@ from storewise.engines.contract.server import (
 from storewise.engines.mysql.client import MysqlClient, MysqlSettings
 from storewise.engines.mysql.connection import DATABASE, answers
 from storewise.engines.sql.shards import Shared, sharded_roles
+from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.installation import find_installation
-from storewise.engines.support.table import consistency_of, parse_settings
 from storewise.errors import EngineError
 
 VARIABLE = "STOREWISE_MARIADB_BIN"

@@ -40,16 +40,9 @@ from storewise.engines.sql.duckdb_reads import (
     open_duckdb,
     sql_string,
 )
-from storewise.engines.support.table import (
-    Keys,
-    Router,
-    Table,
-    consistency_of,
-    make_tables,
-    parse_settings,
-    store_directories,
-    table_from_names,
-)
+from storewise.engines.support.checks import consistency_of, parse_settings, store_directories
+from storewise.engines.support.routing import Router
+from storewise.engines.support.table import Keys, Table, make_tables, table_from_names
 from storewise.errors import EngineError
 
 PARTS_KEY = "storewise.parts"

@@ -20,7 +20,8 @@ from storewise.engines.postgres.prepared import Prepared
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.sql.reads import Request
 from storewise.engines.sql.sharded_client import ShardedClient
-from storewise.engines.sql.shards import Shard, step_aside
+from storewise.engines.sql.shards import Shard
+from storewise.engines.support.retry import step_aside
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 

@@ -29,8 +29,8 @@ from storewise.engines.contract.server import (
 from storewise.engines.postgres.client import UNLOGGED, PostgresClient, connect
 from storewise.engines.sql.sharded_client import ShardedClient
 from storewise.engines.sql.shards import ShardedSettings, Shared, sharded_roles
+from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.installation import find_installation
-from storewise.engines.support.table import consistency_of, parse_settings
 from storewise.errors import EngineError
 
 _HINT = (

@@ -24,7 +24,8 @@ from storewise.engines.riak.settings import (
     ring_size_of,
 )
 from storewise.engines.sql.json_table import JsonTable, make_json_tables
-from storewise.engines.support.table import consistency_of, named_kinds
+from storewise.engines.support.checks import consistency_of
+from storewise.engines.support.table import named_kinds
 from storewise.errors import EngineError
 
 #: Where the schema is kept, for clients that connect later.

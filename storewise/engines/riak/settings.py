@@ -13,7 +13,7 @@ from pydantic import field_validator
 from storewise.engines.contract.engine import Cluster, Engine
 from storewise.engines.contract.server import ServerSettings
 from storewise.engines.riak.ring import LEAST_RING, MOST_RING, default_ring_size
-from storewise.engines.support.table import parse_settings
+from storewise.engines.support.checks import parse_settings
 from storewise.errors import EngineError
 
 Quorum = int | Literal["one", "quorum", "all"]

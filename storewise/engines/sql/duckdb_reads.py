@@ -18,7 +18,9 @@ from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import EngineSettings
 from storewise.engines.sql.reads import Part, SqlReads
-from storewise.engines.support.table import Router, Row, Table, directory_bytes
+from storewise.engines.support.checks import directory_bytes
+from storewise.engines.support.routing import Router
+from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
 
 #: What the driver raises: its own errors, and Python's for values that it cannot bind.

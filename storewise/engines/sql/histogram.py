@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from storewise.documents import Field
+from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
-
-if TYPE_CHECKING:
-    from storewise.engines.support.table import Row, Table
 
 #: Beyond this number a float may stand for several integers.
 _WHOLE_FLOATS = 1 << 53

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from sys import float_info
 from typing import Any, ClassVar, Generic, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Verb, Where
 from storewise.engines.sql.histogram import Dialect, added_classes, checked_classes, class_of
+from storewise.engines.support.checks import check_limit
 from storewise.engines.support.composite_keys import CompositeKey, quoted
-from storewise.engines.support.conditions import conditions
-from storewise.engines.support.merge import merge_found, merge_scans
-from storewise.engines.support.table import (
-    IN_LIST,
-    Router,
-    Row,
-    Table,
-    check_limit,
-    chunks,
-    merge_counts,
-)
+from storewise.engines.support.conditions import conditions, range_clause
+from storewise.engines.support.merge import merge_counts, merge_found, merge_scans
+from storewise.engines.support.routing import IN_LIST, Router, chunks
+from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
 
 #: A group of stores that one statement can read: (a store of the group, its FROM item).
@@ -200,7 +195,7 @@ class SqlReads(Dialect, Client, Generic[Store]):
     ) -> list[Request]:
         check_limit(limit)
         table = self._table(kind)
-        condition, values = table.range_clause(field_name, low, high, self.mark, self.infinite)
+        condition, values = range_clause(table, field_name, low, high, self.mark, self.infinite)
         return self._select(table, table.select, [condition], values, _limit(limit))
 
     def _until(self, kind: Kind, requests: Sequence[Request], limit: int | None) -> list[Document]:
@@ -357,3 +352,16 @@ class SqlReads(Dialect, Client, Generic[Store]):
 
 def _limit(limit: int | None) -> str:
     return "" if limit is None else f" LIMIT {limit}"
+
+
+def check_columns(client: SqlReads[Path], tables: Mapping[Kind, Table]) -> None:
+    """Raise EngineError where a table that was there before `create` has other columns (SQLite
+    and DuckDB)."""
+    for table in tables.values():
+        rows = client._rows(0, f"PRAGMA table_info({quoted(table.name)})")
+        names = tuple(row[1] for row in rows)
+        if names != table.names:
+            raise EngineError(
+                f"{client.engine_name}: {client._stores[0]}: {table.name} has the columns "
+                f"{', '.join(names)}; expected {', '.join(table.names)}: load into an empty store"
+            )

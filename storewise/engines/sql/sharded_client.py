@@ -18,8 +18,9 @@ from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads
-from storewise.engines.sql.shards import SCHEMA_TABLE, Shard, Shared, describe, described
+from storewise.engines.sql.shards import Shard, Shared
 from storewise.engines.support.fanout import FanOut
+from storewise.engines.support.schema_note import SCHEMA_TABLE, describe, described
 from storewise.engines.support.table import Keys, Row, Table, make_tables, quoted
 from storewise.errors import EngineError
 
@@ -351,9 +352,10 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         with shared.lock:
             first = shared.clients[0] is self
             for client in shared.clients if first else [self]:
-                client._disconnect()
+                client.disconnect()
 
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
+        """Close this thread's connections; it cannot be used again."""
         self._closed = True
         self._fan_out.close()
         while self._connections:

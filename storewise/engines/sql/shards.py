@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import random
 import threading
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 from zlib import crc32
 
 from pydantic import Field as Setting
@@ -16,15 +12,11 @@ from pydantic import Field as Setting
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Mode, Placement, Schema
 from storewise.engines.contract.server import Credentials, NodeSpec, ServerSettings, Topology
-from storewise.engines.support.table import Router, Table, named_kinds
+from storewise.engines.support.routing import Router
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
-if TYPE_CHECKING:
-    from storewise.engines.sql.sharded_client import ShardedClient
-
 DATA_ROLE = "data"
-#: One row of JSON that says what `create` made, for those who connect later.
-SCHEMA_TABLE = "storewise_schema"
 
 
 class HashPlacement(Placement):
@@ -100,6 +92,13 @@ def sharded_roles(engine: str, topology: Topology) -> tuple[NodeSpec, ...]:
     )
 
 
+class Connected(Protocol):
+    """One thread's client, as the others of its process see it."""
+
+    def disconnect(self) -> None:
+        """Close its connections; it cannot be used again."""
+
+
 @dataclass(slots=True, eq=False)
 class Shared:
     """What the clients of one process have in common."""
@@ -116,7 +115,7 @@ class Shared:
     tables: dict[Kind, Table] = field(default_factory=dict)
     schema: Schema | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[ShardedClient[Any]] = field(default_factory=list)
+    clients: list[Connected] = field(default_factory=list)
 
     @classmethod
     def of(cls, cluster: Cluster, mode: Mode, settings: ShardedSettings) -> Shared:
@@ -134,38 +133,3 @@ class Shared:
         placement = cluster.placement or HashPlacement(len(shards))
         router = Router(len(shards), placement)
         return cls(mode, shards, settings, credentials, router, cluster.kinds, cluster.consistency)
-
-
-def describe(schema: Schema, layout: str) -> str:
-    """A schema and its layout as the JSON text that the servers keep."""
-    return json.dumps(
-        {
-            "layout": layout,
-            "kinds": [kind.table for kind in schema.kinds],
-            "study_fields": schema.study_fields,
-            "index_time": schema.index_time,
-            "indexes": [[kind.table, name] for kind, name in schema.indexes],
-        }
-    )
-
-
-def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
-    """The inverse of `describe`, of a workload that has these `kinds`: (schema, layout).
-
-    EngineError for tables of another workload."""
-    content = json.loads(text)
-    stored = named_kinds(content["kinds"], kinds)
-    known = {kind.table: kind for kind in stored}
-    schema = Schema(
-        kinds=stored,
-        indexes=tuple((known[table], name) for table, name in content["indexes"]),
-        index_time=content["index_time"],
-        study_fields=content["study_fields"],
-    )
-    return schema, content["layout"]
-
-
-def step_aside(tried: int) -> None:
-    """Wait before a transaction is tried again that stood in another one's way: at random and ever
-    longer (to 0.2 s), or those that met would meet again."""
-    time.sleep(random.uniform(0, min(0.2, 0.001 * 2**tried)))

@@ -14,9 +14,10 @@ from sqlalchemy.schema import CreateIndex
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Mode, Schema
-from storewise.engines.sql.shards import describe, described, step_aside
 from storewise.engines.sqlalchemy.reads import CoreReads
 from storewise.engines.sqlalchemy.tables import SqlTables, description, keyed
+from storewise.engines.support.retry import step_aside
+from storewise.engines.support.schema_note import describe, described
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 

@@ -31,7 +31,7 @@ from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, EngineSettings, Flags, Mode
 from storewise.engines.contract.external import ExternalEngine
 from storewise.engines.sqlalchemy.client import Shared, SqlClient
-from storewise.engines.support.table import consistency_of, parse_settings
+from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.errors import EngineError
 
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|private", re.IGNORECASE)

@@ -20,7 +20,8 @@ from storewise.engines.sqlalchemy.tables import (
     keyed,
     plan_text,
 )
-from storewise.engines.support.table import Table, check_limit
+from storewise.engines.support.checks import check_limit
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
 #: Keys in one statement.

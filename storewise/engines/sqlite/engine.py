@@ -7,37 +7,55 @@ from __future__ import annotations
 
 import platform
 import sqlite3
+import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Flags, Mode, Schema
-from storewise.engines.sql.reads import SqlReads
+from storewise.engines.sql.reads import SqlReads, check_columns
 from storewise.engines.sqlite.file import (
     FAILURES,
     FILE_NAME,
     KEYS,
-    Shared,
     SqliteSettings,
+    StoreFiles,
     open_store,
     table_ddl,
 )
-from storewise.engines.support.table import (
-    Router,
-    Row,
-    Table,
-    check_columns,
+from storewise.engines.support.checks import (
     consistency_of,
     directory_bytes,
+    parse_settings,
+    store_directories,
+)
+from storewise.engines.support.routing import Router
+from storewise.engines.support.table import (
+    Row,
+    Table,
     index_ddl,
     make_tables,
-    parse_settings,
     quoted,
-    store_directories,
     table_from_names,
 )
 from storewise.errors import EngineError
+
+
+@dataclass(slots=True)
+class Shared(StoreFiles):
+    """What the clients of one process have in common."""
+
+    router: Router
+    kinds: tuple[Kind, ...]
+    """What the workload stores (`Cluster.kinds`)."""
+    tables: dict[Kind, Table] = field(default_factory=dict)
+    schema: Schema | None = None
+    # SQLite lets one connection write at a time and makes the others poll; a lock of our own
+    # hands over without sleeping.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    clients: list[SqliteClient] = field(default_factory=list)
 
 
 class SqliteClient(SqlReads[Path]):

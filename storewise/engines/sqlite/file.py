@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field as Setting
 
-from storewise.documents import FieldType, Kind
-from storewise.engines.contract.engine import EngineSettings, Mode, Schema
-from storewise.engines.support.table import Keys, Router, Table, quoted
-
-if TYPE_CHECKING:
-    from storewise.engines.sqlite.engine import SqliteClient
+from storewise.documents import FieldType
+from storewise.engines.contract.engine import EngineSettings, Mode
+from storewise.engines.support.table import Keys, Table, quoted
 
 FILE_NAME = "documents.sqlite"
 KEYS: Keys = "row"
@@ -51,23 +46,14 @@ class SqliteSettings(EngineSettings):
 
 
 @dataclass(slots=True)
-class Shared:
-    """What the clients of one process have in common."""
+class StoreFiles:
+    """The database files that the clients of one process open, and how."""
 
     mode: Mode
     paths: tuple[Path, ...]
     settings: SqliteSettings
     durable: bool
     wal: bool
-    router: Router
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    tables: dict[Kind, Table] = field(default_factory=dict)
-    schema: Schema | None = None
-    # SQLite lets one connection write at a time and makes the others poll; a lock of our own
-    # hands over without sleeping.
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[SqliteClient] = field(default_factory=list)
 
 
 def table_ddl(table: Table) -> str:
@@ -89,16 +75,16 @@ def table_ddl(table: Table) -> str:
     )
 
 
-def open_store(shared: Shared, store: int) -> sqlite3.Connection:
+def open_store(files: StoreFiles, store: int) -> sqlite3.Connection:
     """A connection to one of the stores; sqlite3.Error where there can be none."""
-    path = shared.paths[store]
+    path = files.paths[store]
     query = "mode=rwc"
-    if shared.mode == "read":
+    if files.mode == "read":
         query = "mode=ro"
         # `immutable` is right only for a file that nobody writes and that has no journal to
         # replay: the loading job has ended, and `finish` has left nothing beside the file.
         left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
-        if shared.settings.immutable and not any(left):
+        if files.settings.immutable and not any(left):
             query += "&immutable=1"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{query}",
@@ -108,20 +94,20 @@ def open_store(shared: Shared, store: int) -> sqlite3.Connection:
         check_same_thread=False,  # one thread uses it, another one may close it
     )
     try:
-        connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
-        if shared.mode == "write":
-            _configure_writer(connection, shared, path)
+        connection.execute(f"PRAGMA cache_size = -{files.settings.cache_mib * 1024}")
+        if files.mode == "write":
+            _configure_writer(connection, files, path)
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def _configure_writer(connection: sqlite3.Connection, shared: Shared, path: Path) -> None:
-    connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
+def _configure_writer(connection: sqlite3.Connection, files: StoreFiles, path: Path) -> None:
+    connection.execute(f"PRAGMA page_size = {files.settings.page_size}")
     # WAL needs memory that all connections share, which network file systems do not have.
-    wanted = "wal" if shared.wal else "truncate"
+    wanted = "wal" if files.wal else "truncate"
     mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
     if mode != wanted:
         raise sqlite3.OperationalError(f"{path.parent} does not take journal mode {wanted}")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if files.durable else 'OFF'}")

@@ -120,3 +120,7 @@ class CompositeKey:
         if len(places) == 1:
             return lambda row: (row[places[0]],)
         return itemgetter(*places)
+
+
+#: SQL of what is never true.
+NEVER = "1 = 0"

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, inf, isinf, isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from storewise.documents import Field, FieldType
 from storewise.engines.contract.engine import Where
-from storewise.engines.support.composite_keys import MAX_INT
+from storewise.engines.support.composite_keys import MAX_INT, NEVER
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
-
-if TYPE_CHECKING:
-    from storewise.engines.support.table import Table
 
 OPERATORS = ("=", "<", "<=", ">", ">=")
 _TYPES: dict[FieldType, tuple[type, ...]] = {
@@ -27,8 +25,6 @@ _TYPES: dict[FieldType, tuple[type, ...]] = {
     "float": (int, float),
     "str": (str,),
 }
-#: SQL of what is never true.
-NEVER = "1 = 0"
 _ALWAYS = "any"
 
 
@@ -47,6 +43,17 @@ def conditions(
         clauses.append(clause)
         values += bound
     return clauses, values
+
+
+def range_clause(
+    table: Table, field_name: str, low: Any, high: Any, mark: str = "?", infinite: bool = True
+) -> tuple[str, list[Any]]:
+    """WHERE clause and parameters of low <= field <= high; None is an open end."""
+    name = table.expression(table.column(field_name))
+    ends = [Where(field_name, ">=", low)] if low is not None else []
+    bounds = [*ends, Where(field_name, "<=", high)] if high is not None else ends
+    clauses, values = conditions(table, bounds, mark, infinite=infinite)
+    return " AND ".join([f"{name} IS NOT NULL", *clauses]), values
 
 
 def check(table: Table, condition: Where) -> Field | None:

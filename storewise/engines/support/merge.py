@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import Any
 
 from storewise.documents import Document
 
@@ -23,3 +24,12 @@ def merge_found(
     documents.sort(key=itemgetter("_id"))
     documents.sort(key=itemgetter(order_by), reverse=descending)
     return documents if limit is None else documents[:limit]
+
+
+def merge_counts(parts: Iterable[Iterable[tuple[Any, int]]], limit: int) -> list[tuple[Any, int]]:
+    """The `limit` most frequent values over the stores' full tallies, ties by value."""
+    totals: dict[Any, int] = {}
+    for part in parts:
+        for value, number in part:
+            totals[value] = totals.get(value, 0) + number
+    return heapq.nsmallest(limit, totals.items(), key=lambda item: (-item[1], item[0]))

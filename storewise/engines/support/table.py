@@ -1,47 +1,28 @@
-"""What the tabular stores have in common.
+"""The table of a kind: its columns, its key, documents to rows and back.
 
-Columns of a kind, documents to rows and back, the directories of a cluster, and the merging of
-answers over several stores. Only the standard library and pydantic are imported here: workers are
+Only the standard library and pydantic are imported here: workers are
 started hundreds of times, and a worker that writes SQLite must not pay for Arrow.
 """
 
 from __future__ import annotations
 
-import heapq
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from pydantic import ValidationError
+from typing import Any, Literal
 
 from storewise.documents import KEY_BYTES, PARAMS_COLUMN, Document, Field, Kind, fields
 from storewise.engines.contract.engine import (
-    Cluster,
-    Engine,
-    EngineSettings,
-    Mode,
-    Placement,
     Schema,
-    Where,
 )
-from storewise.engines.support.composite_keys import CompositeKey
+from storewise.engines.support.composite_keys import NEVER, CompositeKey
 from storewise.engines.support.composite_keys import quoted as quoted
-from storewise.engines.support.conditions import NEVER, conditions
 from storewise.errors import EngineError
 
-if TYPE_CHECKING:
-    from storewise.engines.sql.reads import SqlReads
-
 Row = tuple[Any, ...]
-_Settings = TypeVar("_Settings", bound=EngineSettings)
-
-#: Ids that one `IN (...)` list may hold: far below SQLite's limit of 999 in old builds.
-IN_LIST = 500
 
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
 
@@ -212,16 +193,6 @@ class Table:
         """The parameter that `expression` is compared with, for a document's value."""
         return value
 
-    def range_clause(
-        self, field_name: str, low: Any, high: Any, mark: str = "?", infinite: bool = True
-    ) -> tuple[str, list[Any]]:
-        """WHERE clause and parameters of low <= field <= high; None is an open end."""
-        name = self.expression(self.column(field_name))
-        ends = [Where(field_name, ">=", low)] if low is not None else []
-        bounds = [*ends, Where(field_name, "<=", high)] if high is not None else ends
-        clauses, values = conditions(self, bounds, mark, infinite=infinite)
-        return " AND ".join([f"{name} IS NOT NULL", *clauses]), values
-
 
 #: How a store's tables hold composite keys: ``id``: the column ``_id``, as for any other kind;
 #: ``row``: the key's columns, which its planner finds by row values; ``columns``: the key's
@@ -276,135 +247,9 @@ def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys =
     )
 
 
-def check_columns(client: SqlReads[Path], tables: Mapping[Kind, Table]) -> None:
-    """Raise EngineError where a table that was there before `create` has other columns (SQLite
-    and DuckDB)."""
-    for table in tables.values():
-        rows = client._rows(0, f"PRAGMA table_info({quoted(table.name)})")
-        names = tuple(row[1] for row in rows)
-        if names != table.names:
-            raise EngineError(
-                f"{client.engine_name}: {client._stores[0]}: {table.name} has the columns "
-                f"{', '.join(names)}; expected {', '.join(table.names)}: load into an empty store"
-            )
-
-
 def index_ddl(kind: Kind, field_name: str) -> str:
     """CREATE INDEX of a secondary index, the same words in SQLite and DuckDB."""
     return (
         f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{field_name}')} "
         f"ON {quoted(kind.table)} ({quoted(field_name)})"
     )
-
-
-def parse_settings(model: type[_Settings], engine: Engine, cluster: Cluster) -> _Settings:
-    """The engine's settings of a cluster; EngineError that names each wrong key."""
-    try:
-        return model.model_validate(dict(cluster.settings))
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
-        )
-        known = ", ".join(model.model_fields) or "none"
-        raise EngineError(f"settings of {engine.name}: {problems} (known: {known})") from error
-
-
-def consistency_of(engine: Engine, cluster: Cluster) -> str:
-    """The cluster's consistency level, the engine's first where it names none."""
-    level = cluster.consistency or next(iter(engine.consistencies))
-    if level not in engine.consistencies:
-        raise EngineError(
-            f"{engine.name} has no consistency level {level!r}; "
-            f"it has {', '.join(engine.consistencies)}"
-        )
-    return level
-
-
-def store_directories(engine: Engine, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
-    """The cluster's store directories, checked; a writer's one is made where it is missing."""
-    if mode == "write":
-        if len(cluster.stores) != 1:
-            raise EngineError(
-                f"{engine.name}: a writing client needs one store directory of its own, "
-                f"not {len(cluster.stores)}"
-            )
-        try:
-            cluster.stores[0].mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise EngineError(f"{engine.name}: cannot make the store directory: {error}") from error
-    elif not cluster.stores:
-        raise EngineError(f"{engine.name}: there is no store directory to read from")
-    for directory in cluster.stores:
-        if not directory.is_dir():
-            raise EngineError(f"{engine.name}: {directory} is not a directory")
-    return cluster.stores
-
-
-class Router:
-    """Which of several stores to ask for an id."""
-
-    def __init__(self, stores: int, placement: Placement | None) -> None:
-        self._all = tuple(range(stores))
-        self._single = self._all if stores == 1 else None
-        self._placement = placement
-
-    def stores_of(self, document_id: bytes) -> Sequence[int]:
-        """The stores to ask: one where the placement tells, else all in turn, none for an id
-        that the placement does not know."""
-        if self._single is not None:
-            return self._single
-        if self._placement is None:
-            return self._all
-        try:
-            return (self._placement.store_of(document_id),)
-        except KeyError:
-            return ()
-
-    def group(self, document_ids: Iterable[bytes]) -> dict[int, list[bytes]]:
-        """The distinct ids by store to ask."""
-        groups: dict[int, list[bytes]] = {}
-        for document_id in dict.fromkeys(document_ids):
-            for store in self.stores_of(document_id):
-                groups.setdefault(store, []).append(document_id)
-        return groups
-
-
-def chunks(values: Sequence[bytes], size: int = IN_LIST) -> Iterator[list[bytes]]:
-    """`values` in lists of at most `size`."""
-    for start in range(0, len(values), size):
-        yield list(values[start : start + size])
-
-
-def merge_counts(parts: Iterable[Iterable[tuple[Any, int]]], limit: int) -> list[tuple[Any, int]]:
-    """The `limit` most frequent values over the stores' full tallies, ties by value."""
-    totals: dict[Any, int] = {}
-    for part in parts:
-        for value, number in part:
-            totals[value] = totals.get(value, 0) + number
-    return heapq.nsmallest(limit, totals.items(), key=lambda item: (-item[1], item[0]))
-
-
-def check_limit(limit: int | None) -> None:
-    """Raise EngineError for a limit below zero, which the stores read in different ways."""
-    if limit is not None and limit < 0:
-        raise EngineError(f"a limit cannot be {limit}")
-
-
-def directory_bytes(directories: Iterable[Path]) -> int:
-    """Bytes of all files below the directories, holes not counted.
-
-    The size of a file counts, not its blocks, because file systems report blocks late (NFS,
-    Lustre) or after compression; only where fewer bytes are allocated than the size says, as in a
-    file with holes, do the blocks count. A file that vanishes during the walk counts nothing.
-    """
-    total = 0
-    for directory in directories:
-        for root, _, names in os.walk(directory):
-            for name in names:
-                try:
-                    status = (Path(root) / name).stat()
-                except FileNotFoundError:
-                    continue
-                allocated = status.st_blocks * 512
-                total += min(status.st_size, allocated) if allocated else status.st_size
-    return total
