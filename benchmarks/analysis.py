@@ -45,7 +45,7 @@ import pyarrow.parquet as pq
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
 from storewise.metrics.pack import PACK, write_pack
 from storewise.metrics.schema import METADATA_KEY, METRICS, Sample, write_part
-from storewise.study.load import Study
+from storewise.study.study import Study
 from storewise.study.trial import Trial
 
 LIMIT_SECONDS = 60.0

@@ -20,8 +20,8 @@ from storewise.estimate.host_hours import HOUR, Stay, Use, occupied
 from storewise.estimate.work import DEFAULT_FACTOR, Amount, Rates, Work, documents_of, work_of
 from storewise.session.coordination.cluster import node_jobs
 from storewise.study.host_classes import WORK, NodeClass, class_named
-from storewise.study.load import Study
 from storewise.study.prices import HostPrice, Prices
+from storewise.study.study import Study
 from storewise.study.trial import Trial
 from storewise.workloads.registry import workload
 

@@ -23,7 +23,7 @@ from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.parse.remote import stats
 from storewise.study.inputs import Inputs
-from storewise.study.load import Study
+from storewise.study.study import Study
 from storewise.study.trial import Phase, Trial
 from storewise.workloads.registry import workload
 

@@ -23,7 +23,8 @@ from storewise.session.coordination.run import FAILURES, Failure, failures
 from storewise.session.coordination.run_record import DOOR_VARIABLE
 from storewise.session.coordination.second_run import measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 
 #: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
 #: EC2 each minute, and what it finds takes effect with its next look.

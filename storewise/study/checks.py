@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -16,36 +16,17 @@ from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 from storewise.study.criteria import KEYS
+from storewise.study.factors import NODE_CLASS, OF_SERVERS, PLAIN_FACTORS, SERVER_FACTORS
 from storewise.study.fault_checks import check_conditions
 from storewise.study.host_classes import is_class_name
 from storewise.study.limits import check_limits
+from storewise.study.study import Study
 from storewise.study.sweep import MOST_CLIENTS, take_clients
 from storewise.study.trial import Trial
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.registry import WORKLOADS, workload
 from storewise.yamlfile import StudyText, nearest, shown
 
-if TYPE_CHECKING:
-    from storewise.study.load import Study
-
-#: Factors of engines with servers, and their levels where the study names none.
-SERVER_FACTORS: dict[str, list[Any]] = {
-    "nodes": [1],
-    "replicas": [1],
-    "routers": [0],
-    "node_threads": [1],
-    "node_memory_mb": [1024],
-}
-#: A class of hosts, as the profile names it (`storewise.study.host_classes`). Without a default: a
-#: study that does not name it has not this factor, so that its trials keep their ids.
-NODE_CLASS = "node_class"
-#: All factors that only engines with servers have.
-OF_SERVERS = (*SERVER_FACTORS, NODE_CLASS)
-#: Factors that every workload has, besides `engine` and dotted ones (`write.batch_size`).
-PLAIN_FACTORS = (
-    *("workers", "processes", "threads", "consistency", "index", "volume"),
-    *OF_SERVERS,
-)
 #: Those whose levels are numbers, and the least and the most of each: more is a slip of the pen.
 _NUMBERS = {
     "workers": (1, 10_000),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import engine
+from storewise.study.study import Study
 from storewise.study.trial import Trial
 from storewise.workloads.faults import Crash, Slow
 from storewise.yamlfile import StudyText
-
-if TYPE_CHECKING:
-    from storewise.study.load import Study
 
 #: It has no nodes, and is in a study to show what the clients can do at all.
 _CEILING = "null"

@@ -7,13 +7,10 @@ trials is refused at once. ``many`` (``storewise run --many``) lifts the limits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from storewise.study.study import Study
 from storewise.study.sweep import MOST_STEPS
 from storewise.yamlfile import StudyText
-
-if TYPE_CHECKING:
-    from storewise.study.load import Study
 
 #: Trials of a study, counted before `exclude`.
 MOST_TRIALS = 20_000

@@ -12,7 +12,7 @@ from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
-from storewise.study.checks import OF_SERVERS
+from storewise.study.factors import OF_SERVERS
 from storewise.study.trial import Trial
 
 #: The client's own ceiling: takes everything, answers from nothing; never a choice.

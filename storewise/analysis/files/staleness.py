@@ -9,7 +9,7 @@ from typing import Any
 
 from storewise.analysis.common.engines import title
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.study.load import Study
+from storewise.study.study import Study
 
 
 def expected_trials(study: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:

@@ -32,7 +32,7 @@ from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.stats.intervals import LEVEL, Estimate, ratio
-from storewise.study.checks import OF_SERVERS
+from storewise.study.factors import OF_SERVERS
 
 if TYPE_CHECKING:
     from storewise.analysis.model.tables import Tables

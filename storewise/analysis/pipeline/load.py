@@ -50,7 +50,7 @@ from storewise.analysis.pipeline.parallel import Progress, Read, read_trials
 from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.session.coordination.run_record import record_damage
-from storewise.study.checks import OF_SERVERS
+from storewise.study.factors import OF_SERVERS
 from storewise.study.references import Reference, parse_reference
 from storewise.workloads.registry import WORKLOADS, workload
 

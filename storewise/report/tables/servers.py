@@ -18,7 +18,7 @@ from storewise.analysis.files.parts import SESSION
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import Mark, mark_of, marks, with_trials
 from storewise.report.tables.cells import Cell, Table, level_cell, number_cell, text_cell
-from storewise.study.checks import OF_SERVERS
+from storewise.study.factors import OF_SERVERS
 
 #: Warnings that are about servers.
 _CODES = ("session", "shared_host", "missing_node", "missing_session")

@@ -25,7 +25,7 @@ from storewise.figures import scaling as scale
 from storewise.figures.selection import lowest
 from storewise.figures.style import drawing
 from storewise.report.tables.servers import _open_ports
-from storewise.study.load import Study
+from storewise.study.study import Study
 
 ENGINES = ["sqlite", "null", "postgres", "mongodb"]
 

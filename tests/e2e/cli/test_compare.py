@@ -29,7 +29,7 @@ from storewise.cli.main import main
 from storewise.compare.compare import By, Wanted, compare
 from storewise.compare.gate import gate
 from storewise.compare.render import as_csv, as_json, print_text
-from storewise.study.load import Study
+from storewise.study.study import Study
 
 #: Loads of the repeats relative to the engine's usual speed: alike, and far apart.
 TIGHT, WIDE = (0.995, 1.0, 1.005), (0.75, 1.0, 1.333)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storewise.estimate.work import documents_of
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 
 if TYPE_CHECKING:
     from support.s3.server import Bucket

@@ -10,7 +10,8 @@ from support.designs import PAPER
 from support.paths import ROOT
 from support.workspace import Workspace
 
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 
 
 def paper(name: str) -> Study:

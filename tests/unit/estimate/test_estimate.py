@@ -25,7 +25,8 @@ from storewise.estimate.estimate import (
 from storewise.estimate.work import Amount, Rates, documents_of, work_of
 from storewise.run.profiles import node_classes
 from storewise.study.host_classes import parse_classes
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 
 if TYPE_CHECKING:
     pass

@@ -9,7 +9,8 @@ import pytest
 from support.designs import PAPER
 from support.paths import ROOT
 
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 
 #: Which of them run a server in their tiny form.
 SERVERS = {"niec2014-nodes", "niec2014-vertical", "balasubramanian2014"}

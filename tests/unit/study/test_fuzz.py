@@ -18,7 +18,8 @@ from support.paths import ROOT
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError, EngineError
 from storewise.study.limits import MOST_JOBS, MOST_RULES, MOST_TRIALS, MOST_VARIANTS
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 from storewise.workloads.registry import WORKLOADS, workload
 from storewise.yamlfile import LONGEST, MOST_BYTES, MOST_LEVELS, MOST_VALUES
 

@@ -10,7 +10,8 @@ from support.paths import ROOT
 
 from storewise.errors import ConfigError
 from storewise.study.inputs import Inputs, SampleOf, Search
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 from storewise.study.trial import Trial
 
 BASE = """\

@@ -12,7 +12,8 @@ from storewise.errors import ConfigError
 from storewise.schedulers.pbs.options import submit_options
 from storewise.schedulers.pbs.request import RequestError, job_of, qsub_words
 from storewise.study.host_classes import parse_classes, text_of
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 from storewise.study.trial import trial_id
 
 STUDY = """\

@@ -8,8 +8,9 @@ import pytest
 from support.paths import ROOT
 
 from storewise.errors import ConfigError
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
 from storewise.study.prices import PRICES, Prices
+from storewise.study.study import Study
 
 STUDY = "inputs: {paths: data}\nengines: [null]\nphases: [write]\n"
 WHOLE = "node_hour: 0.5\nclient_hour: 0.25\ngb_month: 0.1\n"

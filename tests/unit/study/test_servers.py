@@ -11,7 +11,8 @@ from storewise.errors import ConfigError
 from storewise.session.coordination.cluster import (
     node_jobs,
 )
-from storewise.study.load import Study, load_study
+from storewise.study.load import load_study
+from storewise.study.study import Study
 
 
 def study(tmp_path: Path, text: str = OF_SERVERS) -> Study:
