@@ -136,7 +136,7 @@ def _directory(name: str, results: Path) -> Path:
 
 
 def _tables(directory: Path) -> Tables:
-    from storewise.analysis.model.tables import measured_tables
+    from storewise.analysis.pipeline.build import measured_tables
     from storewise.analysis.pipeline.load import load_results
 
     return measured_tables(load_results(directory))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from storewise.analysis.common.frames import grouped
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.anova import Interactions
 from storewise.analysis.stats.anova_groups import (
     ALPHA,
@@ -35,9 +35,6 @@ from storewise.analysis.stats.anova_groups import (
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
 from storewise.yamlfile import nearest
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 #: Rates that a load and any other phase is judged by.
 LOAD_RATES = ("documents_per_s", "insert_documents_per_s")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -37,9 +37,7 @@ from storewise.analysis.judge.host_utilization import host_facts as host_facts
 from storewise.analysis.judge.host_utilization import host_uses as host_uses
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.judged import Judged
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Tables
 
 #: Share of a target rate from which on it was reached.
 REACHED = 0.98

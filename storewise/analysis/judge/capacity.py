@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -31,10 +31,8 @@ from storewise.analysis.judge.corpus import (
 )
 from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate, Resampled, weaker
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 #: Hours in which the corpus is to be loaded: a day, so that a failed load can be repeated.
 TARGET_HOURS = 24.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,10 @@ from statsmodels.regression.linear_model import OLS
 from storewise.analysis.common.engines import CEILING, counts_copies
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL
 from storewise.study.prices import Corpus
 from storewise.workloads.registry import WORKLOADS, workload
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 VOLUME = "volume"
 #: Different volumes from which a line is fitted: through two every line goes.

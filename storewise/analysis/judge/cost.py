@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from pydantic import ValidationError
@@ -22,10 +22,8 @@ from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_s
 from storewise.analysis.judge.headline_rates import set_rates
 from storewise.analysis.judge.host_prices import HostPrices, hosts_paid
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.study.prices import HostPrice, Prices
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 MILLION = 1e6
 HOUR = 3600.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,11 +31,9 @@ from storewise.analysis.judge.headline_rates import headline_rates
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, Estimate, ratio
 from storewise.study.factors import OF_SERVERS
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 Floats = NDArray[np.float64]
 

@@ -7,12 +7,9 @@ among them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Tables
 
 LOAD_RATE = "documents_per_s"
 OTHER_RATE = "operations_per_s"

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,7 @@ from storewise.analysis.common.frames import keys_of, missing, numbered, records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.files.parts import SESSION, Part
 from storewise.analysis.measure.throughput import STEP
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Tables
 
 #: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %
 #: leaves no second idle for long.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,10 +27,8 @@ from numpy.typing import NDArray
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.measure.steps import ALL, OTHER
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, RESAMPLES, SEED
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 Floats = NDArray[np.float64]
 

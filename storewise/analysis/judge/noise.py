@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,10 +33,8 @@ from storewise.analysis.judge.headline_rates import LOAD_RATE, OTHER_RATE, loads
 from storewise.analysis.measure.host_load import UNSTEADY
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, MIN_SECONDS, autocorrelation, effective
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ that says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -17,10 +17,8 @@ from storewise.analysis.judge.headline_rates import OTHER_RATE, headline_rates, 
 from storewise.analysis.measure.scaling import numeric_factors
 from storewise.analysis.measure.steps import ALL, OTHER
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.usl import Interval, Usl, fit, not_fitted
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 #: Factors that are counts of what works at once.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")

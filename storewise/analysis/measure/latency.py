@@ -18,18 +18,13 @@ from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import HdrLog, Part, whole_phases
 from storewise.analysis.measure.latency_intervals import INTERVAL, about, of_operations, of_repeats
-from storewise.analysis.model.results import Results
+from storewise.analysis.model.results import Key, OwnerKey, Results
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Tag, decoded, merge_all, percentiles
 from storewise.metrics.sparse_histogram import Counted
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 NS = 1e9
-
-Key = tuple[str, str, int, str, str]
-"""Trial, phase, step, operation, time."""
-OwnerKey = tuple[str, str, int, str, str, str]
-"""Trial, phase, step, operation, owner, time."""
 
 
 def histograms(

@@ -15,10 +15,10 @@ import pandas as pd
 
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.files.parts import Part
-from storewise.analysis.measure.latency import NS, OwnerKey
+from storewise.analysis.measure.latency import NS
 from storewise.analysis.measure.repeats import over_repeats
 from storewise.analysis.measure.throughput import STEP
-from storewise.analysis.model.results import Results
+from storewise.analysis.model.results import OwnerKey, Results
 from storewise.metrics.hdr import bucket_indexes, percentiles
 from storewise.metrics.outages import common, longest
 from storewise.metrics.sparse_histogram import Counted

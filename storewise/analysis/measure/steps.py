@@ -15,11 +15,11 @@ import pandas as pd
 
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.files.parts import Part
-from storewise.analysis.measure.latency import NS, Key
+from storewise.analysis.measure.latency import NS
 from storewise.analysis.measure.latency_intervals import about, of_operations, of_repeats
 from storewise.analysis.measure.repeats import over_repeats
 from storewise.analysis.measure.throughput import STEP, counters, durations
-from storewise.analysis.model.results import Results
+from storewise.analysis.model.results import Key, Results
 from storewise.metrics.hdr import percentiles
 from storewise.metrics.sparse_histogram import Counted
 

@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from storewise.analysis.common.frames import joined, numbered
-from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.files.parts import (
     SESSION,
@@ -38,7 +37,7 @@ from storewise.analysis.measure.steps import measured_steps, step_parameters
 from storewise.analysis.measure.storage import node_storage, storage
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.measure.verification import verification
-from storewise.metrics.sparse_histogram import Counted
+from storewise.analysis.model.results import Measured
 
 #: Of operations, by worker, process and second.
 _COUNTERS = ("operations", "documents", "bytes", "errors", "service_time_sum", "prepare_time_sum")
@@ -61,40 +60,6 @@ class Study:
     inputs: InputTotals | None = None
     files: bool = True
     published: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Figures of trials; the tables are described where they are made.
-
-    `trials` has trial, repeat, phases, host; `load` is `host` without what nodes measured;
-    `asked` and `loaded` are `breakeven.question_times` and `load_times`; `parameters` and
-    `conditions` are what steps were told; `paced` are trial, phase and step of open loops.
-    """
-
-    trials: pd.DataFrame
-    series: pd.DataFrame
-    throughput: pd.DataFrame
-    mean_times: pd.DataFrame
-    asked: pd.DataFrame
-    loaded: pd.DataFrame
-    parameters: pd.DataFrame
-    steps: pd.DataFrame
-    storage: pd.DataFrame
-    load: pd.DataFrame
-    host: pd.DataFrame
-    cpu: pd.DataFrame
-    balance: pd.DataFrame
-    conditions: pd.DataFrame
-    per_node: pd.DataFrame
-    crashes: pd.DataFrame
-    nodes: pd.DataFrame
-    sessions: pd.DataFrame
-    canary: pd.DataFrame
-    verification: pd.DataFrame
-    paced: Set[tuple[str, str, int]]
-    histograms: Mapping[latencies.Key, Counted]
-    warnings: Sequence[StudyWarning]
 
 
 def measure(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -13,10 +13,48 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.attempts import FailedAttempt
 from storewise.analysis.files.inputs import FailedTrial, InputTotals, Quarantined
 from storewise.analysis.files.parts import HdrLog, Part
+from storewise.metrics.sparse_histogram import Counted
 from storewise.study.references import Reference
 
-if TYPE_CHECKING:
-    from storewise.analysis.measure.trials import Measured
+
+Key = tuple[str, str, int, str, str]
+"""Trial, phase, step, operation, time."""
+OwnerKey = tuple[str, str, int, str, str, str]
+"""Trial, phase, step, operation, owner, time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures of trials; the tables are described where they are made.
+
+    `trials` has trial, repeat, phases, host; `load` is `host` without what nodes measured;
+    `asked` and `loaded` are `breakeven.question_times` and `load_times`; `parameters` and
+    `conditions` are what steps were told; `paced` are trial, phase and step of open loops.
+    """
+
+    trials: pd.DataFrame
+    series: pd.DataFrame
+    throughput: pd.DataFrame
+    mean_times: pd.DataFrame
+    asked: pd.DataFrame
+    loaded: pd.DataFrame
+    parameters: pd.DataFrame
+    steps: pd.DataFrame
+    storage: pd.DataFrame
+    load: pd.DataFrame
+    host: pd.DataFrame
+    cpu: pd.DataFrame
+    balance: pd.DataFrame
+    conditions: pd.DataFrame
+    per_node: pd.DataFrame
+    crashes: pd.DataFrame
+    nodes: pd.DataFrame
+    sessions: pd.DataFrame
+    canary: pd.DataFrame
+    verification: pd.DataFrame
+    paced: Set[tuple[str, str, int]]
+    histograms: Mapping[Key, Counted]
+    warnings: Sequence[StudyWarning]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,7 @@ from dataclasses import dataclass, field, fields
 import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning, warning_table
-from storewise.analysis.measure import host_load as hosts
-from storewise.analysis.measure import latency as latencies
-from storewise.analysis.measure import per_node as owners
-from storewise.analysis.measure import throughput as rates
-from storewise.analysis.measure.breakeven import breakeven
-from storewise.analysis.measure.points import points
-from storewise.analysis.measure.query_plans import plan_summary, plan_warnings, plans
-from storewise.analysis.measure.questions import questions
-from storewise.analysis.measure.references import compare
-from storewise.analysis.measure.repeats import few_repeats, over_repeats
-from storewise.analysis.measure.scaling import scaling
-from storewise.analysis.measure.steps import (
-    highest_rates,
-    searches,
-    steps,
-)
-from storewise.analysis.measure.verification import verification_warnings
 from storewise.analysis.model.results import Results
-from storewise.analysis.pipeline.judges import judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,71 +75,3 @@ class Tables:
             if one.name not in ("results", "warnings", "judged")
         }
         return {**found, **self.judged, "warnings": warning_table(self.warnings)}
-
-
-def build_tables(results: Results) -> Tables:
-    """All tables; a pure function."""
-    return judge(measured_tables(results))
-
-
-def measured_tables(results: Results) -> Tables:
-    """The tables without those that are made of them."""
-    measured = results.measured
-    throughput = measured.throughput
-    summary = over_repeats(throughput, results, ["phase", "step", "measure"], measured.series)
-    searched = searches(results)
-    merged = latencies.merged_latency(measured.histograms, results)
-    bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
-    published = compare(
-        results.references,
-        points(results, measured.mean_times, throughput) if results.references else (),
-    )
-    planned = plans(results)
-    warnings = [
-        *results.warnings,
-        *plan_warnings(planned, results),
-        *measured.warnings,
-        *rates.short_phases(throughput),
-        *rates.errors(throughput),
-        *few_repeats(results),
-        *hosts.bound_warnings(bound),
-        *hosts.canary_warnings(measured.canary),
-        *verification_warnings(measured.verification),
-    ]
-    return Tables(
-        results=results,
-        trials=results.trials,
-        series=measured.series,
-        throughput=throughput,
-        summary=summary,
-        latency=latencies.latency(measured.histograms),
-        latency_summary=merged,
-        scaling=scaling(summary, results.factors),
-        steps=steps(measured.steps, measured.parameters, measured.histograms, results),
-        searches=searched,
-        highest_rates=highest_rates(searched, results),
-        storage=measured.storage,
-        storage_summary=over_repeats(
-            measured.storage, results, ["phase", "step", "measure"], counted=True
-        ),
-        host=measured.host,
-        cpu=measured.cpu,
-        balance=measured.balance,
-        per_node=measured.per_node,
-        slowdown=owners.slowdown(throughput, measured.conditions, results),
-        crashes=measured.crashes,
-        nodes=measured.nodes,
-        sessions=measured.sessions,
-        client_bound=bound,
-        canary=measured.canary,
-        verification=measured.verification,
-        questions=questions(results, merged),
-        breakeven=breakeven(measured.asked, measured.loaded, results),
-        reference_values=published.values,
-        reference_curves=published.curves,
-        reference_shapes=published.shapes,
-        reference_ratios=published.ratios,
-        plans=planned,
-        plan_summary=plan_summary(planned, results),
-        warnings=sorted(set(warnings)),
-    )

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from storewise.analysis.judge import anova as variance_study
 from storewise.analysis.judge import bottlenecks as limits
 from storewise.analysis.judge import capacity, cost, differences, knee, noise
 from storewise.analysis.judge import usl as uslstudy
 from storewise.analysis.model.judged import Judged as Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict import export as verdictdata
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
-
 
 #: Table name -> its judge; later ones may read the tables of earlier ones in `Tables.judged`.
 JUDGES: dict[str, Callable[[Tables], Judged]] = {

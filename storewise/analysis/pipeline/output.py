@@ -16,7 +16,8 @@ import pyarrow as pa
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 
 from storewise.analysis.model.results import Results
-from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.judges import judge
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import LEVEL

@@ -22,7 +22,8 @@ from multiprocessing.connection import Connection, Pipe, wait
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, HdrLog, Part, TrialFiles
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.measure.trials import Measured, Study, measure
+from storewise.analysis.measure.trials import Study, measure
+from storewise.analysis.model.results import Measured
 from storewise.errors import ResultError, StorewiseError
 from storewise.processes import dies_with_parent
 

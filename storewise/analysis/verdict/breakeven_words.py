@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from storewise.analysis.common.choices import label
 from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.measure.breakeven import times_asked
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Tables
 
 
 def asked(

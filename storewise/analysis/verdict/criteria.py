@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -20,10 +19,8 @@ from storewise.analysis.common.frames import records
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.headline_rates import headline_rates, loads
 from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.tables import Tables
 from storewise.study.criteria import BY_KEY
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
 #: Column of the rows' places in the CSV file of their table.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 from scipy.special import stdtrit
@@ -19,6 +19,7 @@ from storewise.analysis.common.text import all_of, level, setting
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.headline_rates import loads
 from storewise.analysis.measure.steps import ALL, OTHER
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, weaker
 from storewise.analysis.verdict.criteria import (
     CHOSEN_BY,
@@ -33,9 +34,6 @@ from storewise.analysis.verdict.criteria import (
     rows_as_text,
     with_source,
 )
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 #: Resources whose efficiency is compared, the first that two choices were measured over.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -12,6 +12,7 @@ from storewise.analysis.common.choices import varying_promises
 from storewise.analysis.common.engines import BASELINE, CEILING, embedded
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.measure.scaling import as_estimate
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, Estimate, estimate, pooled, ratio
 from storewise.analysis.verdict.criteria import (
     NOTE,
@@ -22,9 +23,6 @@ from storewise.analysis.verdict.criteria import (
     with_source,
 )
 from storewise.analysis.verdict.criteria_equal_load import from_interval, in_most_choices
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 _CLIENTS = ("workers", "processes", "threads", "volume")
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 
 from storewise.analysis.common.frames import missing
 from storewise.analysis.model.judged import Judged
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.standings import Criterion, Standing
 from storewise.analysis.verdict.verdict import Verdict, verdict
 from storewise.study.criteria import KEYS
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 COLUMNS = (
     "choice",

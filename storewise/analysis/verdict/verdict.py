@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -25,6 +25,7 @@ from storewise.analysis.common.text import all_of
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.headline_rates import loads
 from storewise.analysis.measure.verification import wrong_trials
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict import breakeven_words as pays
 from storewise.analysis.verdict import criteria as measured
 from storewise.analysis.verdict.criteria import Figures
@@ -44,9 +45,6 @@ from storewise.analysis.verdict.standings import (
     standings,
 )
 from storewise.study.criteria import KEYS
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import summary_table, write_csv, write_tables, write_text
 from storewise.analysis.verdict.verdict import Verdict, verdict

@@ -19,8 +19,8 @@ import pytest
 from support.results import synthetic
 from support.waiting import exit_code
 
-from storewise.analysis.model.tables import measured_tables
 from storewise.analysis.pipeline import parallel as readers
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.pack import write_pack
 

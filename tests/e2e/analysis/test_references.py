@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.model.tables import build_tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.figures import captions
 

@@ -16,7 +16,8 @@ from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure.host_load import HOST_METRICS
 from storewise.analysis.measure.node_load import node_samples
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.verdict import verdict

@@ -20,7 +20,8 @@ from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure import verification
 from storewise.analysis.measure.storage import storage
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import analyse, summary_table, write_tables
 from storewise.analysis.verdict.verdict import verdict

@@ -15,7 +15,8 @@ from support.results import synthetic
 from storewise.analysis.common.text import number
 from storewise.analysis.files.inputs import FailedTrial
 from storewise.analysis.measure.steps import ALL
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.criteria import operations, phases_of_kinds, rows_as_text

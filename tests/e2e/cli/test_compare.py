@@ -22,7 +22,8 @@ from support.results import synthetic
 from support.results.synthetic import make_failed, make_inputs, make_trial, resolved
 
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.cli import compare as compare_cli
 from storewise.cli.main import main

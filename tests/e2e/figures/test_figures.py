@@ -12,7 +12,8 @@ import pytest
 from support.results import synthetic
 from support.results.made import Made as MadeStudies
 
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.engines.registry import ENGINES
 from storewise.figures import captions

@@ -13,7 +13,8 @@ from support.driving import rows
 from support.workspace import Workspace
 
 from storewise.analysis.measure.steps import ALL
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.schema import read_conditions, read_part
 from storewise.report.tables.per_node import tables_of_owners

@@ -12,7 +12,7 @@ import pytest
 from support.slurm.hosts import INTERFACE, Host, OnHosts, hosts
 from support.waiting import wait_until
 
-from storewise.analysis.model.tables import build_tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.figures.per_node import latency_by_node, slowed_nodes
 from storewise.report.tables.per_node import tables_of_owners

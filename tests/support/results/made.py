@@ -8,7 +8,8 @@ from typing import Any
 from support.results import synthetic
 
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 
 
 class Made:

@@ -16,7 +16,7 @@ from storewise.analysis.measure.reference_curves import Curve, base_of, measured
 from storewise.analysis.pipeline.load import REFERENCES, load_results
 from storewise.analysis.measure.points import Point, geometric, levels_of, within
 from storewise.analysis.measure.references import compare, finding
-from storewise.analysis.model.tables import build_tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.study.load import load_study
 from storewise.errors import ConfigError
 from storewise.figures.captions import make_figures

@@ -15,7 +15,8 @@ from support.results.synthetic import make_study
 
 from storewise.analysis.judge.capacity import HOUR, TARGET_HOURS, capacity, capacity_curve
 from storewise.analysis.judge.capacity_model import LINEAR, MEASURED, MOST, USL, Model, model_of
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import Estimate
 

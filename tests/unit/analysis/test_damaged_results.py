@@ -11,7 +11,7 @@ import pytest
 from support.results import synthetic
 
 from storewise.analysis.files.parts import trial_files
-from storewise.analysis.model.tables import build_tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Interval, Tag, merge_all, new_histogram, tags, write_log

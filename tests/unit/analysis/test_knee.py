@@ -23,7 +23,8 @@ from storewise.analysis.judge.knee import (
     response,
 )
 from storewise.analysis.measure.steps import ALL
-from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 
 

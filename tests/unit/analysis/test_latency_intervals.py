@@ -11,7 +11,7 @@ from scipy import stats
 from support.results import synthetic
 
 from storewise.analysis.measure.latency_intervals import of_operations, ranks
-from storewise.analysis.model.tables import measured_tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import summary_table
 from storewise.metrics.hdr import bucket_indexes, histogram_of

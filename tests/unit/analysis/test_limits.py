@@ -21,7 +21,8 @@ from storewise.analysis.judge.bottlenecks import (
     host_uses,
     limits,
 )
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.host import facts, link_mbit
 

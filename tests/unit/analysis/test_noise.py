@@ -18,7 +18,8 @@ from storewise.analysis.judge.noise import (
     noise,
     of_series,
 )
-from storewise.analysis.model.tables import Tables, measured_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import autocorrelation, effective
 

@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.results import synthetic
 
 from storewise.analysis.judge.usl import usl
-from storewise.analysis.model.tables import measured_tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.usl import fit, law, not_fitted
 

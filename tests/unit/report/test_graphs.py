@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.model.tables import Tables, build_tables
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.figures.usl_curves import relative_law
 from storewise.report.data.embed import columns_of, packed, plain, script_json
