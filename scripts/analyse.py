@@ -6,8 +6,8 @@ from pathlib import Path
 from storewise.analysis.pipeline.load import LEFT_OUT, REFERENCES, load_results
 from storewise.analysis.pipeline.output import write_study
 from storewise.analysis.pipeline.progress import tenths
+from storewise.atomic import write_aside
 from storewise.figures.captions import make_figures
-from storewise.session.coordination.liveness import write_aside
 from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:

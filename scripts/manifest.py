@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storewise.session.coordination.liveness import write_aside
+from storewise.atomic import write_aside
 from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 

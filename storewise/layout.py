@@ -8,3 +8,5 @@ from pathlib import Path
 LIBRARY = Path(__file__).resolve().parent.parent
 #: Of a trial that was given up: the attempts and the reason.
 FAILED = "failed.json"
+#: What the last run of a study was: who, when, with what.
+RECORD = "run.json"

@@ -28,8 +28,8 @@ from scipy.special import stdtr
 
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import level
-from storewise.analysis.judge.differences import holm_adjusted
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.holm import holm_adjusted
 from storewise.analysis.stats.intervals import Estimate, Resampled, ratio
 from storewise.compare.conditions import Difference, canary_ratio, differences, doubts
 from storewise.compare.sides import SIZE, Side, side_of

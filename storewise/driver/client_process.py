@@ -36,12 +36,13 @@ from storewise.driver.messages import (
     Prepare,
     Ready,
 )
+from storewise.driver.outage_marks import watched
 from storewise.driver.shared_counters import Shared
 from storewise.driver.worker_job import Step, WorkerJob, load_params, must_succeed, notes_of
 from storewise.engines.contract.engine import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
-from storewise.metrics.outages import Marks, watched
+from storewise.metrics.outages import Marks
 from storewise.metrics.outages import merged as merge_marks
 from storewise.metrics.recorder import NS, Recorded, Recorder
 from storewise.session.coordination.ending import NO_MEMORY

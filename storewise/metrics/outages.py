@@ -8,11 +8,9 @@ around the operations, so that a step without a crash costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from time import perf_counter_ns
+from collections.abc import Iterable, Mapping, Sequence
 
 from storewise.metrics.recorder import NS
-from storewise.workloads.contract import Operation
 
 BIN = 5_000_000
 #: Outages shorter than this many seconds are not told: one operation may take as long.
@@ -20,26 +18,6 @@ SHORTEST = 0.05
 
 Marks = dict[str, set[int]]
 """Bins (of perf_counter_ns) with a success, by owner; "" for all operations."""
-
-
-def watched(operations: Iterable[Operation], marks: Marks) -> Iterator[Operation]:
-    """The same operations, whose successes are marked."""
-    everything = marks.setdefault("", set())
-    for operation in operations:
-        owner = operation.owner
-        own = marks.setdefault(owner, set()) if owner is not None else everything
-        yield operation._replace(call=_marking(operation.call, everything, own))
-
-
-def _marking(call: Callable[[], int], everything: set[int], own: set[int]) -> Callable[[], int]:
-    def run() -> int:
-        documents = call()
-        at = perf_counter_ns() // BIN
-        everything.add(at)
-        own.add(at)
-        return documents
-
-    return run
 
 
 def merged(found: Iterable[Mapping[str, set[int]]]) -> Marks:

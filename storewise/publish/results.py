@@ -17,10 +17,12 @@ import yaml
 from rich.filesize import decimal
 
 from storewise import __version__
+from storewise.analysis.files.run_record import record_damage
+from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.layout import FAILED
-from storewise.session.coordination.liveness import LEASES, LIVE, write_aside
-from storewise.session.coordination.run_record import RECORD, read_record, record_damage
+from storewise.layout import FAILED, RECORD
+from storewise.session.coordination.liveness import LEASES, LIVE
+from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
 from storewise.study.publication import Publish, as_time, folder_of, tags_of
 from storewise.yamlfile import read_yaml

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
 from storewise.layout import FAILED, LIBRARY
 from storewise.processes import dies_with_parent
 from storewise.publish.results import PUBLISH_LOG, last_attempt, published_at
 from storewise.run.cache_home import cache_environment
 from storewise.session.coordination.cluster import node_jobs
-from storewise.session.coordination.liveness import Process, write_aside
+from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import FAILURES, Failure, failures
 from storewise.session.coordination.run_record import DOOR_VARIABLE
 from storewise.session.coordination.second_run import measured_by

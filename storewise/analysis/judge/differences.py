@@ -32,6 +32,7 @@ from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.holm import holm_adjusted
 from storewise.analysis.stats.intervals import LEVEL, Estimate, ratio
 from storewise.study.factors import OF_SERVERS
 
@@ -238,18 +239,6 @@ def p_of(found: Estimate) -> float:
     if found.error == 0:
         return 0.0 if distance > _ROUNDING else 1.0
     return 2 * float(stdtr(found.freedom, -distance / found.error))
-
-
-def holm_adjusted(p: Floats) -> Floats:
-    """p of a family adjusted by Holm's method: from the smallest up times the number of those not
-    judged yet, never below one before.
-
-    `statsmodels` has the same, but each of its calls collects garbage, 50 ms for every family.
-    """
-    order = np.argsort(p, kind="stable")
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
-    return adjusted
 
 
 def holm(family: Sequence[Estimate]) -> list[dict[str, Any]]:

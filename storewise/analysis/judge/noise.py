@@ -28,12 +28,12 @@ from scipy.stats import kendalltau, theilslopes
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.judge.differences import holm_adjusted
 from storewise.analysis.judge.headline_rates import LOAD_RATE, OTHER_RATE, loads
 from storewise.analysis.measure.host_load import UNSTEADY
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.holm import holm_adjusted
 from storewise.analysis.stats.intervals import LEVEL, MIN_SECONDS, autocorrelation, effective
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,6 @@ from storewise.analysis.files.parts import HdrLog, Part
 from storewise.metrics.sparse_histogram import Counted
 from storewise.study.references import Reference
 
-
 Key = tuple[str, str, int, str, str]
 """Trial, phase, step, operation, time."""
 OwnerKey = tuple[str, str, int, str, str, str]

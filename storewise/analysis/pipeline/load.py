@@ -35,6 +35,7 @@ from storewise.analysis.files.parts import (
     refused_by_workers,
     trial_files,
 )
+from storewise.analysis.files.run_record import record_damage
 from storewise.analysis.files.samples import read_samples
 from storewise.analysis.files.staleness import (
     expected_trials,
@@ -49,7 +50,6 @@ from storewise.analysis.model.results import Results as Results
 from storewise.analysis.pipeline.parallel import Progress, Read, read_trials
 from storewise.errors import ConfigError, ResultError
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
-from storewise.session.coordination.run_record import record_damage
 from storewise.study.factors import OF_SERVERS
 from storewise.study.references import Reference, parse_reference
 from storewise.workloads.registry import WORKLOADS, workload

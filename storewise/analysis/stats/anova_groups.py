@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.text import all_of, level
-from storewise.analysis.judge.differences import holm_adjusted
 from storewise.analysis.stats.anova import (
     Interactions,
     Row,
     Variance,
     analysis_of_variance,
 )
+from storewise.analysis.stats.holm import holm_adjusted
 from storewise.analysis.stats.residual_checks import Check
 from storewise.analysis.stats.tukey import Pair, tukey
 from storewise.errors import AnalysisError

@@ -129,7 +129,7 @@ def verdict(job: ClusterJob, cache: Cache, grace: float) -> str:
 def exit_mark(mark: str) -> int | None:
     """The exit status that a job has written, None where there is none."""
     # Imported late: a quick start counts, and most calls need no mark.
-    from storewise.session.coordination.liveness import holds
+    from storewise.atomic import holds
 
     path = Path(mark)
     if not mark or not holds(path.parent, path.name):

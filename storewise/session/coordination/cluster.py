@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storewise.atomic import write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine, cluster_of
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
-from storewise.session.coordination.liveness import write_aside
 from storewise.study.trial import Trial
 
 CREDENTIALS = Path("credentials/secret.json")

@@ -72,3 +72,10 @@ def _name(number: int) -> str | None:
         return signal.Signals(number).name
     except ValueError:
         return None
+
+
+#: What stores print where a disk is full: the system's words, its number, or MariaDB's own.
+NO_SPACE = re.compile(
+    r"no space left on device|disk is full|disk full|err(?:or|no|code)(?: number)?[ :=]+28\b",
+    re.IGNORECASE,
+)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storewise.atomic import holds
 from storewise.errors import StorewiseError
 from storewise.session.coordination.cluster import gone_nodes, ready_nodes, started_nodes
 from storewise.session.coordination.liveness import (
@@ -15,7 +16,6 @@ from storewise.session.coordination.liveness import (
     LEASES,
     Abort,
     abort,
-    holds,
     members,
     read_abort,
 )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from storewise.session.coordination.liveness import read_as, write_aside
+from storewise.atomic import read_as, write_aside
 
 PROGRESS = "progress"
 #: Seconds from one record of a job to its next, at least.

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from storewise.atomic import read_as, write_aside
 from storewise.errors import Aborted, ConfigError
 from storewise.session.coordination.cluster import make_credentials, started_nodes
 from storewise.session.coordination.liveness import (
@@ -34,9 +35,7 @@ from storewise.session.coordination.liveness import (
     abort,
     members,
     read_abort,
-    read_as,
     remove_tree,
-    write_aside,
 )
 from storewise.session.coordination.private import check_private, make_private
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from storewise.session.coordination.liveness import Process, read_as, write_aside
+from storewise.atomic import read_as, write_aside
+from storewise.layout import RECORD
+from storewise.session.coordination.liveness import Process
 
-RECORD = "run.json"
 #: Environment variable in which `storewise run`, which calls Snakemake again after a failed
 #: trial, names its own process.
 DOOR_VARIABLE = "STOREWISE_DOOR"
@@ -65,19 +66,6 @@ def end(results: Path, run: str, reason: str | None) -> None:
     record = read_record(results)
     if record is not None and record.run == run:
         replace(record, ended=time.time(), reason=reason).write(results)
-
-
-def record_damage(results: Path) -> str | None:
-    """What is wrong with the last run's record, in words; None where there is none, or it is whole
-    (that of another version, too)."""
-    path = results / RECORD
-    try:
-        json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        return f"{path}: the record of the last run was cut short or changed: {error}"
-    return None
 
 
 def read_record(results: Path) -> RunRecord | None:

@@ -19,7 +19,7 @@ from types import FrameType
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.ec2_instance import Interruption
 from storewise.processes import ENDING
-from storewise.session.coordination.ending import NO_MEMORY
+from storewise.session.coordination.ending import NO_MEMORY, NO_SPACE
 from storewise.session.coordination.liveness import (
     LIVE,
     Abort,
@@ -29,7 +29,6 @@ from storewise.session.coordination.liveness import (
     await_reason,
     membership,
 )
-from storewise.session.server.log_tail import NO_SPACE
 
 #: How long an error of a job is held until it is no sign of a removal.
 _REMOVAL_SECONDS = 1.0

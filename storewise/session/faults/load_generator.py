@@ -21,10 +21,10 @@ from pathlib import Path
 
 import psutil
 
+from storewise.atomic import write_aside
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
-from storewise.session.coordination.liveness import write_aside
 from storewise.session.faults.traffic_control import slow_traffic
 from storewise.workloads.faults import Slow
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from storewise.atomic import holds
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import clock_offset, publish, ready_nodes
-from storewise.session.coordination.liveness import ABORT, holds, read_abort
+from storewise.session.coordination.liveness import ABORT, read_abort
 from storewise.workloads.faults import Slow
 
 ORDERS = "orders"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from storewise.atomic import holds
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import (
     OUTLIVE_SECONDS,
@@ -45,7 +46,7 @@ from storewise.session.coordination.cluster import (
     server_engine,
     started_nodes,
 )
-from storewise.session.coordination.liveness import Session, holds, members, remove_tree
+from storewise.session.coordination.liveness import Session, members, remove_tree
 from storewise.session.coordination.progress import Publisher, Told
 from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY
 from storewise.session.faults.executor import Obedience

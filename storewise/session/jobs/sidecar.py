@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Credentials, Node, NodeSpec
 from storewise.errors import EngineError
@@ -29,7 +30,6 @@ from storewise.session.coordination.cluster import (
     read_cluster,
     server_engine,
 )
-from storewise.session.coordination.liveness import write_aside
 from storewise.session.server.guarded import POLL
 from storewise.session.server.server import Server, start_server
 from storewise.study.trial import Trial

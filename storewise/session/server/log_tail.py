@@ -6,15 +6,12 @@ import re
 import shutil
 from pathlib import Path
 
+from storewise.session.coordination.ending import NO_SPACE
+
 _TAIL_LINES, _TAIL_BYTES = 12, 32768
 #: Some servers write lines of thousands of characters; what matters comes first.
 _TAIL_WIDTH = 300
 _THROWN_AT = re.compile(r"\s+(at [\w.$/@<>-]+\(.*\).*|\.\.\. \d+ (more|common frames omitted))")
-#: What stores print where a disk is full: the system's words, its number, or MariaDB's own.
-NO_SPACE = re.compile(
-    r"no space left on device|disk is full|disk full|err(?:or|no|code)(?: number)?[ :=]+28\b",
-    re.IGNORECASE,
-)
 #: The end of a Java machine that wrote to a file in memory (Cassandra's commit log), and the file
 #: system had no page for it: a signal, which does not say why.
 _MAPPED_WRITE = re.compile(r"\bSIGBUS \(0x7\)")

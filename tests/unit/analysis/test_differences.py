@@ -14,10 +14,11 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from support.results import synthetic
 
-from storewise.analysis.judge.differences import COLUMNS, differences, holm, holm_adjusted, p_of
+from storewise.analysis.judge.differences import COLUMNS, differences, holm, p_of
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.holm import holm_adjusted
 from storewise.analysis.stats.intervals import Estimate, estimate, pooled, ratio
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from storewise.driver.outage_marks import watched
 from storewise.errors import ConfigError, EngineError
-from storewise.metrics.outages import BIN, common, longest, merged, outages, watched
+from storewise.metrics.outages import BIN, common, longest, merged, outages
 from storewise.metrics.recorder import NS
 from storewise.study.load import load_study
 from storewise.workloads.contract import Operation

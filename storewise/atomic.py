@@ -1,0 +1,50 @@
+"""Small files that others see whole or not at all, on any file system that hosts share."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+_READERS: dict[Any, Any] = {}
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Write a small file so that others see all of it or nothing."""
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _reader(kind: Any) -> Any:
+    # Built when it is first needed: most processes read none of these files.
+    from pydantic import TypeAdapter
+
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
+    return _READERS[kind]
+
+
+def read_as(kind: type[T], path: Path) -> T:
+    """What a small JSON file says, as a dataclass; ValueError where it has not that form (a host
+    that crashed leaves empty files, another version other keys), OSError where it cannot be read.
+    """
+    return cast(T, _reader(kind).validate_json(path.read_bytes()))
+
+
+def holds(directory: Path, name: str) -> bool:
+    """Whether a directory has a file, looked up by listing it.
+
+    Opening a directory makes an NFS client ask its server whether it has changed (close-to-open
+    consistency); that a path did not exist may stay cached for a minute.
+    """
+    try:
+        return name in os.listdir(directory)  # noqa: PTH208
+    except FileNotFoundError:
+        return False
