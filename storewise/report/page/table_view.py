@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storewise.report.data.filters import Facets
-from storewise.report.data.rows import Mark
+from storewise.report.data.rows import Mark, source_id, source_label
 from storewise.report.tables.cells import Cell, Table
 
 #: Rows of a table that stand in the page's text; more are drawn by its script.
@@ -56,26 +56,6 @@ class CellView:
     label: str
     long: bool
     best: bool = False
-
-
-def source_id(mark: Mark) -> str:
-    """``table:rows``, the rows from 0 with runs joined: ``summary:3-5,9``."""
-    runs: list[list[int]] = []
-    for row in sorted(mark.rows):
-        if runs and row == runs[-1][1] + 1:
-            runs[-1][1] = row
-        else:
-            runs.append([row, row])
-    return f"{mark.csv}:" + ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def source_label(source: str) -> str:
-    """What a source is called: the table, and its rows as people count them (from 1)."""
-    csv, rows = source.split(":", 1)
-    ends = [[int(end) + 1 for end in run.split("-")] for run in rows.split(",")]
-    told = [f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[1]}" for run in ends]
-    more = ", …" if len(told) > 2 else ""
-    return f"{csv} {', '.join(told[:2])}{more}"
 
 
 def view(table: Table, facets: Facets, shown: int = SHOWN) -> TableView:

@@ -13,7 +13,7 @@ from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.scores import Score
 from storewise.analysis.verdict.standings import Criterion, Standing
 from storewise.analysis.verdict.verdict import Verdict
-from storewise.report.page.table_view import source_label
+from storewise.report.data.rows import source_label
 from storewise.report.tables.cells import Cell, Table, text_cell
 
 #: The judged table that is shown here and not among the others.

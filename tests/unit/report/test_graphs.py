@@ -25,10 +25,10 @@ from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence
 from storewise.report.data.filters import Facets
 from storewise.report.data.headlines import headline_id, headlines, with_ids
-from storewise.report.data.rows import Finder, Mark
+from storewise.report.data.rows import Finder, Mark, source_id, source_label
 from storewise.report.graphs.all import GRAPHS
 from storewise.report.graphs.base import Drawing, Graph, level_axis, value_axis
-from storewise.report.page.table_view import source_id, source_label, view
+from storewise.report.page.table_view import view
 from storewise.report.page.timelines import (
     METRICS,
     MOST_HOSTS,
