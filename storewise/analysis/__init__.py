@@ -1,6 +1,22 @@
-"""Pure functions on the result table.
+"""From a study's results to tables and the verdict: pure functions but for `load_results`.
 
-``analyse(study_dir, outdir)`` writes every table; ``load_results``, ``build_tables`` and
-``verdict`` are its steps. They are imported from their modules, so that one topic can be used
-without the others.
+``analyse(study_dir, outdir)`` writes every table; the other three are its steps.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+#: They are imported when somebody asks, so that one topic can be used without the others.
+_PUBLIC = {
+    "analyse": "storewise.analysis.pipeline.output",
+    "build_tables": "storewise.analysis.pipeline.build",
+    "load_results": "storewise.analysis.pipeline.load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -21,8 +21,8 @@ from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.judges import judge
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import LEVEL
+from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.export import verdict_data
-from storewise.analysis.verdict.verdict import Verdict, verdict
 from storewise.errors import ResultError
 
 #: Rows from which on a table is written by DuckDB.

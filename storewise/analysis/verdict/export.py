@@ -7,8 +7,8 @@ import pandas as pd
 from storewise.analysis.common.frames import missing
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.standings import Criterion, Standing
-from storewise.analysis.verdict.verdict import Verdict, verdict
 from storewise.study.criteria import KEYS
 
 COLUMNS = (

@@ -16,7 +16,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import summary_table, write_csv, write_tables, write_text
-from storewise.analysis.verdict.verdict import Verdict, verdict
+from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
 from storewise.figures.style import DARK

@@ -20,7 +20,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
-from storewise.analysis.verdict.verdict import verdict
+from storewise.analysis.verdict.decision import verdict
 from storewise.figures import hosts
 from storewise.figures import scaling as scale
 from storewise.figures.selection import lowest

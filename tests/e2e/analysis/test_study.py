@@ -24,7 +24,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import analyse, summary_table, write_tables
-from storewise.analysis.verdict.verdict import verdict
+from storewise.analysis.verdict.decision import verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import FIGURES
 from storewise.metrics.schema import Sample, write_part

@@ -22,9 +22,9 @@ from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.criteria import operations, phases_of_kinds, rows_as_text
 from storewise.analysis.verdict.criteria_equal_load import from_interval, latency, scaling
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
+from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.export import COLUMNS, table_of, verdict_data
 from storewise.analysis.verdict.standings import Criterion
-from storewise.analysis.verdict.verdict import Verdict, verdict
 from storewise.report.tables.verdict import verdict_tables
 from storewise.study.criteria import KEYS
 
