@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -15,38 +16,15 @@ from support.paths import ROOT
 #: Where code is.
 TOPS = ("storewise", "tests", "benchmarks", "scripts", "rules", "report")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-#: conda-forge's names where they differ.
-CONDA_NAMES = {
-    "duckdb": "python-duckdb",
-    "matplotlib": "matplotlib-base",
-    "snakemake": "snakemake-minimal",
-    "zstandard": "python-zstandard",
-}
-#: Of the command line only; no rule needs them.
-COMMAND_LINE = {
-    "platformdirs",
-    "typer",
-    "rich",
-    "yte",
-    "snakemake-executor-plugin-slurm",
-    "snakemake-executor-plugin-cluster-generic",
-}
 
 
-def required() -> dict[str, str]:
-    found = [Requirement(text) for text in PROJECT["dependencies"]]
-    return {r.name: ",".join(sorted(str(r.specifier).split(","))) for r in found}
-
-
-@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "envs").glob("*.yaml")))
-def test_conda_environments_ask_for_what_the_package_asks_for(name: str) -> None:
-    listed = yaml.safe_load((ROOT / "envs" / f"{name}.yaml").read_text())["dependencies"]
-    pip = next(item["pip"] for item in listed if isinstance(item, dict))
-    plain = [Requirement(i) for i in [*pip, *listed] if isinstance(i, str) and " =3" not in i]
-    asked = {r.name: ",".join(sorted(str(r.specifier).split(","))) for r in plain}
-    for package, bounds in required().items():
-        if package not in COMMAND_LINE:
-            assert asked[CONDA_NAMES.get(package, package)] == bounds
+def test_conda_environments_are_what_is_generated() -> None:
+    """`python envs/generate.py` writes them from what the package asks for."""
+    generate = runpy.run_path(str(ROOT / "envs" / "generate.py"))
+    texts = {path.name: path.read_text() for path in (ROOT / "envs").glob("*.yaml")}
+    assert texts == generate["environments"]()
+    for text in texts.values():
+        assert yaml.safe_load(text)["channels"][0] == "conda-forge"
 
 
 def test_constraints_pin_every_requirement_within_its_bounds() -> None:
