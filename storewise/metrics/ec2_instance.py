@@ -103,9 +103,8 @@ def _text(path: Path) -> str:
 
 
 def _endpoint() -> str:
-    own = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")
-    if own:
-        return own
+    if endpoint := os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"):
+        return endpoint
     ipv6 = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "").lower() == "ipv6"
     return ENDPOINT_IPV6 if ipv6 else ENDPOINT
 
@@ -136,8 +135,8 @@ class Metadata:
         if text is None:
             return None
         try:
-            found = json.loads(text)
-            return Notice(str(found["action"]), str(found["time"]))
+            notice = json.loads(text)
+            return Notice(str(notice["action"]), str(notice["time"]))
         except (ValueError, KeyError, TypeError) as error:
             raise MetadataError(
                 f"{self.endpoint}{_SPOT_ACTION}: no spot instance action ({error!r})"
@@ -218,8 +217,8 @@ class Interruption:
         self, every: float = LOOK_EVERY, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
-        found = instance()
-        self._metadata = Metadata() if found is not None and found.life_cycle == SPOT else None
+        host = instance()
+        self._metadata = Metadata() if host is not None and host.life_cycle == SPOT else None
         self._every = every
         self._next = 0.0
         self.at = 0.0

@@ -9,28 +9,21 @@ from the sum. Log format: HdrHistogram's interval log, version 1.3 (tags), V2 co
 
 from __future__ import annotations
 
-import os
 import re
+import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from hdrh.histogram import HdrHistogram
+from hdrh.codec import HdrCookieException, HdrLengthException
 
+from storewise.atomic import replacing
 from storewise.errors import ResultError
-from storewise.metrics.sparse_histogram import (
-    BROKEN,
-    HALF_MAGNITUDE,
-    Counted,
-    add_encoded,
-    values_of,
-)
 from storewise.metrics.sparse_histogram import COUNTERS as COUNTERS
+from storewise.metrics.sparse_histogram import HALF_MAGNITUDE, Counted, values_of
 from storewise.metrics.sparse_histogram import HIGHEST_NS as HIGHEST_NS
 from storewise.metrics.sparse_histogram import Integers as Integers
 from storewise.metrics.sparse_histogram import new_histogram as new_histogram
@@ -40,7 +33,7 @@ _HALF = 1 << HALF_MAGNITUDE
 
 Time = Literal["service_time", "response_time"]
 #: Says at a log's begin that its last line has a checksum: one that was cut off has none.
-_SUMMED = "#[Checksum: in the last line]\n"
+_CHECKSUM_MARK = "#[Checksum: in the last line]\n"
 #: The last line of a log with totals: where they begin, in bytes, and a checksum of all before,
 #: which older logs do not have. Comments to all other readers.
 _TOTALS = re.compile(
@@ -48,6 +41,11 @@ _TOTALS = re.compile(
 )
 #: One of them: the sum of all intervals with a tag.
 _TOTAL = "#[Total: Tag="
+#: What the package raises for what is no histogram.
+_BROKEN = (
+    *(ValueError, TypeError, EOFError, IndexError, zlib.error, struct.error),
+    *(HdrCookieException, HdrLengthException),
+)
 
 
 def bucket_indexes(values: Integers) -> Integers:
@@ -140,121 +138,87 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
     values in ns. Behind the intervals, as comments, are the sums of each tag's.
     """
     day = datetime.fromtimestamp(base_time, UTC).isoformat()
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as file:
-            log = _Summed(file)
-            log.write("#[Histogram log format version 1.3]\n")
-            log.write(_SUMMED)
-            log.write(f"#[BaseTime: {base_time:.3f} (seconds since epoch)]\n")
-            log.write(f"#[StartTime: {base_time:.3f} (seconds since epoch), {day}]\n")
-            log.write(
-                '"StartTimestamp","Interval_Length","Interval_Max",'
-                '"Interval_Compressed_Histogram"\n'
-            )
-            totals: dict[str, Integers] = {}
-            for tag, start, length, histogram in intervals:
-                payload = histogram.encode().decode("ascii")
-                maximum = histogram.get_max_value() / 1e6
-                log.write(f"Tag={tag},{start:.3f},{length:.3f},{maximum:.3f},{payload}\n")
-                if str(tag) not in totals:
-                    totals[str(tag)] = np.zeros(COUNTERS, dtype=np.int64)
-                totals[str(tag)] += np.frombuffer(histogram.counts, dtype=np.int64)
-            _write_totals(log, totals)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    totals: dict[str, Any] = {}
+    crc = 0
+    with replacing(path) as aside, aside.open("wb") as file:
+
+        def write(text: str) -> None:
+            nonlocal crc
+            data = text.encode("ascii", "backslashreplace")
+            crc = zlib.crc32(data, crc)
+            file.write(data)
+
+        write("#[Histogram log format version 1.3]\n")
+        write(_CHECKSUM_MARK)
+        write(f"#[BaseTime: {base_time:.3f} (seconds since epoch)]\n")
+        write(f"#[StartTime: {base_time:.3f} (seconds since epoch), {day}]\n")
+        write('"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n')
+        for tag, start, length, histogram in intervals:
+            maximum = histogram.get_max_value() / 1e6
+            write(f"Tag={tag},{start:.3f},{length:.3f},{maximum:.3f},{encoded(histogram)}\n")
+            totals.setdefault(str(tag), new_histogram()).add(histogram)
+        begin = file.tell()
+        for name, total in totals.items():
+            write(f"{_TOTAL}{name},{encoded(total)}]\n")
+        write(f"#[Totals: {len(totals)} tags from byte {begin} on, crc32 of all before ")
+        write(f"{crc:08x}]\n")
 
 
-class _Summed:
-    """Text as it is written to a file, with the sum of its bytes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.crc = 0
-        self._file = file
-
-    def write(self, text: str) -> None:
-        data = text.encode("ascii", "backslashreplace")
-        self.crc = zlib.crc32(data, self.crc)
-        self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
+def encoded(histogram: Any) -> str:
+    """A HdrHistogram in the V2 compressed form, base64."""
+    return str(histogram.encode().decode("ascii"))
 
 
-def _write_totals(log: _Summed, totals: Mapping[str, Integers]) -> None:
-    """The sum of each tag's intervals, encoded as these are, and where the sums begin."""
-    begin = log.tell()
-    for tag, dense in totals.items():
-        where = np.flatnonzero(dense)
-        payload = histogram_of(where, dense[where]).encode().decode("ascii")
-        log.write(f"{_TOTAL}{tag},{payload}]\n")
-    log.write(f"#[Totals: {len(totals)} tags from byte {begin} on, crc32 of all before ")
-    log.write(f"{log.crc:08x}]\n")
+def _lines(path: Path) -> tuple[list[str], re.Match[bytes] | None]:
+    """A log's lines, and what its last line says of its totals.
 
-
-def _content(path: Path) -> bytes:
-    """A log's bytes; ResultError where they are not those that were written.
-
-    Payloads have checksums of their own, but what stands beside them, and their base64, has not.
-    Logs of before 2026-11 have none, and are taken as they are.
+    ResultError where they are not those that were written. Payloads have checksums of their own,
+    but what stands beside them, and their base64, has not. Logs of before 2026-11 have none, and
+    are taken as they are.
     """
     try:
         content = path.read_bytes()
-    except OSError as error:
+        lines = content.decode("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
         raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
     last = _TOTALS.search(content, max(0, len(content) - 200))
-    wanted = last[3] if last is not None else None
-    if wanted is None:
-        if _SUMMED.encode() not in content[:200]:
-            return content
-        raise ResultError(f"{path}: the log was cut short or changed: its last line is not there")
-    assert last is not None
-    if zlib.crc32(memoryview(content)[: last.start(3)]) != int(wanted, 16):
+    if last is None or last[3] is None:
+        if _CHECKSUM_MARK.encode() in content[:200]:
+            raise ResultError(
+                f"{path}: the log was cut short or changed: its last line is not there"
+            )
+    elif zlib.crc32(memoryview(content)[: last.start(3)]) != int(last[3], 16):
         raise ResultError(f"{path}: the log was changed after it was written: its checksum differs")
-    return content
+    return lines, last
 
 
-def _totals(path: Path) -> list[tuple[str, str]] | None:
-    """Tags and payloads of a log's totals; None where it has none, as older logs.
+def _intervals(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Place, tag and payload of each interval of a log."""
+    for number, line in enumerate(_lines(path)[0], 1):
+        if line.startswith(("#", '"')) or not line.strip():
+            continue
+        parts = line.rstrip("\r").split(",")
+        tag = parts.pop(0)[4:] if parts[0].startswith("Tag=") else ""
+        if len(parts) != 4:
+            raise ResultError(
+                f"{path}, line {number}: not an interval of an Hdr log "
+                f"(expected 4 columns after the tag, found {len(parts)})"
+            )
+        yield f"{path}, line {number}", tag, parts[3]
 
-    A log that was cut off, or continued by another program, counts as one without.
-    """
-    content = _content(path)
-    found = _TOTALS.search(content, max(0, len(content) - 200))
-    if found is None:
-        return None
-    number, begin = int(found[1]), int(found[2])
-    try:
-        lines = content[begin:].decode("utf-8").splitlines()[:-1]
-    except UnicodeDecodeError as error:
-        raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
+
+def _totals(path: Path) -> list[tuple[str, str, str]]:
+    """Place, tag and payload of each total of a log; its intervals where it has no totals, as
+    older logs, and those that were continued by another program."""
+    lines, last = _lines(path)
     totals = []
     for line in lines:
-        tag, comma, payload = line.removeprefix(_TOTAL).partition(",")
-        if not line.startswith(_TOTAL) or not comma or not payload.endswith("]"):
-            return None
-        totals.append((tag, payload[:-1]))
-    return totals if len(totals) == number else None
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    try:
-        for number, line in enumerate(_content(path).decode("utf-8").split("\n"), 1):
-            if line.startswith(("#", '"')) or not line.strip():
-                continue
-            parts = line.rstrip("\r").split(",")
-            tag = ""
-            if parts[0].startswith("Tag="):
-                tag = parts.pop(0)[4:]
-            if len(parts) != 4:
-                raise ResultError(
-                    f"{path}, line {number}: not an interval of an Hdr log "
-                    f"(expected 4 columns after the tag, found {len(parts)})"
-                )
-            yield number, tag, parts
-    except UnicodeDecodeError as error:
-        raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
+        if line.startswith(_TOTAL):
+            tag, _, payload = line.removeprefix(_TOTAL).removesuffix("]").partition(",")
+            totals.append((f"{path}, the total of {tag}", tag, payload))
+    if last is None or len(totals) != int(last[1]):
+        return list(_intervals(path))
+    return totals
 
 
 def tags(path: Path) -> list[str]:
@@ -262,7 +226,7 @@ def tags(path: Path) -> list[str]:
 
     Raises ResultError where the file is no Hdr log.
     """
-    return list(dict.fromkeys(tag for _, tag, _ in _lines(path)))
+    return list(dict.fromkeys(tag for _, tag, _ in _intervals(path)))
 
 
 def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
@@ -271,18 +235,11 @@ def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
     Empty where no log has the tag. Raises ResultError, naming file and line, for what cannot be
     read.
     """
-    wanted = str(tag)
     total = new_histogram()
     for path in paths:
-        for number, found, parts in _lines(path):
-            if found != wanted:
-                continue
-            try:
-                total.decode_and_add(parts[3])
-            except BROKEN as error:
-                raise ResultError(
-                    f"{path}, line {number}: the histogram cannot be decoded: {error}"
-                ) from error
+        for place, text, payload in _intervals(path):
+            if text == str(tag):
+                _add(total, payload, place)
     return total
 
 
@@ -293,69 +250,35 @@ def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str,
     raise ValueError for a foreign tag. Raises ResultError, naming file and line, for what cannot be
     read.
     """
-    sums: dict[str, Integers | None] = {}
-    scratch = np.zeros(COUNTERS, dtype=np.int64)
+    sums: dict[str, Any] = {}
     for path in paths:
-        known = _totals(path)
-        places: Iterable[tuple[str, str, str]] = (
-            ((f"line {number}", tag, parts[3]) for number, tag, parts in _lines(path))
-            if known is None
-            else ((f"the total of {tag}", tag, payload) for tag, payload in known)
-        )
-        # Service and response time often have equal values: such payloads are decoded once.
-        for payload, equal in groupby(places, key=itemgetter(2)):
-            alike = list(equal)
-            into = []
-            for _, tag, _ in alike:
-                if tag not in sums:
-                    try:
-                        sums[tag] = np.zeros(COUNTERS, dtype=np.int64) if wanted(tag) else None
-                    except ValueError as error:
-                        raise ResultError(f"{path}: {error}") from error
-                dense = sums[tag]
-                if dense is not None:
-                    into.append(dense)
-            try:
-                if into:
-                    add_encoded(payload, into, scratch)
-            except BROKEN as error:
-                raise ResultError(
-                    f"{path}, {alike[0][0]}: the histogram cannot be decoded: {error}"
-                ) from error
-    return {tag: Counted.of(dense) for tag, dense in sums.items() if dense is not None}
+        for place, tag, payload in _totals(path):
+            if tag not in sums:
+                try:
+                    sums[tag] = new_histogram() if wanted(tag) else None
+                except ValueError as error:
+                    raise ResultError(f"{path}: {error}") from error
+            if sums[tag] is not None:
+                _add(sums[tag], payload, place)
+    return {tag: counted(total) for tag, total in sums.items() if total is not None}
 
 
 def decoded(payloads: Mapping[str, str]) -> dict[str, Counted]:
     """Encoded histograms as sums, by the same keys; raises ResultError for what is none."""
-    scratch = np.zeros(COUNTERS, dtype=np.int64)
-    found = {}
+    sums = {}
     for key, payload in payloads.items():
-        dense = np.zeros(COUNTERS, dtype=np.int64)
-        try:
-            add_encoded(payload, [dense], scratch)
-        except BROKEN as error:
-            raise ResultError(f"{key}: the histogram cannot be decoded: {error}") from error
-        found[key] = Counted.of(dense)
-    return found
+        total = new_histogram()
+        _add(total, payload, key)
+        sums[key] = counted(total)
+    return sums
 
 
-def intervals(path: Path, tag: str | Tag) -> Iterator[Interval]:
-    """The intervals of one tag in the order of the log; errors as in `merge_logs`."""
-    wanted = str(tag)
-    for number, found, parts in _lines(path):
-        if found != wanted:
-            continue
-        try:
-            yield Interval(
-                Tag.parse(found),
-                float(parts[0]),
-                float(parts[1]),
-                HdrHistogram.decode(parts[3]),
-            )
-        except BROKEN as error:
-            raise ResultError(
-                f"{path}, line {number}: the interval cannot be decoded: {error}"
-            ) from error
+def _add(total: Any, payload: str, place: str) -> None:
+    """Add an encoded histogram to a sum; one of another range or precision by its values."""
+    try:
+        total.decode_and_add(payload)
+    except _BROKEN as error:
+        raise ResultError(f"{place}: the histogram cannot be decoded: {error}") from error
 
 
 def percentiles(histogram: Any, wanted: Sequence[float]) -> dict[float, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +106,10 @@ def tree_bytes(directories: tuple[Path, ...]) -> int:
 
 
 def _processor() -> str:
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        return platform.processor() or "unknown"
     return platform.processor() or "unknown"
 
 

@@ -21,10 +21,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storewise.atomic import replacing
 from storewise.errors import ResultError
-from storewise.metrics.hdr import Tag, histogram_of, merge_all
+from storewise.metrics.hdr import Tag, encoded, histogram_of, merge_all
 from storewise.metrics.schema import CORE, SCHEMA_VERSION, read_part
-from storewise.metrics.sparse_histogram import Counted
 
 PACK = "packed.parquet"
 _KEY = b"storewise.pack"
@@ -75,7 +75,13 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
             log = part.with_suffix(".hlog")
             log.stat()
             logs.setdefault(part.name.partition(".")[0], []).append(log)
-        totals = {phase: _encoded(merge_all(found, _ours)) for phase, found in logs.items()}
+        totals = {
+            phase: {
+                tag: encoded(histogram_of(total.indexes, total.counts))
+                for tag, total in merge_all(found, _ours).items()
+            }
+            for phase, found in logs.items()
+        }
         sizes = [[log.name, log.stat().st_size] for found in logs.values() for log in found]
         meta = {
             "version": _VERSION,
@@ -90,20 +96,17 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
         # TypeError: numbers beyond 64 bits, which orjson does not write.
         return None
     whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    content = BytesIO()
+    with pq.ParquetWriter(content, whole.schema, compression="zstd") as writer:
+        writer.write_table(whole)
+        # In the schema's metadata it would be stored twice.
+        writer.add_key_value_metadata({_KEY: text, b"storewise.sum": _CRC + _NO_CRC})
+    packed = content.getvalue()
     try:
-        content = BytesIO()
-        with pq.ParquetWriter(content, whole.schema, compression="zstd") as writer:
-            writer.write_table(whole)
-            # In the schema's metadata it would be stored twice.
-            writer.add_key_value_metadata({_KEY: text, b"storewise.sum": _CRC + _NO_CRC})
-        packed = content.getvalue()
-        aside.write_bytes(packed.replace(_CRC + _NO_CRC, _CRC + b"%08x" % zlib.crc32(packed)))
-        aside.replace(path)
+        with replacing(path) as aside:
+            aside.write_bytes(packed.replace(_CRC + _NO_CRC, _CRC + b"%08x" % zlib.crc32(packed)))
     except OSError:
         return None
-    finally:
-        aside.unlink(missing_ok=True)
     return path
 
 
@@ -157,10 +160,3 @@ def _large(value: Any) -> bool:
 def _ours(text: str) -> bool:
     Tag.parse(text)
     return True
-
-
-def _encoded(sums: Mapping[str, Counted]) -> dict[str, str]:
-    return {
-        tag: histogram_of(one.indexes, one.counts).encode().decode("ascii")
-        for tag, one in sums.items()
-    }

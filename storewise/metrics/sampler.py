@@ -47,25 +47,22 @@ def elect(live: Path, name: str) -> bool:
 
 
 class ProcessGroup:
-    """CPU time and memory of processes, those that come and go included."""
+    """CPU time and memory of processes and all that descends from them, which come and go."""
 
-    def __init__(self, pids: Sequence[int], *, descend: bool) -> None:
+    def __init__(self, pids: Sequence[int]) -> None:
         self._pids = tuple(pids)
-        self._descend = descend
         self._used = 0.0
         self.sample()
 
     def _members(self) -> list[psutil.Process]:
-        found = []
+        members = []
         for pid in self._pids:
             try:
                 root = psutil.Process(pid)
-                found.append(root)
-                if self._descend:
-                    found += root.children(recursive=True)
+                members += [root, *root.children(recursive=True)]
             except psutil.NoSuchProcess:
                 continue
-        return found
+        return members
 
     def sample(self) -> tuple[float, int]:
         """(CPU seconds since the sample before, resident bytes now).
@@ -146,7 +143,7 @@ class Sampler:
 
     def follow(self, roots: Sequence[int]) -> None:
         """From now on the store's servers are these: they were started again."""
-        self._roots = ProcessGroup(roots, descend=True)
+        self._roots = ProcessGroup(roots)
 
     def latest(self) -> dict[str, float]:
         """The figures of the last sample by metric, summed over processes; empty before it."""
@@ -180,11 +177,9 @@ class Sampler:
     def _take_first(self) -> None:
         watched = self._watched
         self._at = self._now()
-        self._groups = {
-            process: ProcessGroup([pid], descend=True) for process, pid in watched.clients.items()
-        }
-        self._roots = ProcessGroup(watched.store_roots, descend=True)
-        self._routers = ProcessGroup(watched.routers, descend=True)
+        self._groups = {n: ProcessGroup([pid]) for n, pid in watched.clients.items()}
+        self._roots = ProcessGroup(watched.store_roots)
+        self._routers = ProcessGroup(watched.routers)
         self._next_du = 0.0
         if watched.host:
             self._cpu = psutil.cpu_times()
@@ -283,11 +278,11 @@ class Sampler:
         put("swap_out", max(0, swap.sout - paged.sout) / length, "B/s")
         disk, old = self._disk_counters(), self._disk
         self._disk = disk
-        common = disk.keys() & old.keys()
-        put("disk_read", sum(disk[n][0] - old[n][0] for n in common) / length, "B/s")
-        put("disk_write", sum(disk[n][1] - old[n][1] for n in common) / length, "B/s")
+        both = disk.keys() & old.keys()
+        put("disk_read", sum(disk[n][0] - old[n][0] for n in both) / length, "B/s")
+        put("disk_write", sum(disk[n][1] - old[n][1] for n in both) / length, "B/s")
         # Milliseconds in which the busiest disk had work, as a share of the sample's length.
-        busy = max((disk[n][2] - old[n][2] for n in common), default=0)
+        busy = max((disk[n][2] - old[n][2] for n in both), default=0)
         put("disk_busy", min(100.0, busy / (10 * length)), "%")
         net, before = psutil.net_io_counters(pernic=True), self._net
         self._net = net

@@ -9,7 +9,6 @@ that a file found alone still says what it measured. See ``docs/results.md``.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storewise.atomic import replacing
 from storewise.errors import ResultError
 
 #: Raised by one whenever a reader of the older form would misread the newer one.
@@ -172,13 +172,8 @@ def write_part(
                 f"metric {row.metric!r} with unit {row.unit!r} is not in the result schema"
             )
     n = len(rows)
-    columns: dict[str, Any] = {
-        "trial": [trial] * n,
-        "repeat": [repeat] * n,
-        "host": [host] * n,
-    }
-    for name in Sample._fields:
-        columns[name] = [getattr(row, name) for row in rows]
+    columns: dict[str, Any] = {"trial": [trial] * n, "repeat": [repeat] * n, "host": [host] * n}
+    columns |= {name: [getattr(row, name) for row in rows] for name in Sample._fields}
     schema = CORE
     for name, value in factors.items():
         schema = schema.append(pa.field(FACTOR_PREFIX + name, _CATEGORY, nullable=False))
@@ -188,12 +183,8 @@ def write_part(
         {f.name: pa.array(columns[f.name], type=f.type) for f in schema},
         schema=schema.with_metadata({METADATA_KEY: json.dumps(meta, default=str).encode()}),
     )
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as aside:
         pq.write_table(table, aside, compression="zstd")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _text(value: Any) -> str:
@@ -203,9 +194,14 @@ def _text(value: Any) -> str:
 def read_conditions(path: Path) -> dict[str, Any]:
     """A part's conditions alone, without its rows; ResultError where it is none."""
     try:
-        raw = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
+        schema = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
         raise ResultError(f"{path}: not a readable result part: {error}") from error
+    return _conditions(path, schema)
+
+
+def _conditions(path: Path, schema: pa.Schema) -> dict[str, Any]:
+    raw = (schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
     return parse_conditions(raw)
@@ -227,20 +223,17 @@ def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise ResultError(f"{path}: not a readable result part: {error}") from error
-    raw = (table.schema.metadata or {}).get(METADATA_KEY)
-    if raw is None:
-        raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
-    meta = parse_conditions(raw)
+    meta = _conditions(path, table.schema)
     version = meta.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ResultError(
             f"{path}: result schema version {version}, this Storewise reads {SCHEMA_VERSION}; "
             "analyse it with the version that wrote it, or measure the trial again"
         )
-    for wanted in CORE:
-        if wanted.name not in table.column_names:
-            raise ResultError(f"{path}: column {wanted.name!r} is missing")
-        found = table.schema.field(wanted.name).type
-        if found != wanted.type:
-            raise ResultError(f"{path}: column {wanted.name!r} is {found}, expected {wanted.type}")
+    for column in CORE:
+        if column.name not in table.column_names:
+            raise ResultError(f"{path}: column {column.name!r} is missing")
+        type_ = table.schema.field(column.name).type
+        if type_ != column.type:
+            raise ResultError(f"{path}: column {column.name!r} is {type_}, expected {column.type}")
     return table, meta

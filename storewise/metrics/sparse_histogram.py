@@ -7,14 +7,9 @@ values and percentiles are those of HdrHistogram.
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hdrh.codec import HdrCookieException, HdrLengthException, decode
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
@@ -26,15 +21,6 @@ SIGNIFICANT_DIGITS = 3
 #: number of buckets per doubling (HdrHistogram's "sub-bucket half count").
 HALF_MAGNITUDE = 10
 _HALF = 1 << HALF_MAGNITUDE
-
-#: Of a payload in HdrHistogram's V2 format: cookie and length of what is compressed; then, in
-#: there, cookie, length, normalizing offset, digits, lowest and highest value, ratio.
-_OUTER = struct.Struct(">ii")
-_INNER = struct.Struct(">iiiiqqd")
-_WORD_BITS = 0xF0
-_OUTER_COOKIE = 0x1C849304
-_INNER_COOKIE = 0x1C849303
-_WORD = 8
 
 Integers = NDArray[np.int64]
 
@@ -101,51 +87,3 @@ def values_of(indexes: Integers) -> tuple[Integers, Integers]:
     first = indexes < 2 * _HALF
     low = np.where(first, indexes, within << doublings)
     return low, np.where(first, 1, np.int64(1) << doublings)
-
-
-#: What `add_encoded` raises for what is no histogram.
-BROKEN = (
-    ValueError,
-    TypeError,
-    EOFError,
-    IndexError,
-    zlib.error,
-    struct.error,
-    HdrCookieException,
-    HdrLengthException,
-)
-
-
-def add_encoded(payload: str | bytes, into: Sequence[Integers], scratch: Integers) -> None:
-    """Add a histogram in HdrHistogram's V2 compressed form, base64, to each of the sums `into`.
-
-    These are dense (COUNTERS counters), and so is `scratch`, which is all zero before and after:
-    that saves an object of HdrHistogram for each payload. One of another range or precision is
-    brought to ours by HdrHistogram itself. Raises one of BROKEN for what cannot be decoded.
-    """
-    raw = base64.b64decode(payload)
-    cookie, length = _OUTER.unpack_from(raw)
-    if cookie & ~_WORD_BITS != _OUTER_COOKIE & ~_WORD_BITS:
-        raise HdrCookieException(f"Invalid cookie: {cookie:x}")
-    if len(raw) != length + _OUTER.size:
-        raise HdrLengthException(f"Decoded length={len(raw)} Expected={length + _OUTER.size}")
-    data = zlib.decompress(raw[_OUTER.size :])
-    cookie, length, offset, digits, lowest, highest, _ = _INNER.unpack_from(data)
-    ours = (digits, lowest, highest) == (SIGNIFICANT_DIGITS, LOWEST_NS, HIGHEST_NS)
-    if not ours or offset or cookie & ~_WORD_BITS != _INNER_COOKIE & ~_WORD_BITS:
-        other = new_histogram()
-        other.decode_and_add(payload)
-        for dense in into:
-            dense += np.frombuffer(other.counts, dtype=np.int64)
-        return
-    if not length:
-        return
-    try:
-        found = decode(data, _INNER.size, scratch.ctypes.data, COUNTERS, _WORD)
-    except BaseException:
-        scratch[:] = 0
-        raise
-    range_ = slice(int(found["min_nonzero_index"]), int(found["max_nonzero_index"]) + 1)
-    for dense in into:
-        dense[range_] += scratch[range_]
-    scratch[range_] = 0

@@ -129,7 +129,7 @@ def test_a_tree_counts_children_that_come_later():
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\ninput()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as parent:
-        group = ProcessGroup([parent.pid], descend=True)
+        group = ProcessGroup([parent.pid])
         assert parent.stdout.readline() == b"burnt\n"
         assert group.sample()[0] >= 0.25
         parent.communicate(b"\n\n")

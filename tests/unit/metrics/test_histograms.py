@@ -18,7 +18,6 @@ from storewise.metrics.hdr import (
     Tag,
     bucket_indexes,
     histogram_of,
-    intervals,
     merge_logs,
     new_histogram,
     percentiles,
@@ -138,24 +137,19 @@ def test_merged_logs_give_the_percentiles_of_all_values(logs):
 def test_the_package_reads_our_logs(logs):
     paths, values = logs
     merged = {}
-    starts = []
+    starts, lengths = [], set()
     for path in paths:
         reader = HistogramLogReader(str(path), HdrHistogram(1, HIGHEST_NS, 3))
         while (found := reader.get_next_interval_histogram()) is not None:
             starts.append(found.get_start_time_stamp())
+            lengths.add(found.get_end_time_stamp() - starts[-1])
             total = merged.setdefault(found.get_tag(), new_histogram())
             total.add(found)
+    assert lengths == {1000.0}
     assert sorted(set(starts)) == [1_700_000_000_000.0 + 1000 * n for n in range(4)]
     for tag, raw in values.items():
         assert merged[tag].get_total_count() == len(raw)
         assert merged[tag].get_value_at_percentile(99) == pytest.approx(exact(raw, 99), rel=0.002)
-
-
-def test_intervals_of_one_tag(logs):
-    paths, _ = logs
-    found = list(intervals(paths[0], "get.service_time"))
-    assert [(i.start, i.length) for i in found] == [(0, 1), (1, 1), (2, 1)]
-    assert [i.histogram.get_total_count() for i in found] == [4000] * 3
 
 
 def test_a_broken_log_is_an_error_with_its_line(logs, tmp_path):
