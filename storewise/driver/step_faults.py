@@ -16,7 +16,7 @@ from storewise.metrics.outages import longest, merged, outages
 from storewise.metrics.schema import METRICS, Sample
 
 if TYPE_CHECKING:
-    from storewise.session.faults.orders import Answer, Asked, Orders
+    from storewise.session.faults.orders import Answer, NodeOrder, Orders
 
 
 class Events:
@@ -26,7 +26,7 @@ class Events:
         self, job: WorkerJob, embedded: bool, meet: Callable[[str], None], log: logging.Logger
     ) -> None:
         self._job, self._embedded, self._meet, self._log = job, embedded, meet, log
-        self._asked: Asked | None = None
+        self._kill_order: NodeOrder | None = None
         self._slowed: tuple[str, ...] = ()
         self._crashing: tuple[str, float] = ("", 0.0)
         self.crashes: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ class Events:
             return
         node, moment = self._crashing
         self._log.info("step %d: %s is to be killed after %.3f s", step.number, node, moment)
-        self._asked = orders.ask("kill", [node], at=at + moment, again=crash.restart)
+        self._kill_order = orders.give("kill", [node], at=at + moment, again=crash.restart)
 
     def end(self, found: StepDone, check: Callable[[], None]) -> list[Sample]:
         """After a step: undo what was done, and say what nodes and clients measured meanwhile."""
@@ -79,14 +79,14 @@ class Events:
         self._meet(f"{self._job.phase}-{step.number}-worked")
         if self._job.worker == 0:
             orders = self._orders(check)
-            if self._asked is not None:
-                answers = orders.await_done(self._asked)
+            if self._kill_order is not None:
+                answers = orders.await_done(self._kill_order)
                 samples += self._samples(step, answers)
-                if not self._asked.order.again:
-                    orders.await_done(orders.ask("start", list(answers)))
+                if not self._kill_order.again:
+                    orders.await_done(orders.give("start", list(answers)))
             if self._slowed:
                 samples += self._samples(step, orders.stop_slow(self._slowed))
-            self._asked, self._slowed = None, ()
+            self._kill_order, self._slowed = None, ()
         self._meet(f"{self._job.phase}-{step.number}-ended")
         return samples
 

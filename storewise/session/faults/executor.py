@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError, StorewiseError
-from storewise.session.faults.orders import Answer, NodeOrder, answer, answers_to, orders_for
+from storewise.session.faults.orders import (
+    Answer,
+    NodeOrder,
+    answers_to,
+    orders_for,
+    publish_answer,
+)
 from storewise.session.faults.slowdown import Slowing
 from storewise.session.server.server import Server
 from storewise.workloads.faults import Slow
@@ -19,7 +25,7 @@ from storewise.workloads.faults import Slow
 LOOK_EVERY = 0.2
 
 
-class Obedience:
+class FaultExecutor:
     """The orders of one node: its server stopped, killed, started again, slowed."""
 
     def __init__(
@@ -40,14 +46,14 @@ class Obedience:
         self._renewed = renewed
         self._name = server.node.spec.name
         self._seen: set[str] = set()
-        self._slowings: list[Slowing] = []
+        self._slowing: Slowing | None = None
         self._down = False
 
     def look(self) -> None:
         """Do what is asked; raises EngineError where a slowing has ended early, or the server
-        could not be started again (the asker is told, too)."""
-        for slowing in self._slowings:
-            slowing.raise_if_ended()
+        could not be started again (who gave the order is told, too)."""
+        if self._slowing is not None:
+            self._slowing.raise_if_ended()
         for order in orders_for(self._live, self._name, self._seen):
             self._do(order)
 
@@ -58,19 +64,18 @@ class Obedience:
             return None
         return self._server.failure(wait)
 
-    def end(self) -> list[str]:
-        """End all slowing; returns what could not be undone, in words."""
-        left = [slowing.end() for slowing in self._slowings]
-        self._slowings.clear()
-        return [words for words in left if words]
+    def end(self) -> str:
+        """End the slowing; returns what could not be undone, in words."""
+        slowing, self._slowing = self._slowing, None
+        return slowing.end() if slowing is not None else ""
 
     def _do(self, order: NodeOrder) -> None:
-        said = Answer(order.id, self._name, "begun")
-        answer(self._live, order, said)
+        answer = Answer(order.id, self._name, "begun")
+        publish_answer(self._live, answer)
         self._log.info("order %s: %s", order.id, order.what)
         try:
             if order.what == "restart":
-                figures = self._restart(order, said)
+                figures = self._restart(order, answer)
             elif order.what == "kill":
                 figures = self._kill(order)
             elif order.what == "start":
@@ -80,26 +85,27 @@ class Obedience:
             else:
                 figures = self._stop_slow()
         except StorewiseError as error:
-            answer(self._live, order, replace(said, state="failed", error=str(error)))
+            publish_answer(self._live, replace(answer, state="failed", error=str(error)))
             if order.what == "slow" and isinstance(error, EngineError):
-                self._log.error("%s", error)  # the asker ends the trial; the server is well
+                # Who gave the order ends the trial; the server is well.
+                self._log.error("%s", error)
                 return
             raise
         self._log.info("done: %s", ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
-        answer(self._live, order, replace(said, state="done", figures=figures))
+        publish_answer(self._live, replace(answer, state="done", figures=figures))
 
-    def _restart(self, order: NodeOrder, said: Answer) -> dict[str, float]:
+    def _restart(self, order: NodeOrder, answer: Answer) -> dict[str, float]:
         begin = time.monotonic()
-        own = self._server.node.spec
+        spec = self._server.node.spec
         others = [s for s in self._specs if s.name in order.nodes and s.name != self._name]
-        self._await(order, {s.name for s in others if s.role in own.outlives}, "stopped")
+        self._await(order, {s.name for s in others if s.role in spec.outlives}, "stopped")
         if not self._down:
             self._server.stop()
         self._down = True
         stopped = time.monotonic()
-        answer(self._live, order, replace(said, state="stopped"))
-        self._await(order, {s.name for s in others if s.role in own.after}, "done")
-        self._again()
+        publish_answer(self._live, replace(answer, state="stopped"))
+        self._await(order, {s.name for s in others if s.role in spec.after}, "done")
+        self._start_again()
         return {"stop_time": stopped - begin, "restart_time": time.monotonic() - begin}
 
     def _kill(self, order: NodeOrder) -> dict[str, float]:
@@ -119,11 +125,11 @@ class Obedience:
     def _start(self, killed: float) -> dict[str, float]:
         if not self._down:
             raise EngineError(f"{self._name}: told to start its server, which runs")
-        self._again()
+        self._start_again()
         answering = time.time()
         return {"answering_at": answering - self._offset, "recovery_time": answering - killed}
 
-    def _again(self) -> None:
+    def _start_again(self) -> None:
         self._server.again(self._check)
         self._down = False
         self._renewed()
@@ -132,10 +138,10 @@ class Obedience:
         """Wait until other nodes of the same order have come so far."""
         far = {"stopped", "done"} if state == "stopped" else {"done"}
         while names:
-            found: Mapping[str, Answer] = answers_to(self._live, order)
-            if failed := [a for a in found.values() if a.state == "failed"]:
+            answers = answers_to(self._live, order)
+            if failed := [a for a in answers.values() if a.state == "failed"]:
                 raise EngineError(f"{failed[0].node} could not: {failed[0].error}")
-            names = {n for n in names if n not in found or found[n].state not in far}
+            names = {n for n in names if n not in answers or answers[n].state not in far}
             self._check()
             if not self._down and (text := self._server.failure()) is not None:
                 raise EngineError(text)
@@ -143,17 +149,15 @@ class Obedience:
 
     def _slow(self, order: NodeOrder) -> dict[str, float]:
         slow = Slow.model_validate(order.slow)
-        if self._slowings:
-            raise EngineError(f"{self._name}: is slowed already ({self._slowings[0].slow.words()})")
+        if self._slowing is not None:
+            raise EngineError(f"{self._name}: is slowed already ({self._slowing.slow.words()})")
         slowing = Slowing(self._server.node, slow, self._live, self._server.log)
         begin = time.monotonic()
         slowing.start(self._check)
-        self._slowings.append(slowing)
+        self._slowing = slowing
         self._log.info("slowed: %s", slow.words())
         return {"slow_start_time": time.monotonic() - begin}
 
     def _stop_slow(self) -> dict[str, float]:
-        figures: dict[str, float] = {}
-        while self._slowings:
-            figures |= self._slowings.pop().stop()
-        return figures
+        slowing, self._slowing = self._slowing, None
+        return slowing.stop() if slowing is not None else {}

@@ -1,6 +1,6 @@
 """The process that slows a node: ``python -m storewise.session.faults.load_generator PLAN``.
 
-PLAN is a file of JSON (`Plan`). It works until it is killed, and tells twice a second in
+PLAN is a file of JSON (`Plan`). It works until it is killed, and writes twice a second into
 ``state.json`` beside its plan what it has done; the first time when it really slows. Whatever it
 starts dies with it; its directory, and a class of the network, are removed by its guard or by the
 node's job.
@@ -16,10 +16,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from pydantic import BaseModel
 
 from storewise.atomic import write_aside
 from storewise.errors import EngineError
@@ -30,7 +30,7 @@ from storewise.workloads.faults import Slow
 
 STATE = "state.json"
 CLASS = "class.json"
-_TELL_EVERY = 0.5
+_WRITE_EVERY = 0.5
 _MIB = 1 << 20
 #: The disk's writer syncs after so many bytes, and at the end of its file.
 _SYNC = 16 * _MIB
@@ -39,12 +39,10 @@ _SPARE = 256 * _MIB
 _PAGE = mmap.PAGESIZE
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a slower does."""
+class Plan(BaseModel):
+    """What is slowed, and how."""
 
-    slow: dict[str, object]
-    """A `Slow`."""
+    slow: Slow
     address: str
     """Of the node, for the network."""
     ports: tuple[int, ...]
@@ -52,9 +50,8 @@ class Plan:
 
 def main() -> None:
     path = Path(sys.argv[1])
-    plan = Plan(**json.loads(path.read_text(encoding="utf-8")))
-    slow = Slow.model_validate(plan.slow)
-    ways: dict[str, Callable[[Path, Slow, Plan], Iterator[dict[str, float]]]] = {
+    plan = Plan.model_validate_json(path.read_bytes())
+    ways: dict[str, Callable[[Path, Plan], Iterator[dict[str, float]]]] = {
         "disk": _disk,
         "cpu": _cpu,
         "memory": _memory,
@@ -62,24 +59,25 @@ def main() -> None:
     }
     # Where memory runs out this process shall be the kernel's choice, not the server.
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
-    told = 0.0
+    written = 0.0
     try:
-        for figures in ways[slow.how](path.parent, slow, plan):
-            if time.monotonic() - told >= _TELL_EVERY:
-                told = time.monotonic()
+        for figures in ways[plan.slow.how](path.parent, plan):
+            if time.monotonic() - written >= _WRITE_EVERY:
+                written = time.monotonic()
                 write_aside(path.with_name(STATE), json.dumps(figures) + "\n")
     except (EngineError, OSError) as error:
-        sys.exit(f"slowing of {slow.how}: {error}")
+        sys.exit(f"slowing of {plan.slow.how}: {error}")
 
 
-def _disk(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+def _disk(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
     """Write a file again and again, with fsync; yields after each."""
-    size = slow.file_mb * _MIB
+    file_mb = plan.slow.file_mb
+    size = file_mb * _MIB
     free = shutil.disk_usage(directory).free
     if free < size + _SPARE:
         raise EngineError(
             f"{directory} on host {host_name()} has {free / _MIB:.0f} MiB free, and a file of "
-            f"{slow.file_mb} MiB with {_SPARE // _MIB} MiB to spare does not fit: lower file_mb"
+            f"{file_mb} MiB with {_SPARE // _MIB} MiB to spare does not fit: lower file_mb"
         )
     block = os.urandom(_MIB)  # neither compressed nor left out as zeros
     written = syncs = 0
@@ -97,9 +95,9 @@ def _disk(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]
                     yield {"slow_bytes": written, "slow_syncs": syncs}
 
 
-def _cpu(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+def _cpu(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
     """Busy processes; yields their processor time once all of them have some."""
-    number = slow.processes or os.cpu_count() or 1
+    number = plan.slow.processes or os.cpu_count() or 1
     tie = dies_with_parent()
     children = []
     for _ in range(number):
@@ -113,19 +111,19 @@ def _cpu(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
         if any(child.status() == psutil.STATUS_ZOMBIE for child in children):
             raise EngineError("a busy process has ended")
         times = [child.cpu_times() for child in children]
-        used = [found.user + found.system for found in times]
+        used = [time_.user + time_.system for time_ in times]
         if min(used) > 0:
             yield {"slow_cpu": sum(used), "slow_processes": number}
         time.sleep(0.1)
 
 
-def _memory(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+def _memory(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
     """Allocated memory, every page of it touched again and again; yields what is resident."""
-    assert slow.memory_mb is not None
-    size, all_of_it = slow.memory_mb * _MIB, psutil.virtual_memory().total
-    if size > all_of_it:
+    assert plan.slow.memory_mb is not None
+    size, total = plan.slow.memory_mb * _MIB, psutil.virtual_memory().total
+    if size > total:
         raise EngineError(
-            f"host {host_name()} has {all_of_it / _MIB:.0f} MiB of memory: lower memory_mb"
+            f"host {host_name()} has {total / _MIB:.0f} MiB of memory: lower memory_mb"
         )
     memory = mmap.mmap(-1, size)
     page = os.urandom(_PAGE)
@@ -142,21 +140,21 @@ def _memory(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float
         time.sleep(0.2)
 
 
-def _network(directory: Path, slow: Slow, plan: Plan) -> Iterator[dict[str, float]]:
+def _network(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
     """A class of the network; yields what has passed it."""
-    found = slow_traffic(
+    traffic = slow_traffic(
         plan.address,
         plan.ports,
-        delay_ms=slow.delay_ms,
-        rate_mbit=slow.rate_mbit,
+        delay_ms=plan.slow.delay_ms,
+        rate_mbit=plan.slow.rate_mbit,
         to=directory / CLASS,
     )
     while True:
-        sent = found.sent()
+        sent = traffic.sent()
         if sent is None:
-            raise EngineError(f"somebody has removed it from {found.interface} (tc qdisc show)")
+            raise EngineError(f"somebody has removed it from {traffic.interface} (tc qdisc show)")
         yield {"slow_sent": sent}
-        time.sleep(_TELL_EVERY / 2)
+        time.sleep(_WRITE_EVERY / 2)
 
 
 if __name__ == "__main__":

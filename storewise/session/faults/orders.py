@@ -13,7 +13,6 @@ Everything is done by the node's own job (`executor`), which knows its server.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from storewise.atomic import holds
+from storewise.atomic import holds, read_as
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import clock_offset, publish, ready_nodes
 from storewise.session.coordination.liveness import ABORT, read_abort
@@ -65,13 +64,6 @@ class Answer:
     ``recovery_time`` (s), ``slow_bytes`` (B), ``slow_cpu`` (s) ..."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """An order that was given and not waited for yet (`Orders.await_done`)."""
-
-    order: NodeOrder
-
-
 class Orders:
     """Gives orders to the nodes of a session; one object per worker job.
 
@@ -94,23 +86,18 @@ class Orders:
     def restart(self, names: Sequence[str] | None = None) -> dict[str, Answer]:
         """Stop servers in order and start them on the same data, ports and addresses; returns when
         each has said that it answers. All nodes, or those named."""
-        return self.await_done(self.ask("restart", names))
-
-    def kill(self, name: str, *, again: bool = True) -> Answer:
-        """SIGKILL all processes of a server at once, and start it again; returns when it answers
-        (or, without `again`, when it has gone). Figures: killed_at, answering_at, recovery_time."""
-        return self.await_done(self.ask("kill", [name], again=again))[name]
+        return self.await_done(self.give("restart", names))
 
     def slow(self, slow: Slow) -> dict[str, Answer]:
         """Slow nodes down; returns when each has seen that it is slowed."""
-        return self.await_done(self.ask("slow", slow.chosen(self.nodes()), slow=slow))
+        return self.await_done(self.give("slow", slow.chosen(self.nodes()), slow=slow))
 
     def stop_slow(self, names: Sequence[str] | None = None) -> dict[str, Answer]:
         """End all slowing of these nodes (default: all); figures tell what it did. EngineError
         where it had ended early."""
-        return self.await_done(self.ask("stop_slow", names))
+        return self.await_done(self.give("stop_slow", names))
 
-    def ask(
+    def give(
         self,
         what: What,
         names: Sequence[str] | None = None,
@@ -118,8 +105,12 @@ class Orders:
         at: float | None = None,
         again: bool = True,
         slow: Slow | None = None,
-    ) -> Asked:
-        """Give an order without waiting. `at` is Unix time of this host's clock."""
+    ) -> NodeOrder:
+        """Give an order without waiting (`await_done`). `at` is Unix time of this host's clock.
+
+        ``kill`` sends SIGKILL to all processes of a server at once, and starts it again unless
+        `again` is false; its figures are killed_at, answering_at and recovery_time.
+        """
         chosen = self._known(names)
         if at is not None:
             at -= clock_offset(self._live, f"orders.{os.getpid()}")
@@ -132,33 +123,28 @@ class Orders:
             slow.model_dump(mode="json", exclude_unset=True) if slow is not None else None,
         )
         publish(self._live, ORDERS, order.id, order)
-        return Asked(order)
+        return order
 
-    def answers(self, asked: Asked) -> dict[str, Answer]:
-        """What the nodes have said so far."""
-        return answers_to(self._live, asked.order)
-
-    def await_done(self, asked: Asked) -> dict[str, Answer]:
-        """Wait until all nodes have done it."""
-        order = asked.order
+    def await_done(self, order: NodeOrder) -> dict[str, Answer]:
+        """Wait until all nodes have done it; what they answer, by node."""
         begin = time.monotonic() + BEGIN_SECONDS
         if order.at is not None:
             begin += max(0.0, order.at - time.time())
         while True:
-            found = answers_to(self._live, order)
-            for answer in found.values():
+            answers = answers_to(self._live, order)
+            for answer in answers.values():
                 if answer.state == "failed":
-                    raise EngineError(f"{answer.node} was told to {_said(order)}: {answer.error}")
-            if all(n in found and found[n].state == "done" for n in order.nodes):
-                return found
+                    raise EngineError(f"{answer.node} was told to {_verb(order)}: {answer.error}")
+            if all(n in answers and answers[n].state == "done" for n in order.nodes):
+                return answers
             if self._check is not None:
                 self._check()
             elif holds(self._live, ABORT):
                 raise EngineError(read_abort(self._live / ABORT).reason)
-            missing = [name for name in order.nodes if name not in found]
+            missing = [name for name in order.nodes if name not in answers]
             if missing and time.monotonic() > begin:
                 raise EngineError(
-                    f"{', '.join(missing)}: told to {_said(order)} {BEGIN_SECONDS:.0f} s ago and "
+                    f"{', '.join(missing)}: told to {_verb(order)} {BEGIN_SECONDS:.0f} s ago and "
                     "has not begun; the log of its job says why"
                 )
             time.sleep(LOOK)
@@ -186,17 +172,17 @@ def answers_to(live: Path, order: NodeOrder) -> dict[str, Answer]:
         names = os.listdir(live / ORDERED)  # noqa: PTH208 - a listing is all that is wanted
     except FileNotFoundError:
         return {}
-    found = {}
-    for node in order.nodes:
-        if (name := f"{order.id}.{node}.json") in names:
-            text = (live / ORDERED / name).read_text(encoding="utf-8")
-            found[node] = Answer(**json.loads(text))
-    return found
+    paths = {node: f"{order.id}.{node}.json" for node in order.nodes}
+    return {
+        node: read_as(Answer, live / ORDERED / path)
+        for node, path in paths.items()
+        if path in names
+    }
 
 
-def answer(live: Path, order: NodeOrder, said: Answer) -> None:
+def publish_answer(live: Path, answer: Answer) -> None:
     """Publish how far a node has come; the next state replaces this one."""
-    publish(live, ORDERED, f"{order.id}.{said.node}", said)
+    publish(live, ORDERED, f"{answer.order}.{answer.node}", answer)
 
 
 def orders_for(live: Path, node: str, known: set[str]) -> list[NodeOrder]:
@@ -208,16 +194,10 @@ def orders_for(live: Path, node: str, known: set[str]) -> list[NodeOrder]:
         names = sorted(os.listdir(live / ORDERS))  # noqa: PTH208 - a listing is all that is wanted
     except FileNotFoundError:
         return []
-    found = []
-    for name in names:
-        if name.startswith(".") or not name.endswith(".json") or name in known:
-            continue
-        data = json.loads((live / ORDERS / name).read_text(encoding="utf-8"))
-        known.add(name)
-        order = NodeOrder(**{**data, "nodes": tuple(data["nodes"])})
-        if node in order.nodes:
-            found.append(order)
-    return found
+    new = [name for name in names if name.endswith(".json") and name not in known]
+    known.update(new)
+    orders = [read_as(NodeOrder, live / ORDERS / name) for name in new]
+    return [order for order in orders if node in order.nodes]
 
 
 def _place(name: str) -> tuple[str, int]:
@@ -225,7 +205,7 @@ def _place(name: str) -> tuple[str, int]:
     return (role, int(name[len(role) :] or 0))
 
 
-def _said(order: NodeOrder) -> str:
+def _verb(order: NodeOrder) -> str:
     if order.slow is not None:
         return f"be slow ({Slow.model_validate(order.slow).words()})"
     return {"stop_slow": "end its slowing", "kill": "be killed and start again"}.get(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
+from storewise.atomic import read_as
 from storewise.engines.contract.server import Node
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
@@ -46,11 +45,8 @@ class Slowing:
         directory = node.directory
         # Beside the data, on their disk, so that it does not count as the server's.
         self._directory = directory.with_name(f"{directory.name}.slow")
-        self._plan = Plan(
-            slow.model_dump(mode="json", exclude_unset=True),
-            node.address,
-            (node.port, *node.ports.values()),
-        )
+        ports = (node.port, *node.ports.values())
+        self._plan = Plan(slow=slow, address=node.address, ports=ports)
         self._log = log.with_name(f"{self._name}.slow.log").absolute()
         self._live = live
         self._process: Guarded | None = None
@@ -65,7 +61,7 @@ class Slowing:
             if self.slow.how == "disk":
                 self._same_disk()
             plan = self._directory / "plan.json"
-            plan.write_text(json.dumps(asdict(self._plan)) + "\n", encoding="utf-8")
+            plan.write_text(self._plan.model_dump_json(exclude_unset=True), encoding="utf-8")
             self._process = Guarded(self._order(plan))
             self._process.start()
             until = time.monotonic() + _START_SECONDS
@@ -94,14 +90,11 @@ class Slowing:
             )
 
     def _order(self, plan: Path) -> Order:
-        remove = (
-            sys.executable,
-            "-m",
-            "storewise.session.faults.traffic_control",
-            str(self._directory / CLASS),
-        )
+        program = (sys.executable, "-m", "storewise.session.faults.load_generator", str(plan))
+        module = "storewise.session.faults.traffic_control"
+        remove = (sys.executable, "-m", module, str(self._directory / CLASS))
         return Order(
-            (sys.executable, "-m", "storewise.session.faults.load_generator", str(plan)),
+            program,
             str(self._directory),
             library_environment(),
             str(self._log),
@@ -113,12 +106,9 @@ class Slowing:
 
     def _figures(self) -> dict[str, float]:
         try:
-            found: dict[str, float] = json.loads(
-                (self._directory / STATE).read_text(encoding="utf-8")
-            )
+            return read_as(dict[str, float], self._directory / STATE)
         except FileNotFoundError:
             return {}
-        return found
 
     def raise_if_ended(self) -> None:
         """EngineError where the slower has ended by itself: the figures would not be of a slowed

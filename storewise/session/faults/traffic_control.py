@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from storewise.atomic import read_as, write_aside
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 
@@ -46,6 +47,11 @@ class Class:
     interface: str
     number: int
 
+    @property
+    def name(self) -> str:
+        """As tc has it."""
+        return f"{_ROOT}{self.number:x}"
+
     def remove(self) -> None:
         """Take it away, and the root with the last one; nothing where it has gone already."""
         with _locked(self.interface):
@@ -56,20 +62,16 @@ class Class:
         if self.number in present:
             where = ("dev", self.interface, "parent", _ROOT, "prio", str(self.number))
             _tc("filter", "delete", *where, missing_ok=True)
-            name = f"{_ROOT}{self.number:x}"
-            _tc("class", "delete", "dev", self.interface, "classid", name, missing_ok=True)
+            _tc("class", "delete", "dev", self.interface, "classid", self.name, missing_ok=True)
         if _has_root(self.interface) and not present - {self.number}:
             _tc("qdisc", "delete", "dev", self.interface, "root", missing_ok=True)
 
     def sent(self) -> int | None:
         """Bytes that have passed it; None where it is not there."""
         for found in _qdiscs(self.interface):
-            if found.get("parent") == f"{_ROOT}{self.number:x}":
+            if found.get("parent") == self.name:
                 return int(found.get("bytes", 0))
         return None
-
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
 
 
 def interface_of(address: str) -> str:
@@ -105,46 +107,46 @@ def slow_traffic(
             _refuse_others(interface)
             _tc("qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb")
         taken = _classes(interface)
-        found = Class(interface, next(n for n in _CLASSES if n not in taken))
-        found.write(to)
+        chosen = Class(interface, next(n for n in _CLASSES if n not in taken))
+        write_aside(to, json.dumps(asdict(chosen)) + "\n")
         try:
-            _fill(found, ports, alone=alone, delay_ms=delay_ms, rate_mbit=rate_mbit)
+            _fill(chosen, ports, alone=alone, delay_ms=delay_ms, rate_mbit=rate_mbit)
         except EngineError:
-            found._remove()
+            chosen._remove()
             raise
-    return found
+    return chosen
 
 
 def _fill(
-    found: Class,
+    class_: Class,
     ports: Sequence[int],
     *,
     alone: bool,
     delay_ms: float | None,
     rate_mbit: float | None,
 ) -> None:
-    name = f"{_ROOT}{found.number:x}"
-    device = ("dev", found.interface)
+    device = ("dev", class_.interface)
     rate = rate_mbit or _FREE
     # A burst of 10 ms at the rate, and a full packet at least.
     burst = max(1600 if rate_mbit else 1 << 20, int(rate * 1e6 / 8 * 0.01))
     limits = ("rate", f"{rate * 1000:.0f}kbit", "ceil", f"{rate * 1000:.0f}kbit")
     _tc(
-        *("class", "add", *device, "parent", _ROOT, "classid", name, "htb", *limits),
+        *("class", "add", *device, "parent", _ROOT, "classid", class_.name, "htb", *limits),
         *("burst", str(burst), "cburst", str(burst)),
     )
-    leaf = ("qdisc", "add", *device, "parent", name, "handle", f"{0x5800 + found.number:x}:")
+    handle = f"{0x5800 + class_.number:x}:"
+    leaf = ("qdisc", "add", *device, "parent", class_.name, "handle", handle)
     if delay_ms is not None:
         _tc(*leaf, "netem", "delay", f"{delay_ms * 1000:.0f}us", "limit", str(_PACKETS))
     else:
         _tc(*leaf, "pfifo", "limit", str(_PACKETS))
-    into = ("filter", "add", *device, "parent", _ROOT, "prio", str(found.number))
+    into = ("filter", "add", *device, "parent", _ROOT, "prio", str(class_.number))
     if alone:
-        _tc(*into, "protocol", "ip", "u32", "match", "u32", "0", "0", "flowid", name)
+        _tc(*into, "protocol", "ip", "u32", "match", "u32", "0", "0", "flowid", class_.name)
         return
     for port in ports:
         match = ("match", "ip", "sport", str(port), "0xffff")
-        _tc(*into, "protocol", "ip", "u32", *match, "flowid", name)
+        _tc(*into, "protocol", "ip", "u32", *match, "flowid", class_.name)
 
 
 def _refuse_others(interface: str) -> None:
@@ -168,9 +170,10 @@ def _classes(interface: str) -> set[int]:
 
 
 def _qdiscs(interface: str) -> list[dict[str, Any]]:
-    text = _tc("-s", "-j", "qdisc", "show", "dev", interface)
-    found: list[dict[str, Any]] = json.loads(text) if text.strip() else []
-    return found
+    qdiscs: list[dict[str, Any]] = json.loads(
+        _tc("-s", "-j", "qdisc", "show", "dev", interface).strip() or "[]"
+    )
+    return qdiscs
 
 
 def _tc(*arguments: str, missing_ok: bool = False) -> str:
@@ -219,7 +222,7 @@ def main() -> None:
     """``python -m storewise.session.faults.traffic_control FILE``: remove the class it names."""
     path = Path(sys.argv[1])
     if path.exists():
-        Class(**json.loads(path.read_text(encoding="utf-8"))).remove()
+        read_as(Class, path).remove()
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ from storewise.session.coordination.cluster import (
 from storewise.session.coordination.liveness import Session, members, remove_tree
 from storewise.session.coordination.progress import Publisher, Told
 from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY
-from storewise.session.faults.executor import Obedience
+from storewise.session.faults.executor import FaultExecutor
 from storewise.session.jobs.node_job import NodeJob, guarded, make_directory, node_directory
 from storewise.session.jobs.node_results import PHASE, write_node_part
 from storewise.session.server.address import address_of
@@ -263,7 +263,7 @@ class _Node:
         self.first_start = server.started_at
         self._settle(server)
         sampler: Sampler | None = None
-        obedience: Obedience | None = None
+        executor: FaultExecutor | None = None
         closed = False
         try:
             taking = Sampler(
@@ -297,16 +297,16 @@ class _Node:
                 ready_at - server.started_at,
                 server.pid,
             )
-            obedience = self._obedience(server, record, taking)
-            self._until_stopped(server, obedience, taking)
+            executor = self._fault_executor(server, record, taking)
+            self._until_stopped(server, executor, taking)
             closed = True
         except BaseException as error:
             self.log.info("ending the server: %s", error)
             self.tell(error)
             raise
         finally:
-            if obedience is not None:
-                self._end_slowing(obedience)
+            if executor is not None:
+                self._end_slowing(executor)
             try:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
@@ -315,12 +315,12 @@ class _Node:
                     gone = self._end(server, keep=self.trial.keep_data and closed)
         self._write(server, installation, sampling_from, ready_at, gone)
 
-    def _obedience(self, server: Server, record: ReadyNode, sampler: Sampler) -> Obedience:
+    def _fault_executor(self, server: Server, record: ReadyNode, sampler: Sampler) -> FaultExecutor:
         def renewed() -> None:
             sampler.follow((server.pid,))
             publish(self.job.live, ENDPOINTS, self.job.node, replace(record, server_pid=server.pid))
 
-        return Obedience(
+        return FaultExecutor(
             server,
             node_jobs(self.trial),
             self.job.live,
@@ -330,19 +330,19 @@ class _Node:
             renewed=renewed,
         )
 
-    def _end_slowing(self, obedience: Obedience) -> None:
-        for left in obedience.end():
+    def _end_slowing(self, executor: FaultExecutor) -> None:
+        if left := executor.end():
             self.log.warning("%s: slowing could not be undone: %s", self.job.node, left)
             self.warnings.append(f"{self.job.node}: slowing could not be undone: {left}")
 
-    def _until_stopped(self, server: Server, obedience: Obedience, sampler: Sampler) -> None:
+    def _until_stopped(self, server: Server, executor: FaultExecutor, sampler: Sampler) -> None:
         said = time.monotonic()
         publisher = Publisher(self.job.live, self.job.node, self.log)
         while not holds(self.job.live, STOP):
             self.check()
-            if (text := obedience.failure(ORDERS_EVERY)) is not None:
+            if (text := executor.failure(ORDERS_EVERY)) is not None:
                 raise EngineError(text)
-            obedience.look()
+            executor.look()
             if publisher.due():
                 told = Told(self.job.node, host_name(), "serves", time.time())
                 publisher.put(replace(told, figures=sampler.latest()))

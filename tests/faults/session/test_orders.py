@@ -18,7 +18,7 @@ from support.waiting import wait_until
 from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import ENDPOINTS, ReadyNode, publish
-from storewise.session.faults.executor import LOOK_EVERY, Obedience
+from storewise.session.faults.executor import LOOK_EVERY, FaultExecutor
 from storewise.session.faults.orders import ORDERED, ORDERS, Orders
 from storewise.session.server.server import Server, start_server
 from storewise.workloads.faults import Slow
@@ -41,7 +41,7 @@ class NodeLoop:
         node = replace(node_of(self.live), spec=self.spec, directory=self.live / self.spec.name)
         log = self.live / f"{self.spec.name}.server.log"
         self.server: Server = start_server(TcpEngine(), node, log, self._check)
-        obedience = Obedience(
+        executor = FaultExecutor(
             self.server,
             self.specs,
             self.live,
@@ -57,13 +57,13 @@ class NodeLoop:
         self._ready.set()
         try:
             while not self._ended.is_set():
-                if (text := obedience.failure(LOOK_EVERY)) is not None:
+                if (text := executor.failure(LOOK_EVERY)) is not None:
                     raise EngineError(text)
-                obedience.look()
+                executor.look()
         except EngineError as error:
             self.error = error
         finally:
-            assert obedience.end() == []
+            assert executor.end() == ""
             self.server.stop()
             self.server.remove()
 
@@ -129,13 +129,13 @@ def test_a_killed_server_answers_again_and_its_times_are_told(nodes: Nodes, tmp_
     (loop,) = nodes().values()
     pid = loop.server.pid
     orders = Orders(tmp_path)
-    asked = orders.ask("kill", ["data0"], at=time.time() + 0.5)
-    answer = orders.await_done(asked)["data0"]
+    order = orders.give("kill", ["data0"], at=time.time() + 0.5)
+    answer = orders.await_done(order)["data0"]
     assert not psutil.pid_exists(pid)
     assert not (loop.server.node.directory / "stopped").exists()
     figures = answer.figures
-    assert asked.order.at is not None
-    assert asked.order.at <= figures["killed_at"] < figures["answering_at"]
+    assert order.at is not None
+    assert order.at <= figures["killed_at"] < figures["answering_at"]
     # To the rounding of Unix times.
     assert figures["recovery_time"] == pytest.approx(
         figures["answering_at"] - figures["killed_at"], abs=1e-5
@@ -146,10 +146,10 @@ def test_a_killed_server_answers_again_and_its_times_are_told(nodes: Nodes, tmp_
 def test_a_server_killed_for_good_stays_down_until_it_is_told(nodes: Nodes, tmp_path: Path) -> None:
     (loop,) = nodes().values()
     orders = Orders(tmp_path)
-    orders.kill("data0", again=False)
+    orders.await_done(orders.give("kill", ["data0"], again=False))
     engine, endpoint = TcpEngine(), loop.server.endpoint
     assert not engine.answers(endpoint, loop.server.node.credentials)
-    orders.await_done(orders.ask("start", ["data0"]))
+    orders.await_done(orders.give("start", ["data0"]))
     assert engine.answers(endpoint, loop.server.node.credentials)
     assert loop.error is None
 
