@@ -357,7 +357,7 @@ def test_owners_are_the_servers_own(store: Store) -> None:
 def hashed_by_mongodb(store: Store) -> None:
     from storewise.engines.contract.server import Credentials
     from storewise.engines.mongodb.cluster import as_user
-    from storewise.engines.mongodb.routing import hashed_id, hashed_text
+    from storewise.engines.mongodb.sharding import hashed_id, hashed_text
 
     assert store.cluster.credentials is not None
     secrets = Credentials.read(store.cluster.credentials)

@@ -14,7 +14,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
@@ -36,12 +35,12 @@ from storewise.engines.cassandra.cluster import (
 )
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
+from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 from storewise.processes import dies_with_parent
 
 _LOOPBACK = "127.0.0.1"
 _READY_SECONDS = 180.0
-_POLL = 0.2
 
 
 def main() -> None:
@@ -81,9 +80,8 @@ def _make_user(
     endpoint: Endpoint, credentials: Credentials, tls: SSLContext, server: subprocess.Popen[bytes]
 ) -> None:
     """The session's user in the place of the default role, as soon as the server has that."""
-    until = time.monotonic() + _READY_SECONDS
-    said = "nothing"
-    while time.monotonic() < until:
+
+    def lacking() -> str | None:
         if server.poll() is not None:
             raise EngineError(f"the server ended with status {server.returncode}")
         try:
@@ -96,11 +94,10 @@ def _make_user(
             with dialled(endpoint, credentials.user, credentials.password, tls) as connection:
                 drop_others(connection, credentials)
         except FAILURES as error:
-            said = words_of(error)
-            time.sleep(_POLL)
-        else:
-            return
-    raise EngineError(f"no user for the session after {_READY_SECONDS:g} s: {said}")
+            return words_of(error)
+        return None
+
+    wait_until(lacking, _READY_SECONDS, "no user for the session was made")
 
 
 def _alone(

@@ -5,7 +5,6 @@ Roles: https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/securit
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from logging import Logger
@@ -21,6 +20,7 @@ from cassandra.protocol import ErrorMessage, QueryMessage
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
+from storewise.engines.support.servers import wait_until, where
 from storewise.errors import EngineError
 
 PROTOCOL = 4
@@ -32,7 +32,6 @@ _ANSWER_SECONDS = 3.0
 _QUERY_SECONDS = 60.0
 #: From the first answers of all nodes to one ring that each of them sees.
 _RING_SECONDS = 180.0
-_POLL = 0.2
 #: What the driver raises.
 FAILURES = (
     ConnectionException,
@@ -45,10 +44,6 @@ FAILURES = (
 )
 _ROLES = "SELECT role FROM system_auth.roles"
 _REFUSED = ("incorrect", "not permitted to log in", "Bad credentials")
-
-
-def where(endpoint: Endpoint) -> str:
-    return f"{endpoint.name} ({endpoint.address}:{endpoint.port})"
 
 
 def words_of(error: BaseException) -> str:
@@ -154,58 +149,49 @@ def establish(
     Run once, for the first of `endpoints`, when all of them greet. EngineError with the node and
     what it says where that does not come to be in time.
     """
-    first = endpoints[0]
-    until = time.monotonic() + _RING_SECONDS
+    first, nodes = endpoints[0], len(endpoints)
     login = (credentials.user, credentials.password)
-    for endpoint in endpoints:
-        await_ring(endpoint, len(endpoints), login, until, check)
-    said = ""
-    while True:
-        check()
+
+    def unshared() -> str | None:
         try:
-            _share_user(first, credentials, len(endpoints))
+            _share_user(first, credentials, nodes)
             query(first, *login, _keyspace_cql(replicas))
-            break
         except FAILURES as error:
-            said = words_of(error)
-        if time.monotonic() > until:
-            raise EngineError(f"cassandra: {where(first)}: no user for the session: {said}")
-        time.sleep(_POLL)
+            return words_of(error)
+        return None
+
+    for endpoint in endpoints:
+        _await_ring(endpoint, nodes, login, check)
+    complaint = f"cassandra: {where(first)}: there is no user for the session"
+    wait_until(unshared, _RING_SECONDS, complaint, check)
     for endpoint in endpoints:
         # A client makes tables at any node: each must know the keyspace.
-        await_ring(endpoint, len(endpoints), login, until, check)
-    log.info("cassandra: %d nodes are one ring; the session's user is the only one", len(endpoints))
+        _await_ring(endpoint, nodes, login, check)
+    log.info("cassandra: %d nodes are one ring; the session's user is the only one", nodes)
 
 
-def await_ring(
-    endpoint: Endpoint,
-    nodes: int,
-    login: tuple[str, str],
-    until: float,
-    check: Callable[[], None],
+def _await_ring(
+    endpoint: Endpoint, nodes: int, login: tuple[str, str], check: Callable[[], None]
 ) -> None:
     """Return when a node knows the tokens and the schema of all others."""
-    said = "nothing"
-    while True:
-        check()
+
+    def lacking() -> str | None:
         try:
             rows = query(endpoint, *login, "SELECT tokens, schema_version FROM system.peers_v2")
-            own = query(endpoint, *login, "SELECT tokens, schema_version FROM system.local")
+            rows += query(endpoint, *login, "SELECT tokens, schema_version FROM system.local")
         except FAILURES as error:
-            said = words_of(error)
-        else:
-            found = [row for row in [*rows, *own] if row[0]]
-            versions = {row[1] for row in found}
-            if len(found) == nodes and len(versions) == 1:
-                return
-            said = f"it knows {len(found)} of {nodes} nodes and {len(versions)} schemas"
-        if time.monotonic() > until:
-            raise EngineError(
-                f"cassandra: {where(endpoint)} has not become one ring with the others in "
-                f"{_RING_SECONDS:g} s: {said}; look whether the nodes reach each other's port "
-                f"{endpoint.ports.get('gossip', '')} (gossip)"
-            )
-        time.sleep(_POLL)
+            return words_of(error)
+        members = [row for row in rows if row[0]]
+        schemas = {row[1] for row in members}
+        if len(members) == nodes and len(schemas) == 1:
+            return None
+        return (
+            f"it knows {len(members)} of {nodes} nodes and {len(schemas)} schemas; look whether "
+            f"the nodes reach each other's port {endpoint.ports.get('gossip', '')} (gossip)"
+        )
+
+    complaint = f"cassandra: {where(endpoint)} has not become one ring with the others"
+    wait_until(lacking, _RING_SECONDS, complaint, check)
 
 
 def _share_user(endpoint: Endpoint, credentials: Credentials, nodes: int) -> None:

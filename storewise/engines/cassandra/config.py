@@ -11,6 +11,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from storewise.engines.cassandra.settings import LEVELS, CassandraSettings
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Launch, Node
 from storewise.engines.support.java import heap_mb
+from storewise.engines.support.servers import java_of, resource
 from storewise.errors import EngineError
 
 YAML, LOGBACK, FIRST_PLAN = "cassandra.yaml", "logback.xml", "first.json"
@@ -35,69 +37,6 @@ _RING_SECONDS = 30.0
 _RING_SECONDS_LOOPBACK = 5.0
 _RING_SECONDS_ALONE = 1.0
 _TOKENS = 1 << 64
-
-#: Packages of Java that Cassandra's code reaches into, by the first Java that wants it said.
-_EXPORTS = (
-    "java.base/java.lang.ref",
-    "java.base/jdk.internal.misc",
-    "java.base/jdk.internal.ref",
-    "java.base/sun.nio.ch",
-    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
-    "java.rmi/sun.rmi.registry",
-    "java.rmi/sun.rmi.server",
-    "java.sql/java.sql",
-    "jdk.attach/sun.tools.attach",
-    "jdk.compiler/com.sun.tools.javac.file",
-    "jdk.unsupported/sun.misc",
-)
-_OPENS = (
-    "java.base/java.io",
-    "java.base/java.lang",
-    "java.base/java.lang.module",
-    "java.base/java.lang.reflect",
-    "java.base/java.nio",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.loader",
-    "java.base/jdk.internal.math",
-    "java.base/jdk.internal.module",
-    "java.base/jdk.internal.ref",
-    "java.base/jdk.internal.reflect",
-    "java.base/jdk.internal.util.jar",
-    "java.base/sun.nio.ch",
-    "jdk.compiler/com.sun.tools.javac",
-    "jdk.management/com.sun.management.internal",
-)
-
-#: The end of the log is what people read when a server has ended: one line of what was thrown, its
-#: first cause before, and not what each table says as it is put away.
-_LOG = """\
-<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder>
-      <pattern>%date{ISO8601} %-5level [%thread] %logger{0}: %msg%n%rEx{2}</pattern>
-    </encoder>
-  </appender>
-  <root level="INFO"><appender-ref ref="out"/></root>
-"""
-_LOG += "".join(
-    f'  <logger name="org.apache.cassandra.{name}" level="WARN"/>\n'
-    for name in (
-        "db.ColumnFamilyStore",
-        "db.Keyspace",
-        "db.compaction.CompactionTask",
-        "db.lifecycle.LogTransaction",
-        "db.memtable.Flushing",
-        "hints.HintsService",
-        "io.sstable.format.big.BigFormat",
-        "locator.NetworkTopologyStrategy",
-        "net.InboundConnectionInitiator",
-        "net.MessagingService",
-        "net.OutboundConnection",
-    )
-)
-_LOG += "</configuration>\n"
 
 
 def initial_token(node: Node) -> int:
@@ -232,7 +171,7 @@ def heap_of(node: Node, settings: CassandraSettings) -> int:
 
 
 def java_command(
-    node: Node, settings: CassandraSettings, java: int, yaml: Path, *, first: bool = False
+    node: Node, settings: CassandraSettings, yaml: Path, *, first: bool = False
 ) -> tuple[str, ...]:
     """How Java is called; there is no secret in it, and no JMX port without a password.
 
@@ -264,7 +203,7 @@ def java_command(
         "io.netty.allocator.useCacheForAllThreads": "true",
         "io.netty.allocator.maxOrder": 11,
     }
-    reach = [] if java < 9 else [*_reach("--add-exports", _EXPORTS), *_reach("--add-opens", _OPENS)]
+    options = resource(__package__, "java.options") if java_of(node.installation) >= 9 else ""
     return (
         str(programs["java"]),
         f"-Xms{heap}M",
@@ -279,7 +218,7 @@ def java_command(
         "-XX:MaxGCPauseMillis=300",
         "-XX:+PerfDisableSharedMem",
         "-XX:+ExitOnOutOfMemoryError",
-        *reach,
+        *re.findall("^-.*", options, re.MULTILINE),
         f"-javaagent:{programs['jamm']}",
         *(f"-D{name}={value}" for name, value in properties.items()),
         *settings.jvm_options,
@@ -287,10 +226,6 @@ def java_command(
         os.pathsep.join(f"{place}/*" for place in places),
         "org.apache.cassandra.service.CassandraDaemon",
     )
-
-
-def _reach(option: str, packages: tuple[str, ...]) -> list[str]:
-    return [f"{option}={package}=ALL-UNNAMED" for package in packages]
 
 
 #: When a server makes the role whose password everybody knows: at once in data0's first start,
@@ -305,18 +240,18 @@ _STOP_SECONDS = 60.0
 _STOP_SECONDS_RING = 15.0
 
 
-def launch_of(node: Node, settings: CassandraSettings, java: int) -> Launch:
+def launch_of(node: Node, settings: CassandraSettings) -> Launch:
     """How a node is started: data0 makes the session's user before it listens."""
     yaml = node.directory / YAML
     values = configuration(node, settings)
     # JSON is YAML, which Cassandra reads.
-    files = {YAML: json.dumps(values, indent=1) + "\n", LOGBACK: _LOG}
+    files = {YAML: json.dumps(values, indent=1) + "\n", LOGBACK: resource(__package__, LOGBACK)}
     steps: tuple[tuple[str, ...], ...] = ()
     if node.spec.index == 0:
         first_yaml, plan = node.directory / "first.yaml", node.directory / FIRST_PLAN
         files[FIRST_PLAN] = json.dumps(
             {
-                "command": java_command(node, settings, java, first_yaml, first=True),
+                "command": java_command(node, settings, first_yaml, first=True),
                 "yaml": str(first_yaml),
                 "key": str(node.directory / KEY),
                 "closed": only_with(node),
@@ -327,7 +262,7 @@ def launch_of(node: Node, settings: CassandraSettings, java: int) -> Launch:
         )
         steps = ((sys.executable, "-m", "storewise.engines.cassandra.bootstrap", str(plan)),)
     return Launch(
-        command=java_command(node, settings, java, yaml),
+        command=java_command(node, settings, yaml),
         files=files,
         directories=DIRECTORIES,
         steps=steps,

@@ -28,12 +28,12 @@ from cassandra.policies import (
 from cassandra.query import tuple_factory
 
 from storewise.documents import Kind
-from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, PROTOCOL, where, words_of
+from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, PROTOCOL, words_of
 from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Level
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
-from storewise.engines.contract.server import Credentials
 from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.schema_note import SCHEMA_TABLE, described
+from storewise.engines.support.servers import credentials_of, where
 from storewise.engines.support.table import Keys, Table, make_tables
 from storewise.errors import EngineError
 
@@ -98,14 +98,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     """Connect; EngineError within seconds where no node answers or the password is refused."""
     settings = parse_settings(CassandraSettings, engine, cluster)
     level = LEVELS[consistency_of(engine, cluster)]
-    if cluster.credentials is None:
-        raise EngineError("cassandra: the cluster names no file with credentials")
-    try:
-        credentials = Credentials.read(cluster.credentials)
-    except (OSError, ValueError, TypeError) as error:
-        raise EngineError(
-            f"cassandra: the credentials {cluster.credentials} cannot be read: {error}"
-        ) from error
+    credentials = credentials_of(cluster)
     endpoints = tuple(sorted(cluster.endpoints, key=lambda endpoint: endpoint.index))
     if not endpoints:
         raise EngineError("cassandra: the cluster has no endpoints of data nodes")

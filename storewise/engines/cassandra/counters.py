@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE
-from storewise.errors import EngineError
+from storewise.engines.support.servers import sum_counters, wait_until
 
 _MIB = 1 << 20
 #: Counts of operations by table, and our names for them.
@@ -30,39 +30,27 @@ _FLUSH_SECONDS = 120.0
 
 def counters_of(shared: Any) -> dict[str, float]:
     """Sums by name over the nodes that answer; `servers` is their number."""
-    totals = {"servers": 0.0}
-    for host in shared.driver.metadata.all_hosts():
-        try:
-            for name, value in _counters(shared.session, host):
-                totals[name] = totals.get(name, 0.0) + value
-        except FAILURES:
-            # A node that failed has no numbers; `servers` tells.
-            continue
-        totals["servers"] += 1.0
-    return totals
+    hosts = shared.driver.metadata.all_hosts()
+    return sum_counters(hosts, lambda host: _counters(shared.session, host), FAILURES)
 
 
-def _counters(session: Any, host: Any) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
+def _counters(session: Any, host: Any) -> dict[str, float]:
+    counters: dict[str, float] = {}
     for table, ours in _LATENCIES.items():
         cql = f"SELECT keyspace_name, count FROM system_views.{table}"
         rows = session.execute(cql, host=host)
-        found.append((ours, float(sum(n for keyspace, n in rows if keyspace == KEYSPACE))))
+        counters[ours] = float(sum(n for keyspace, n in rows if keyspace == KEYSPACE))
     cql = "SELECT name, hit_count, request_count, size_bytes FROM system_views.caches"
     for name, hits, requests, size in session.execute(cql, host=host):
-        found += [
-            (f"cache.{name}.hits", float(hits)),
-            (f"cache.{name}.requests", float(requests)),
-            (f"cache.{name}.bytes", float(size)),
-        ]
+        counters[f"cache.{name}.hits"] = float(hits)
+        counters[f"cache.{name}.requests"] = float(requests)
+        counters[f"cache.{name}.bytes"] = float(size)
     cql = "SELECT name, completed_tasks, pending_tasks FROM system_views.thread_pools"
     for name, completed, pending in session.execute(cql, host=host):
         if name in _POOLS:
-            found += [
-                (f"pool.{name}.completed", float(completed)),
-                (f"pool.{name}.pending", float(pending)),
-            ]
-    return found
+            counters[f"pool.{name}.completed"] = float(completed)
+            counters[f"pool.{name}.pending"] = float(pending)
+    return counters
 
 
 def disk_bytes_of(shared: Any, tables: Iterable[str]) -> int:
@@ -88,19 +76,20 @@ def disk_bytes_of(shared: Any, tables: Iterable[str]) -> int:
 def _await_flushes(session: Any, hosts: Iterable[Any]) -> None:
     """Return when no node has flushed anything for several periods."""
     cql = "SELECT name, active_tasks, pending_tasks, completed_tasks FROM system_views.thread_pools"
-    until = time.monotonic() + _FLUSH_SECONDS
+    before: dict[str, int] | None = None
+    quiet_since = 0.0
     for host in hosts:
-        before, quiet_since = None, 0.0
-        while True:
+
+        def lacking(host: Any = host) -> str | None:
+            nonlocal before, quiet_since
             rows = [row for row in session.execute(cql, host=host) if row[0] in _FLUSH_POOLS]
             done = {row[0]: row[3] for row in rows}
             now = time.monotonic()
             if done != before or any(row[1] or row[2] for row in rows):
                 before, quiet_since = done, now
             elif now - quiet_since > 4 * _FLUSH_MS / 1000:
-                break
-            if now > until:
-                raise EngineError(
-                    f"cassandra: {host.endpoint} still writes to disk after {_FLUSH_SECONDS:g} s"
-                )
-            time.sleep(_FLUSH_MS / 1000)
+                return None
+            return "it still writes to disk"
+
+        complaint = f"cassandra: the memory of {host.endpoint} is not on its disk"
+        wait_until(lacking, _FLUSH_SECONDS, complaint, poll=_FLUSH_MS / 1000)

@@ -26,8 +26,8 @@ from storewise.engines.contract.server import (
     Settling,
     Topology,
 )
-from storewise.engines.support.checks import parse_settings
 from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
+from storewise.engines.support.servers import check_topology, settings_of
 from storewise.errors import EngineError
 
 ROLE = "data"
@@ -76,19 +76,8 @@ class CassandraEngine(ServerEngine):
         return {"cassandra-driver": version("cassandra-driver")}
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        self._settings(settings)
-        if topology.nodes < 1:
-            raise EngineError(f"cassandra cannot have {topology.nodes} nodes")
-        if not 1 <= topology.replicas <= topology.nodes:
-            raise EngineError(
-                f"cassandra with {topology.nodes} nodes has 1 to {topology.nodes} replicas of a "
-                f"document, not {topology.replicas}"
-            )
-        if topology.routers != 0:
-            raise EngineError(
-                f"cassandra: routers is {topology.routers}; every node answers clients: leave "
-                "routers at 0"
-            )
+        settings_of(CassandraSettings, self, settings)
+        check_topology(self.name, topology, most_replicas=topology.nodes)
         return tuple(
             NodeSpec(
                 ROLE,
@@ -147,7 +136,7 @@ class CassandraEngine(ServerEngine):
         )
 
     def launch(self, node: Node) -> Launch:
-        return launch_of(node, self._settings(node.settings), _java_of(node.installation))
+        return launch_of(node, settings_of(CassandraSettings, self, node.settings))
 
     def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return cassandra_cluster.greets(endpoint)
@@ -181,14 +170,3 @@ class CassandraEngine(ServerEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         return open_client(self, cluster, mode)
-
-    def _settings(self, settings: Mapping[str, Any]) -> CassandraSettings:
-        return parse_settings(CassandraSettings, self, Cluster(engine=self.name, settings=settings))
-
-
-def _java_of(installation: Installation) -> int:
-    """`find` puts it there: `launch` runs no program."""
-    found = re.search(r"\(Java (\d+)\)", installation.version)
-    if found is None:
-        raise EngineError(f"cassandra: {installation.version!r} does not say which Java it is")
-    return int(found[1])

@@ -11,6 +11,7 @@ from pydantic import Field as Setting
 from pydantic import field_validator
 
 from storewise.engines.support.java import JavaSettings
+from storewise.engines.support.servers import refuse_reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,9 @@ CONSISTENCIES: Mapping[str, str] = {
     "all": "ALL, commitlog_sync: periodic; each replica has it, disks follow within 10 s",
 }
 
-#: Options of cassandra.yaml that Storewise gives the servers itself; a study cannot change them.
-_OURS = (
-    "allocate_tokens_for_keyspace",
-    "allocate_tokens_for_local_replication_factor",
+#: Options of cassandra.yaml that a study cannot set (`refuse_reserved`).
+_RESERVED = (
+    "allocate_tokens_for_",
     "allow_nodetool_archive_command",
     "audit_logging_options",
     "auth_",
@@ -67,7 +67,7 @@ _OURS = (
     "disk_failure_policy",
     "enable_scripted_user_defined_functions",
     "enable_user_defined_functions",
-    "enable_user_defined_functions_threads",
+    "enable_user_defined_functions_",
     "endpoint_snitch",
     "full_query_logging_options",
     "heap_dump_path",
@@ -135,8 +135,6 @@ class CassandraSettings(JavaSettings):
 
     @field_validator("config")
     @classmethod
-    def _not_ours(cls, config: dict[str, Any]) -> dict[str, Any]:
-        for key in config:
-            if any(key == ours or (ours.endswith("_") and key.startswith(ours)) for ours in _OURS):
-                raise ValueError(f"{key} is set by Storewise itself")
+    def _not_reserved(cls, config: dict[str, Any]) -> dict[str, Any]:
+        refuse_reserved(config, _RESERVED)
         return config

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 from storewise.engines.contract.server import Launch, Node
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.support.java import heap_mb
+from storewise.engines.support.servers import java_of, resource
 from storewise.errors import EngineError
 
 MASTER, REGION, ZOOKEEPER = "master", "regionserver", "zookeeper"
@@ -35,46 +36,6 @@ _JARS_OF_11 = ("jdk11",)
 #: Another copy of javax.servlet-api, and an old one.
 _UNWANTED = re.compile(r"servlet-api-2\.5.*\.jar|.*-(tests|sources|javadoc)\.jar")
 _BINDING = re.compile(r"(slf4j-(reload4j|log4j12|simple|jdk14|nop)|log4j-slf4j2?-impl)-\d.*\.jar")
-_OPENED = (
-    *(f"java.base/{name}=ALL-UNNAMED" for name in (
-        "java.lang",
-        "java.lang.reflect",
-        "java.nio",
-        "java.util",
-        "java.util.concurrent",
-        "jdk.internal.ref",
-        "sun.nio.ch",
-    )),
-)  # fmt: skip
-_EXPORTED = (
-    "java.base/jdk.internal.misc=ALL-UNNAMED",
-    "java.base/sun.net.dns=ALL-UNNAMED",
-    "java.base/sun.net.util=ALL-UNNAMED",
-    "java.security.jgss/sun.security.krb5=ALL-UNNAMED",
-)
-#: What people read of a log is its end: these say there what they do a hundred times, or put away.
-_QUIET = ("metrics", "procedure2", "master.procedure", "util.Threads", "ChoreService", "ipc")
-_LOG4J = """\
-log4j.rootLogger=WARN,console
-log4j.logger.org.apache.hadoop.hbase=INFO
-log4j.appender.console=org.apache.log4j.ConsoleAppender
-log4j.appender.console.target=System.out
-log4j.appender.console.layout=org.apache.log4j.PatternLayout
-log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %-5p %c{2}: %.1000m%n
-""" + "".join(f"log4j.logger.org.apache.hadoop.hbase.{name}=WARN\n" for name in _QUIET)
-_LOG4J2 = """\
-rootLogger = WARN,console
-logger.hbase.name = org.apache.hadoop.hbase
-logger.hbase.level = INFO
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_OUT
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %-5p %c{2}: %.1000m%n
-""" + "".join(
-    f"logger.q{number}.name = org.apache.hadoop.hbase.{name}\nlogger.q{number}.level = WARN\n"
-    for number, name in enumerate(_QUIET)
-)
 #: Numbers that /jmx gives are otherwise up to 10 s old.
 _METRICS = "*.period=1\n"
 _CONF, _TMP, _ROOT, _ZK = "conf", "tmp", "root", "zookeeper"
@@ -122,8 +83,8 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
         command=(java, *_options(node, settings), *_MAIN[role]),
         files={
             f"{_CONF}/hbase-site.xml": _xml(site),
-            f"{_CONF}/log4j.properties": _LOG4J,
-            f"{_CONF}/log4j2.properties": _LOG4J2,
+            f"{_CONF}/log4j.properties": resource(__package__, "log4j.properties"),
+            f"{_CONF}/log4j2.properties": resource(__package__, "log4j2.properties"),
             f"{_CONF}/hadoop-metrics2-hbase.properties": _METRICS,
             # Hadoop's own programs want one; that of the site, if it has one, comes before it.
             f"{_CONF}/{_LAST}/core-site.xml": _xml({}),
@@ -198,19 +159,12 @@ def _options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
     ]
     if ":" not in node.address:
         options.append("-Djava.net.preferIPv4Stack=true")
-    if java_of(node.installation.version) > 8:
+    if java_of(node.installation) > 8:
         options.append("-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true")
-        options += [f"--add-opens={name}" for name in _OPENED]
-        options += [f"--add-exports={name}" for name in _EXPORTED]
+        options += re.findall("^-.*", resource(__package__, "java.options"), re.MULTILINE)
     if data:
         options += settings.jvm_options
     return tuple(options)
-
-
-def java_of(version: str) -> int:
-    """The Java of an installation, from the text of its version."""
-    found = re.search(r"Java (\d+)", version)
-    return int(found[1]) if found else 0
 
 
 def _where(node: Node, *, alone: bool) -> dict[str, str | int]:

@@ -6,17 +6,16 @@ https://zookeeper.apache.org/doc/r3.8.4/zookeeperAdmin.html#sc_4lw
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.hbase.config import INFO, MASTER, REGION
 from storewise.engines.support.checks import directory_bytes
+from storewise.engines.support.servers import get_json, sum_counters
 from storewise.errors import EngineError
 
 _SECONDS = 5.0
@@ -62,17 +61,7 @@ def zookeeper_answers(endpoint: Endpoint) -> bool:
 
 
 def _get(endpoint: Endpoint, path: str) -> Any:
-    """What a server's HTTP port says, as JSON; OSError or ValueError where it says nothing."""
-    connection = http.client.HTTPConnection(
-        endpoint.address, endpoint.ports[INFO], timeout=_SECONDS
-    )
-    try:
-        connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
-    except http.client.HTTPException as error:
-        raise ValueError(f"{endpoint.address}:{endpoint.ports[INFO]}: {error!r}") from error
-    finally:
-        connection.close()
+    return get_json(endpoint.address, endpoint.ports[INFO], path, _SECONDS)
 
 
 def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
@@ -166,30 +155,18 @@ def holding(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
 
 def counters(servers: Iterable[Endpoint]) -> dict[str, float]:
     """Sums over the region servers by name; `servers` is the number of those that are in them."""
-    totals: dict[str, float] = {"servers": 0.0}
-    for endpoint in servers:
-        try:
-            server, log = _metrics(endpoint)
-        except (OSError, ValueError):
-            # A server that failed has no numbers; `servers` tells.
-            continue
-        totals["servers"] += 1
-        for prefix, names, found in (("", _COUNTERS, server), ("wal.", _LOG_COUNTERS, log)):
-            for name, value in _numbers(names, found).items():
-                totals[prefix + name] = totals.get(prefix + name, 0.0) + value
-    return totals
+    return sum_counters(servers, _counters, (OSError, ValueError))
 
 
-def _metrics(endpoint: Endpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+def _counters(endpoint: Endpoint) -> dict[str, float]:
     """Those of a region server and of its write-ahead log."""
     until = time.monotonic() + _BACK_SECONDS
     while True:
         server = jmx(endpoint, "name=RegionServer,sub=Server")
         log = jmx(endpoint, "name=RegionServer,sub=WAL")
         if (_COUNTERS[0] in server and log) or time.monotonic() > until:
-            return server, log
+            break
         time.sleep(_LOOK)
-
-
-def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(found[name]) for name in names if isinstance(found.get(name), int | float)}
+    metrics = {name: server.get(name) for name in _COUNTERS}
+    metrics |= {f"wal.{name}": log.get(name) for name in _LOG_COUNTERS}
+    return {name: float(n) for name, n in metrics.items() if isinstance(n, int | float)}

@@ -6,7 +6,6 @@ Options: `settings`; processes: `config`; what clients do: `client`.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -22,7 +21,6 @@ from storewise.engines.contract.server import (
     ServerEngine,
     Topology,
 )
-from storewise.engines.hbase import counters as hbase_status
 from storewise.engines.hbase.client import open_client
 from storewise.engines.hbase.config import (
     HAPPYBASE,
@@ -34,10 +32,11 @@ from storewise.engines.hbase.config import (
     class_path,
     launch_of,
 )
+from storewise.engines.hbase.counters import region_servers, server_answers, zookeeper_answers
 from storewise.engines.hbase.settings import CONSISTENCIES, HbaseSettings
 from storewise.engines.hbase.thrift import HappybaseLink, Link
-from storewise.engines.support.checks import parse_settings
 from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
+from storewise.engines.support.servers import check_topology, settings_of, wait_until, where
 from storewise.errors import EngineError
 
 _JAVAS = (8, 11, 17)
@@ -47,7 +46,6 @@ _SMALL_MB = 512
 _ANSWER_SECONDS = 5.0
 #: In which region servers must have told the master of themselves, s.
 _GATHER_SECONDS = 120.0
-_LOOK = 0.2
 _OPEN: Mapping[str, Mapping[str, str]] = {
     MASTER: {
         "client port": "read, write and delete everything, and stop the servers",
@@ -93,16 +91,13 @@ class HbaseEngine(ServerEngine):
         return {"happybase": version("happybase"), "thriftpy2": version("thriftpy2")}
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen = self._settings(settings)
-        if topology.nodes < 1 or topology.routers < 0:
-            raise EngineError(
-                f"hbase cannot have {topology.nodes} nodes and {topology.routers} routers"
-            )
+        chosen = settings_of(HbaseSettings, self, settings)
         if topology.replicas != 1:
             raise EngineError(
                 f"hbase: replicas is {topology.replicas}; copies are a matter of HDFS "
                 "(`rootdir` and its own dfs.replication): leave replicas at 1"
             )
+        check_topology(self.name, topology, most_replicas=1, routers=True)
         distributed = topology.nodes > 1 or chosen.distributed
         # Clients connect to the gateways, which therefore come first.
         before = (ZOOKEEPER,) if distributed else (MASTER,)
@@ -158,13 +153,13 @@ class HbaseEngine(ServerEngine):
         )
 
     def launch(self, node: Node) -> Launch:
-        return launch_of(node, self._settings(node.settings))
+        return launch_of(node, settings_of(HbaseSettings, self, node.settings))
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         if endpoint.role == ZOOKEEPER:
-            return hbase_status.zookeeper_answers(endpoint)
+            return zookeeper_answers(endpoint)
         if endpoint.role in (MASTER, REGION):
-            return hbase_status.server_answers(endpoint)
+            return server_answers(endpoint)
         kind = HappybaseLink if endpoint.role == HAPPYBASE else Link
         link = kind(endpoint, _ANSWER_SECONDS)
         try:
@@ -184,16 +179,15 @@ class HbaseEngine(ServerEngine):
             if role not in (THRIFT, HAPPYBASE):
                 forming.endpoints(role)
         (master,) = forming.endpoints(MASTER)
-        until = time.monotonic() + _GATHER_SECONDS
         wanted = forming.topology.nodes
-        while (known := hbase_status.region_servers(master)) < wanted:
-            forming.check()
-            if time.monotonic() > until:
-                raise EngineError(
-                    f"hbase: after {_GATHER_SECONDS:.0f} s {master.name} at {master.address}:"
-                    f"{master.port} knows {known} of {wanted} region servers; their logs say why"
-                )
-            time.sleep(_LOOK)
+
+        def lacking() -> str | None:
+            known = region_servers(master)
+            words = f"it knows {known} of {wanted} region servers; their logs say why"
+            return words if known < wanted else None
+
+        complaint = f"hbase: {where(master)} does not know all region servers"
+        wait_until(lacking, _GATHER_SECONDS, complaint, forming.check)
 
     def guards(self, endpoint: Endpoint) -> str:
         return "none"
@@ -214,6 +208,3 @@ class HbaseEngine(ServerEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         return open_client(self, cluster, mode)
-
-    def _settings(self, settings: Mapping[str, Any]) -> HbaseSettings:
-        return parse_settings(HbaseSettings, self, Cluster(engine=self.name, settings=settings))

@@ -13,6 +13,7 @@ from pydantic import Field as Setting
 from pydantic import field_validator, model_validator
 
 from storewise.engines.support.java import JavaSettings
+from storewise.engines.support.servers import refuse_reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ CONSISTENCIES: Mapping[str, str] = {
     "survives a crash of the server, not of the machines",
 }
 
-#: Properties that Storewise gives the servers itself; a study cannot change them.
-_OURS = (
+#: Properties that a study cannot set (`refuse_reserved`).
+_RESERVED = (
     "fs.defaultFS",
     "hadoop.security.",
     "hbase.bulkload.staging.dir",
@@ -77,6 +78,7 @@ _OURS = (
     "hbase.use.dynamic.jars",
     "hbase.zookeeper.property.admin.",
     "hbase.zookeeper.property.clientPort",
+    "hbase.zookeeper.property.clientPortAddress",
     "hbase.zookeeper.property.dataDir",
     "hbase.zookeeper.quorum",
     "hfile.block.cache.size",
@@ -153,13 +155,10 @@ class HbaseSettings(JavaSettings):
 
     @field_validator("config")
     @classmethod
-    def _not_ours(
+    def _not_reserved(
         cls, config: dict[str, str | int | float | bool]
     ) -> dict[str, str | int | float | bool]:
-        for key in config:
-            for ours in _OURS:
-                if key == ours or key.startswith(ours):
-                    raise ValueError(f"{key} is set by Storewise itself")
+        refuse_reserved(config, _RESERVED)
         return config
 
     @model_validator(mode="after")

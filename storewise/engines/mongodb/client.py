@@ -13,7 +13,7 @@ from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
-from storewise.engines.mongodb.cluster import DATABASE, PASSING, node_name
+from storewise.engines.mongodb.cluster import DATABASE, PASSING
 from storewise.engines.mongodb.connection import (
     SCHEMA,
     MongoCollection,
@@ -181,12 +181,12 @@ class MongodbClient(MongoReads):
                 table = shared.routing[kind]
             return None if table is None else shared.nodes[table.shard_of(document_id)]
         if len(shared.data) == 1:
-            return node_name(shared.data[0])
+            return shared.data[0].name
         with self._words("owner"):
             primary = self._mongo.primary
         for endpoint in shared.data:
             if (endpoint.address, endpoint.port) == primary:
-                return node_name(endpoint)
+                return endpoint.name
         return None
 
     def disk_bytes(self) -> int:

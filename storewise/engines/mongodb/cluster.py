@@ -9,10 +9,7 @@ who can do less.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pymongo import MongoClient
@@ -26,6 +23,7 @@ from pymongo.write_concern import WriteConcern
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Forming, Topology
+from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 
 Connection = MongoClient[dict[str, Any]]
@@ -56,10 +54,6 @@ def host_port(endpoint: Endpoint) -> str:
     return f"{address}:{endpoint.port}"
 
 
-def node_name(endpoint: Endpoint) -> str:
-    return f"{endpoint.role}{endpoint.index}"
-
-
 def shard_name(number: int) -> str:
     """Of a shard and of its replica set."""
     return f"shard{number}"
@@ -78,26 +72,24 @@ def refused(error: OperationFailure) -> bool:
     return error.code == _AUTHENTICATION_FAILED
 
 
-@contextmanager
-def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Iterator[Connection]:
-    """One mongod itself, as the internal user; `seconds` to find it, at most.
+def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Connection:
+    """One mongod itself, as the internal user; `seconds` to find it, at most. To be closed.
 
     Routers have no internal user: mongos refuses the database that it logs in to.
     """
-    yield from _direct(endpoint, seconds, "__system", credentials.key, "local")
+    return _direct(endpoint, seconds, "__system", credentials.key, "local")
 
 
-@contextmanager
-def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Iterator[Connection]:
-    """One server itself, as the session's user."""
-    yield from _direct(endpoint, seconds, credentials.user, credentials.password, "admin")
+def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Connection:
+    """One server itself, as the session's user. To be closed."""
+    return _direct(endpoint, seconds, credentials.user, credentials.password, "admin")
 
 
 def _direct(
     endpoint: Endpoint, seconds: float, user: str, password: str, database: str
-) -> Iterator[Connection]:
+) -> Connection:
     milliseconds = int(seconds * 1000)
-    connection: Connection = MongoClient(
+    return MongoClient(
         host_port(endpoint),
         directConnection=True,
         username=user,
@@ -107,10 +99,6 @@ def _direct(
         serverSelectionTimeoutMS=milliseconds,
         connectTimeoutMS=max(milliseconds, 10_000),
     )
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
@@ -140,13 +128,6 @@ def is_sharded(topology: Topology, always: bool) -> bool:
     return topology.nodes > 1 or topology.routers > 0 or always
 
 
-@dataclass
-class _Wait:
-    """What the servers said last, for the message when they never get there."""
-
-    said: str = ""
-
-
 class Former:
     """Makes one cluster of the servers of a session."""
 
@@ -160,39 +141,25 @@ class Former:
             if sharded:
                 self._form_shards()
             else:
-                self._form_one()
+                data = self._forming.endpoints("data")
+                self._form_sets({SET_NAME: data} if len(data) > 1 else {})
+                self._make_user(data[0])
         except OperationFailure as error:
             raise EngineError(f"MongoDB cannot be formed: {words_of(error)}") from error
         except PyMongoError as error:
             raise EngineError(f"MongoDB: lost while it was formed: {words_of(error)}") from error
 
-    def _form_one(self) -> None:
-        data = self._forming.endpoints("data")
-        if len(data) > 1:
-            self._initiate(SET_NAME, data)
-            self._make_user(self._await_primary(SET_NAME, data))
-            self._await_members(SET_NAME, data)
-        else:
-            self._make_user(data[0])
-
     def _form_shards(self) -> None:
-        config = self._forming.endpoints("config")
         # Routers answer only when the config servers are a replica set: so first these.
-        self._initiate(CONFIG_SET, config, configsvr=True)
-        self._make_user(self._await_primary(CONFIG_SET, config))
+        self._form_sets({CONFIG_SET: self._forming.endpoints("config")})
         data = self._forming.endpoints("data")
         size = self._forming.topology.replicas
         shards = {
             shard_name(start // size): data[start : start + size]
             for start in range(0, len(data), size)
         }
-        for name, members in shards.items():
-            self._initiate(name, members)
-        for name, members in shards.items():
-            # The user is also made on each shard: counters are asked there, not at routers.
-            self._make_user(self._await_primary(name, members))
-        for name, members in {CONFIG_SET: config, **shards}.items():
-            self._await_members(name, members)
+        # The user is also made on each shard: counters are asked there, not at routers.
+        self._form_sets(shards)
         router = self._forming.endpoints("router")[0]
         with as_user(router, self._credentials, _SECONDS) as connection:
             for name, members in shards.items():
@@ -200,77 +167,84 @@ class Former:
                 connection.admin.command("addShard", f"{name}/{hosts}", name=name)
                 self._forming.log.info("%s has %s", name, hosts)
 
-    def _connected(self, endpoint: Endpoint) -> AbstractContextManager[Connection]:
+    def _form_sets(self, sets: Mapping[str, Sequence[Endpoint]]) -> None:
+        """Replica sets by name, each with the session's user."""
+        for name, members in sets.items():
+            self._initiate(name, members)
+        for name, members in sets.items():
+            self._await_primary(name, members)
+            self._make_user(members[0])
+        for name, members in sets.items():
+            self._await_members(name, members)
+
+    def _connected(self, endpoint: Endpoint) -> Connection:
         return as_system(endpoint, self._credentials, _SECONDS)
 
-    def _initiate(self, name: str, members: Sequence[Endpoint], *, configsvr: bool = False) -> None:
+    def _await(self, lacking: Callable[[], str | None], complaint: str) -> None:
+        wait_until(
+            lacking, _STEP_SECONDS, f"MongoDB: {complaint}", self._forming.check, poll=_LOOK_EVERY
+        )
+
+    def _initiate(self, name: str, members: Sequence[Endpoint]) -> None:
         """The first member has the highest priority: it is the primary unless it fails, so that
         the places of primaries are no accident of an election."""
         config: dict[str, Any] = {
             "_id": name,
             "members": [
-                {
-                    "_id": number,
-                    "host": host_port(member),
-                    "priority": 1 if number else _FIRST_PRIORITY,
-                }
-                for number, member in enumerate(members)
+                {"_id": n, "host": host_port(member), "priority": 1 if n else _FIRST_PRIORITY}
+                for n, member in enumerate(members)
             ],
         }
-        if configsvr:
+        if name == CONFIG_SET:
             config["configsvr"] = True
         with self._connected(members[0]) as connection:
-            try:
-                connection.admin.command("replSetInitiate", config)
-            except OperationFailure as error:
-                if error.code != _ALREADY_INITIALIZED:
-                    raise
+            _command_once(connection, _ALREADY_INITIALIZED, "replSetInitiate", config)
 
-    def _await_primary(self, name: str, members: Sequence[Endpoint]) -> Endpoint:
-        """The member that takes writes: the first one, by its priority.
+    def _await_primary(self, name: str, members: Sequence[Endpoint]) -> None:
+        """Until the first member takes writes: it is the primary, by its priority.
 
         Elections begin after ten seconds without a primary. The member is asked to step up at
         once; where it cannot yet, time brings the election.
         """
         with self._connected(members[0]) as connection:
-            for wait in self._until(f"replica set {name} has no primary"):
+
+            def lacking() -> str | None:
                 try:
                     hello = connection.admin.command("hello")
                     if hello.get("isWritablePrimary"):
-                        return members[0]
-                    wait.said = str(hello.get("info", "no election yet"))
+                        return None
                     if hello.get("secondary") and len(members) > 1:
                         connection.admin.command("replSetStepUp")
+                    return str(hello.get("info", "no election yet"))
                 except ServerSelectionTimeoutError:
                     raise
                 except (OperationFailure, ConnectionFailure) as error:
                     # A change of state closes connections and interrupts commands.
-                    wait.said = words_of(error)
-        raise AssertionError("unreachable")
+                    return words_of(error)
+
+            self._await(lacking, f"replica set {name} has no primary")
 
     def _await_members(self, name: str, members: Sequence[Endpoint]) -> None:
-        """Every member serves, and has what the first one had: the user was acknowledged by
+        """Until every member serves, and has what the first one had: the user was acknowledged by
         most of them only, and clients that ask a server for its counters log in to each."""
         with self._connected(members[0]) as connection:
-            target = None
-            for wait in self._until(f"replica set {name} is not complete"):
-                found = connection.admin.command("replSetGetStatus")
-                target = target or found["optimes"]["appliedOpTime"]["ts"]
-                status = found["members"]
-                if all(
-                    member["state"] in (_PRIMARY, _SECONDARY) and member["optime"]["ts"] >= target
-                    for member in status
-                ):
-                    return
-                states = (
+            status = connection.admin.command("replSetGetStatus")
+            target = status["optimes"]["appliedOpTime"]["ts"]
+
+            def lacking() -> str | None:
+                status = connection.admin.command("replSetGetStatus")
+                behind = [
                     f"{member['name']} {member['stateStr']} at {member.get('optime')}"
-                    for member in status
-                )
-                wait.said = ", ".join(states)
+                    for member in status["members"]
+                    if member["state"] not in (_PRIMARY, _SECONDARY)
+                    or member["optime"]["ts"] < target
+                ]
+                return ", ".join(behind) or None
+
+            self._await(lacking, f"replica set {name} is not complete")
 
     def _make_user(self, primary: Endpoint) -> None:
         """The session's user: reads and writes, shards collections, and sees counters."""
-        name, password = self._credentials.user, self._credentials.password
         concern = WriteConcern("majority").document
         checkpoint = {"resource": {"cluster": True}, "actions": ["fsync"]}
         roles = [
@@ -280,30 +254,20 @@ class Former:
             {"role": "clusterManager", "db": "admin"},
             {"role": _ROLE, "db": "admin"},
         ]
+        role = {"privileges": [checkpoint], "roles": [], "writeConcern": concern}
+        user = {"pwd": self._credentials.password, "roles": roles, "writeConcern": concern}
         with self._connected(primary) as connection:
-            admin = connection.admin
-            try:
-                admin.command(
-                    "createRole", _ROLE, privileges=[checkpoint], roles=[], writeConcern=concern
-                )
-            except OperationFailure as error:
-                if error.code != _ROLE_EXISTS:
-                    raise
-            try:
-                admin.command("createUser", name, pwd=password, roles=roles, writeConcern=concern)
-            except OperationFailure as error:
-                if error.code != _USER_EXISTS:
-                    raise
+            _command_once(connection, _ROLE_EXISTS, "createRole", _ROLE, **role)
+            _command_once(connection, _USER_EXISTS, "createUser", self._credentials.user, **user)
 
-    def _until(self, complaint: str) -> Iterator[_Wait]:
-        """Looks at the servers until the caller is content; EngineError after a long time."""
-        end = time.monotonic() + _STEP_SECONDS
-        wait = _Wait()
-        while True:
-            self._forming.check()
-            yield wait
-            if time.monotonic() > end:
-                raise EngineError(
-                    f"MongoDB: {complaint} after {_STEP_SECONDS:.0f} s: {wait.said or 'no answer'}"
-                )
-            time.sleep(_LOOK_EVERY)
+
+def _command_once(
+    connection: Connection, done: int, command: str, value: Any, **options: Any
+) -> None:
+    """A command of the database `admin`; the error that tells that it was done before counts as
+    success."""
+    try:
+        connection.admin.command(command, value, **options)
+    except OperationFailure as error:
+        if error.code != done:
+            raise

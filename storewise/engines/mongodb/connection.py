@@ -25,7 +25,6 @@ from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
-from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb.cluster import (
     DATABASE,
     SET_NAME,
@@ -36,10 +35,10 @@ from storewise.engines.mongodb.cluster import (
 )
 from storewise.engines.mongodb.counters import Counters
 from storewise.engines.mongodb.documents import Form, forms_of
-from storewise.engines.mongodb.routing import RoutingTable
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
-from storewise.engines.mongodb.sharding import check_key_field, key_field
+from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
 from storewise.engines.support.checks import consistency_of, parse_settings
+from storewise.engines.support.servers import credentials_of
 from storewise.engines.support.table import named_kinds
 from storewise.errors import EngineError
 
@@ -94,14 +93,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     settings = parse_settings(MongoSettings, engine, cluster)
     check_key_field(settings, cluster.kinds)
     concern = WRITE_CONCERNS[consistency_of(engine, cluster)]
-    if cluster.credentials is None:
-        raise EngineError("mongodb: the cluster names no file with credentials")
-    try:
-        credentials = Credentials.read(cluster.credentials)
-    except (OSError, ValueError, TypeError) as error:
-        raise EngineError(
-            f"mongodb: the credentials {cluster.credentials} cannot be read: {error}"
-        ) from error
+    credentials = credentials_of(cluster)
     data = tuple(e for e in cluster.endpoints if e.role == "data")
     routers = tuple(e for e in cluster.endpoints if e.role == "router")
     sharded = bool(routers) or any(e.role == "config" for e in cluster.endpoints)

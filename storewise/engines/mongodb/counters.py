@@ -13,6 +13,7 @@ from pymongo.errors import ConnectionFailure
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.mongodb.cluster import Connection
+from storewise.engines.support.servers import sum_counters
 
 _SELECT_MS = 2000
 #: Sections whose numbers are taken as they are.
@@ -47,24 +48,15 @@ class Counters:
 
     def read(self) -> dict[str, float]:
         """Sums by name; `servers` is the number of nodes that are in them."""
-        totals: dict[str, float] = {"servers": 0.0}
-        for endpoint in self._data:
-            with self._lock:
-                if endpoint not in self._opened:
-                    self._opened[endpoint] = self._connect(
-                        (endpoint,),
-                        directConnection=True,
-                        serverSelectionTimeoutMS=_SELECT_MS,
-                    )
-            try:
-                status = self._opened[endpoint].admin.command("serverStatus")
-            except ConnectionFailure:
-                # A member that failed has no numbers; `servers` tells.
-                continue
-            totals["servers"] += 1
-            for name, value in counters_of(status):
-                totals[name] = totals.get(name, 0.0) + float(value)
-        return totals
+        return sum_counters(self._data, self._read, (ConnectionFailure,))
+
+    def _read(self, endpoint: Endpoint) -> dict[str, float]:
+        with self._lock:
+            if endpoint not in self._opened:
+                self._opened[endpoint] = self._connect(
+                    (endpoint,), directConnection=True, serverSelectionTimeoutMS=_SELECT_MS
+                )
+        return dict(counters_of(self._opened[endpoint].admin.command("serverStatus")))
 
     def close(self) -> None:
         """A second call does nothing."""

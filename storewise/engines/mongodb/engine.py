@@ -38,8 +38,8 @@ from storewise.engines.mongodb.cluster import (
 )
 from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings, flattened, nested
 from storewise.engines.mongodb.sharding import check_key_field
-from storewise.engines.support.checks import parse_settings
 from storewise.engines.support.installation import find_installation
+from storewise.engines.support.servers import check_topology, settings_of
 from storewise.errors import EngineError
 
 #: Voting members that a replica set can have.
@@ -93,15 +93,8 @@ class MongoEngine(ServerEngine):
         return {"pymongo": version("pymongo")}
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen = self._settings(settings)
-        if topology.nodes < 1 or topology.routers < 0:
-            raise EngineError(
-                f"mongodb cannot have {topology.nodes} nodes and {topology.routers} routers"
-            )
-        if not 1 <= topology.replicas <= MAX_REPLICAS:
-            raise EngineError(
-                f"mongodb has 1 to {MAX_REPLICAS} replicas of a document, not {topology.replicas}"
-            )
+        chosen = settings_of(MongoSettings, self, settings)
+        check_topology(self.name, topology, MAX_REPLICAS, routers=True)
         data = tuple(
             NodeSpec("data", index, topology.threads, topology.memory_mb)
             for index in range(topology.nodes * topology.replicas)
@@ -190,7 +183,7 @@ class MongoEngine(ServerEngine):
         }
 
     def _server(self, node: Node) -> dict[str, Any]:
-        chosen = self._settings(node.settings)
+        chosen = settings_of(MongoSettings, self, node.settings)
         cache = max(_LEAST_CACHE_GB, chosen.cache_share * node.spec.memory_mb / 1024)
         options: dict[str, Any] = {
             "security.authorization": "enabled",
@@ -222,10 +215,7 @@ class MongoEngine(ServerEngine):
         return "password (SCRAM-SHA-256); among servers a key file"
 
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
-        check_key_field(self._settings(settings), kinds)
+        check_key_field(settings_of(MongoSettings, self, settings), kinds)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         return open_client(self, cluster, mode)
-
-    def _settings(self, settings: Mapping[str, Any]) -> MongoSettings:
-        return parse_settings(MongoSettings, self, Cluster(engine=self.name, settings=settings))

@@ -10,6 +10,7 @@ from pydantic import field_validator, model_validator
 from pymongo.write_concern import WriteConcern
 
 from storewise.engines.contract.server import ServerSettings
+from storewise.engines.support.servers import refuse_reserved
 
 #: After that an acknowledgement that is still missing is an error, milliseconds.
 _ACKNOWLEDGE_MS = 60_000
@@ -30,8 +31,9 @@ CONSISTENCIES: Mapping[str, str] = {
     "unacknowledged": "w: 0; it was sent, nobody has answered",
 }
 
-#: Options that Storewise gives the servers itself; a study cannot change them.
-_OURS = (
+#: Options that a study cannot set (`refuse_reserved`): those that Storewise gives the servers
+#: itself, and those that let others in, run something, or write elsewhere.
+_RESERVED = (
     "net.bindIp",
     "net.bindIpAll",
     "net.port",
@@ -43,10 +45,6 @@ _OURS = (
     "sharding",
     "storage.dbPath",
     "systemLog.destination",
-)
-
-#: Options that let others in, run something, or write elsewhere; a study cannot set them.
-_DOORS = (
     *("net.http", "net.ipv6", "net.ssl", "net.tls", "systemLog.path", "systemLog.syslogFacility"),
     *("auditLog", "cloud", "configExpand", "snmp"),
     *("setParameter.authenticationMechanisms", "setParameter.enableTestCommands"),
@@ -100,14 +98,11 @@ class MongoSettings(ServerSettings):
 
     @field_validator("config")
     @classmethod
-    def _not_ours(cls, config: dict[str, Any]) -> dict[str, Any]:
+    def _not_reserved(cls, config: dict[str, Any]) -> dict[str, Any]:
         for key in flattened(config):
             if "__" in key:  # `__exec` runs a program for a value, `__rest` asks a server for it
                 raise ValueError(f"{key} is no option of mongod")
-            for ours in (*_OURS, *_DOORS):
-                # Nor a value in the place of a whole section with such an option.
-                if f"{key}.".startswith(f"{ours}.") or f"{ours}.".startswith(f"{key}."):
-                    raise ValueError(f"{key} is set by Storewise itself")
+        refuse_reserved(flattened(config), _RESERVED)
         return config
 
     @model_validator(mode="after")

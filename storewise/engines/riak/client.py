@@ -18,13 +18,13 @@ from storewise.engines.riak.connection import Link, Shared
 from storewise.engines.riak.counters import read_stats
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.riak.settings import (
+    RiakSettings,
     check_level,
     quorums_of,
-    riak_settings,
     ring_size_of,
 )
 from storewise.engines.sql.json_table import JsonTable, make_json_tables
-from storewise.engines.support.checks import consistency_of
+from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.table import named_kinds
 from storewise.errors import EngineError
 
@@ -34,7 +34,7 @@ SCHEMA = (b"schema", b"schema")
 
 def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> RiakClient:
     """Connect to a cluster; EngineError within seconds where no node answers."""
-    settings = riak_settings(engine, cluster.settings)
+    settings = parse_settings(RiakSettings, engine, cluster)
     level = consistency_of(engine, cluster)
     check_level(settings, level)
     if not cluster.endpoints:

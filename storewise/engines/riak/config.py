@@ -9,7 +9,6 @@ from hashlib import blake2b
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Launch, Node
-from storewise.engines.riak.installation import CHECK, COPY, FOREGROUND, VM_ARGS
 from storewise.engines.riak.settings import (
     SYNCED,
     RiakSettings,
@@ -17,6 +16,7 @@ from storewise.engines.riak.settings import (
     quorums_of,
     ring_size_of,
 )
+from storewise.engines.support.servers import resource
 from storewise.errors import EngineError
 
 #: Further ports of a node. The one of epmd is the first node's for all.
@@ -61,17 +61,28 @@ def launch(node: Node, settings: RiakSettings) -> Launch:
         ".erlang.cookie": cookie,
     }
     return Launch(
-        command=("sh", "-c", FOREGROUND, "sh"),
+        command=(*_script("foreground"), "sh"),
         files=files,
         directories=("data", "log", "pipes"),
         steps=(
-            ("sh", "-c", COPY, "sh", str(home), str(directory), private),
-            ("sh", "-c", CHECK, "riak chkconfig"),
-            ("sh", "-c", VM_ARGS, "sh", private, interface),
+            (
+                *_script("copy"),
+                "sh",
+                str(home),
+                str(directory),
+                private,
+            ),
+            (*_script("check"), "riak chkconfig"),
+            (*_script("vm_args"), "sh", private, interface),
         ),
         environment=environment(node),
         stop_seconds=30.0,
     )
+
+
+def _script(name: str) -> tuple[str, ...]:
+    """A shell script of this folder, which says what it does; its name and arguments follow."""
+    return ("sh", "-c", resource(__package__, f"{name}.sh"))
 
 
 def vm_args(name: str, cookie: str) -> str:

@@ -5,12 +5,11 @@ Names: https://docs.riak.com/riak/kv/latest/developing/api/http/status/
 
 from __future__ import annotations
 
-import http.client
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
+from storewise.engines.support.servers import get_json, sum_counters
 
 _SECONDS = 5.0
 #: Counters since the start end so; what ends otherwise is of the last minute, or a size.
@@ -21,16 +20,12 @@ _NOT = ("memory_total", "sys_total")
 
 def read_stats(endpoints: Iterable[Endpoint]) -> dict[str, float]:
     """Sums by name; `servers` is the number of nodes that are in them."""
-    totals: dict[str, float] = {"servers": 0.0}
-    for endpoint in endpoints:
-        found = _stats(endpoint)
-        if found is None:
-            # A node that failed has no numbers; `servers` tells.
-            continue
-        totals["servers"] += 1
-        for name, value in counters_of(found).items():
-            totals[name] = totals.get(name, 0.0) + value
-    return totals
+
+    def read(endpoint: Endpoint) -> dict[str, float]:
+        port = endpoint.ports.get("http", 0)
+        return counters_of(get_json(endpoint.address, port, "/stats", _SECONDS))
+
+    return sum_counters(endpoints, read, (OSError, ValueError, AttributeError))
 
 
 def counters_of(stats: Mapping[str, Any]) -> dict[str, float]:
@@ -43,19 +38,3 @@ def counters_of(stats: Mapping[str, Any]) -> dict[str, float]:
         and isinstance(value, int | float)
         and not isinstance(value, bool)
     }
-
-
-def _stats(endpoint: Endpoint) -> dict[str, Any] | None:
-    connection = http.client.HTTPConnection(
-        endpoint.address, endpoint.ports.get("http", 0), timeout=_SECONDS
-    )
-    try:
-        connection.request("GET", "/stats", headers={"Accept": "application/json"})
-        answer = connection.getresponse()
-        text = answer.read()
-        found = json.loads(text) if answer.status == http.client.OK else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
-    return found if isinstance(found, dict) else None

@@ -32,9 +32,9 @@ from storewise.engines.riak.settings import (
     Quorums,
     RiakSettings,
     quorums_of,
-    riak_settings,
     ring_size_of,
 )
+from storewise.engines.support.servers import check_topology, settings_of
 from storewise.errors import EngineError
 
 
@@ -68,16 +68,8 @@ class RiakEngine(ServerEngine):
         return {}
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen = riak_settings(self, settings)
-        if topology.nodes < 1:
-            raise EngineError(f"riak cannot have {topology.nodes} nodes")
-        if topology.routers:
-            raise EngineError("riak has no routers: every node answers for all")
-        if not 1 <= topology.replicas <= topology.nodes:
-            raise EngineError(
-                f"riak cannot have {topology.replicas} replicas (n_val) on {topology.nodes} "
-                "nodes: some would lie on the same one"
-            )
+        chosen = settings_of(RiakSettings, self, settings)
+        check_topology(self.name, topology, most_replicas=topology.nodes)
         if ring_size_of(chosen, topology.nodes) < topology.nodes:
             raise EngineError(
                 f"riak cannot share a ring of {chosen.ring_size} partitions among "
@@ -105,7 +97,7 @@ class RiakEngine(ServerEngine):
         return find_release(settings)
 
     def launch(self, node: Node) -> Launch:
-        return riak_conf.launch(node, riak_settings(self, node.settings))
+        return riak_conf.launch(node, settings_of(RiakSettings, self, node.settings))
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return riak_cluster.answers(endpoint)
@@ -123,7 +115,7 @@ class RiakEngine(ServerEngine):
 
     def _serving(self, of: Forming | Node) -> tuple[int, Quorums]:
         """The ring's size and the level's numbers."""
-        settings = riak_settings(self, of.settings)
+        settings = settings_of(RiakSettings, self, of.settings)
         return ring_size_of(settings, of.topology.nodes), quorums_of(settings, of.consistency)
 
     def guards(self, endpoint: Endpoint) -> str:

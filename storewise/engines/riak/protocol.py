@@ -23,7 +23,6 @@ SERVER_INFO, SERVER_INFO_ANSWER = 7, 8
 GET, GET_ANSWER = 9, 10
 PUT, PUT_ANSWER = 11, 12
 DELETE, DELETE_ANSWER = 13, 14
-LIST_KEYS, LIST_KEYS_ANSWER = 17, 18
 PREFERENCE, PREFERENCE_ANSWER = 33, 34
 
 #: Words for numbers of replicas, as the protocol has them.
@@ -33,7 +32,9 @@ MAX_FRAME = 128 * 1024 * 1024
 JSON = b"application/json"
 
 _HEADER = struct.Struct(">I")
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_VARINT, _BYTES = 0, 2
+#: Lengths of the types of fields that have a fixed one.
+_FIXED = {1: 8, 5: 4}
 _VARINT_BYTES = 10
 _CHUNK = 1 << 16
 
@@ -120,8 +121,8 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
             continue
         if kind == _BYTES:
             length, at = _varint_at(data, at)
-        elif kind in (_EIGHT, _FOUR):
-            length = 8 if kind == _EIGHT else 4
+        elif kind in _FIXED:
+            length = _FIXED[kind]
         else:
             raise Malformed(f"riak: a message has a field of the unknown type {kind}")
         if length > len(data) - at:
@@ -179,8 +180,7 @@ def delete_request(
     dw: int | None = None,
 ) -> bytes:
     """The frame that deletes an object; `vclock` of the object as it was read."""
-    body = message((1, bucket), (2, key), (4, vclock), (5, r), (6, w), (9, dw))
-    return frame(DELETE, body)
+    return frame(DELETE, message((1, bucket), (2, key), (4, vclock), (5, r), (6, w), (9, dw)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +240,6 @@ def read_preference(body: bytes) -> list[Holder]:
             name = _bytes(2, node).decode(errors="replace")
             holders.append(Holder(_number(1, partition), name, bool(_number(3, primary))))
     return holders
-
-
-def read_keys(body: bytes) -> tuple[list[bytes], bool]:
-    """(keys of one part of a listing, whether it is the last)."""
-    found = list(fields(body))
-    return [_bytes(n, v) for n, v in found if n == 1], any(n == 2 and v for n, v in found)
 
 
 class Connection:
@@ -312,12 +306,6 @@ class Connection:
             raise kind(f"{self.where}: {words}")
         return body
 
-    def stream(self, request: bytes, answer: int) -> Iterator[bytes]:
-        """The bodies of all answers to a request that has several, until the caller stops."""
-        self.send(request)
-        while True:
-            yield self.receive(answer)
-
     def _take(self, size: int, until: float) -> bytes:
         while len(self._buffer) < size:
             left = until - time.monotonic()
@@ -343,15 +331,6 @@ class Connection:
         if isinstance(error, TimeoutError):
             return f"took nothing within {self.seconds:g} s"
         return error.strerror or str(error)
-
-
-def list_keys(connection: Connection, bucket: bytes) -> Iterator[bytes]:
-    """All keys of a bucket, a walk over every key of every bucket in the cluster: for tests."""
-    for body in connection.stream(frame(LIST_KEYS, message((1, bucket))), LIST_KEYS_ANSWER):
-        keys, done = read_keys(body)
-        yield from keys
-        if done:
-            return
 
 
 def quorum(value: int | str | None) -> int | None:

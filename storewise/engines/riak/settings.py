@@ -10,10 +10,9 @@ from typing import Any, Literal
 from pydantic import Field as Setting
 from pydantic import field_validator
 
-from storewise.engines.contract.engine import Cluster, Engine
 from storewise.engines.contract.server import ServerSettings
 from storewise.engines.riak.ring import LEAST_RING, MOST_RING, default_ring_size
-from storewise.engines.support.checks import parse_settings
+from storewise.engines.support.servers import refuse_reserved
 from storewise.errors import EngineError
 
 Quorum = int | Literal["one", "quorum", "all"]
@@ -33,8 +32,8 @@ SYNCED: Mapping[str, tuple[str, str]] = {
     "leveled": ("leveled.sync_strategy", "sync"),
 }
 
-#: Lines of riak.conf that Storewise writes itself (or what begins with them and a dot).
-_OURS = (
+#: Lines of riak.conf that a study cannot set (`refuse_reserved`).
+_RESERVED = (
     "anti_entropy",
     "buckets.default.allow_mult",
     "buckets.default.dw",
@@ -135,10 +134,9 @@ class RiakSettings(ServerSettings):
 
     @field_validator("config")
     @classmethod
-    def _not_ours(cls, config: dict[str, Any]) -> dict[str, Any]:
+    def _not_reserved(cls, config: dict[str, Any]) -> dict[str, Any]:
+        refuse_reserved(config, _RESERVED)
         for key, value in config.items():
-            if any(key == ours or key.startswith(f"{ours}.") for ours in _OURS):
-                raise ValueError(f"{key} is set by Storewise itself")
             if not _KEY.fullmatch(key) or any(letter in str(value) for letter in "\n\r"):
                 raise ValueError(f"{key!r} is no line of riak.conf")
         return config
@@ -151,11 +149,6 @@ class Quorums:
     r: Quorum
     w: Quorum
     dw: Quorum
-
-
-def riak_settings(engine: Engine, settings: Mapping[str, Any]) -> RiakSettings:
-    """The settings, checked."""
-    return parse_settings(RiakSettings, engine, Cluster(engine=engine.name, settings=settings))
 
 
 def quorums_of(settings: RiakSettings, level: str) -> Quorums:

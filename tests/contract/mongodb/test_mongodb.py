@@ -22,7 +22,7 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mongodb.cluster import as_user
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.engines.mongodb.routing import hashed_id
+from storewise.engines.mongodb.sharding import hashed_id
 from storewise.errors import EngineError
 from storewise.session.jobs.local import LocalCluster
 from storewise.ssearch.parse.documents import to_bson

@@ -12,9 +12,10 @@ from support.riak.release import make_release
 from support.riak.standin import Standin
 
 from storewise.engines.contract.engine import Endpoint
+from storewise.engines.riak.cluster import lacking, partition_keys, store_keys
+from storewise.engines.riak.config import _script
 from storewise.engines.riak.engine import RiakEngine
-from storewise.engines.riak.installation import COPY, VARIABLES, VM_ARGS
-from storewise.engines.riak.serving import lacking, partition_keys, store_keys
+from storewise.engines.riak.installation import VARIABLES
 from storewise.engines.riak.settings import Quorums
 from storewise.errors import EngineError
 
@@ -91,7 +92,13 @@ def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
     """A second user of the host could not write into the first one's /tmp/erl_pipes."""
     node = tmp_path / "data0"
     node.mkdir()
-    command = ("sh", "-c", COPY, "sh", str(release), str(node), "private")
+    command = (
+        *_script("copy"),
+        "sh",
+        str(release),
+        str(node),
+        "private",
+    )
     subprocess.run(command, cwd=node, check=True)
     assert f'PIPE_DIR="{node}/pipes/$NAME/"' in (node / "bin/cf_config").read_text()
     assert "/tmp/erl_pipes" in (release / "bin/cf_config").read_text()
@@ -101,7 +108,16 @@ def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
     made.parent.mkdir()
     made.write_text("-name riak1@127.0.0.1\n-setcookie secret\n")
     (node / "etc").mkdir()
-    subprocess.run(("sh", "-c", VM_ARGS, "sh", "private", "{127,0,0,1}"), cwd=node, check=True)
+    subprocess.run(
+        (
+            *_script("vm_args"),
+            "sh",
+            "private",
+            "{127,0,0,1}",
+        ),
+        cwd=node,
+        check=True,
+    )
     lines = (node / "etc/vm.args").read_text().splitlines()
     # No program but the server's own start begins an epmd: nobody would end it.
     assert "-start_epmd false" in lines and not [x for x in lines if "secret" in x]
@@ -118,15 +134,17 @@ def test_a_node_that_answers_serves_when_each_partition_is_read() -> None:
         at_one = (16, Quorums("one", "one", "one"))
         keys = partition_keys(16)
         assert len(set(keys)) == 16
-        assert "partition 0 is not found" in lacking((own,), {0}, *at_one)
+        assert "partition 0 is not found" in str(lacking((own,), {0}, *at_one))
         store_keys((own,), *at_one)
-        assert lacking((own,), {0}, *at_one) == ""
+        assert lacking((own,), {0}, *at_one) is None
         node.late = 3
         # At r = 1 another would answer for it, and find nothing.
         words = [lacking((own,), {0}, *at_one) for _ in range(4)]
-        assert all("pr_val_unsatisfied" in text for text in words[:3]) and words[3] == ""
+        assert (
+            all("pr_val_unsatisfied" in text for text in map(str, words[:3])) and words[3] is None
+        )
         # A node that is down itself is no fault of this one's, unless it is waited for.
-        assert lacking((own, gone), {0}, *at_one) == ""
-        assert "data1 at 127.0.0.1:1" in lacking((own, gone), {0, 1}, *at_one)
+        assert lacking((own, gone), {0}, *at_one) is None
+        assert "data1 at 127.0.0.1:1" in str(lacking((own, gone), {0, 1}, *at_one))
     finally:
         node.close()

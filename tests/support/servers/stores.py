@@ -146,13 +146,26 @@ def empty_hbase(cluster: Cluster) -> None:
         link.close()
 
 
+def list_keys(connection: Any, bucket: bytes) -> list[bytes]:
+    """All keys of a bucket of Riak: RpbListKeysReq (17), whose answers (18) end with `done`."""
+    from storewise.engines.riak import protocol as pb
+
+    keys: list[bytes] = []
+    connection.send(pb.frame(17, pb.message((1, bucket))))
+    while True:
+        fields = list(pb.fields(connection.receive(18)))
+        keys += [value for number, value in fields if number == 1 and isinstance(value, bytes)]
+        if any(number == 2 and value for number, value in fields):
+            return keys
+
+
 def empty_riak(cluster: Cluster) -> None:
     from storewise.engines.riak import protocol as pb
     from storewise.engines.riak.client import SCHEMA
 
     connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
     for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):
-        for key in list(pb.list_keys(connection, bucket)):
+        for key in list_keys(connection, bucket):
             found = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
             if found is not None:
                 delete = pb.delete_request(bucket, key, vclock=found.vclock)

@@ -19,8 +19,7 @@ from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Installation, Node, Topology
 from storewise.engines.mongodb.counters import counters_of
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.engines.mongodb.routing import RoutingTable
-from storewise.engines.mongodb.sharding import key_field
+from storewise.engines.mongodb.sharding import RoutingTable, key_field
 from storewise.engines.support.splits import split_points
 from storewise.errors import ConfigError, EngineError
 from storewise.study.load import load_study

@@ -85,7 +85,7 @@ def test_a_message_that_is_cut_is_an_error_or_shorter(
 
 @given(st.binary(max_size=200))
 def test_no_bytes_are_worse_than_an_error(data: bytes) -> None:
-    for read in (pb.read_get, pb.read_error, pb.read_server_info, pb.read_preference, pb.read_keys):
+    for read in (pb.read_get, pb.read_error, pb.read_server_info, pb.read_preference):
         try:
             read(data)
         except (EngineError, UnicodeDecodeError) as error:

@@ -133,8 +133,8 @@ def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
         riak.launch(node_of(tmp_path / "a directory"))
     for shape, settings, words in (
         (Topology(nodes=0), {}, "0 nodes"),
-        (Topology(routers=1), {}, "no routers"),
-        (Topology(nodes=2, replicas=3), {}, r"3 replicas \(n_val\) on 2 nodes"),
+        (Topology(routers=1), {}, "leave routers at 0"),
+        (Topology(nodes=2, replicas=3), {}, "2 nodes has 1 to 2 replicas of a document, not 3"),
         (Topology(nodes=9), {"ring_size": 8}, "larger power of two"),
         (Topology(nodes=3, replicas=2), {"r": 3}, "setting r: 3 of 2 replicas"),
     ):
@@ -201,7 +201,7 @@ def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
     assert own_time.now == 1180.5, "looked at every half a second for three minutes"
     staged = "\n".join(f"join           'riak{k}@10.1.2.3'" for k in (2, 3))
     first = _Told(tmp_path, 0, cluster_plan="There are no staged changes")
-    with pytest.raises(EngineError, match=r"no plan with riak2@.*, riak3@.*\n.*no staged changes"):
+    with pytest.raises(EngineError, match=r"no plan with riak2@.*, riak3@.*no staged changes"):
         settle(first)
     assert own_time.now == 1361.0
     moving = "valid     100.0%     34.4%    'riak1@10.1.2.3'"
@@ -212,7 +212,7 @@ def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
         cluster_commit="Cluster changes committed",
         member_status=moving,
     )
-    with pytest.raises(EngineError, match=r"data0: the partitions did not all reach.*\n.*34\.4%"):
+    with pytest.raises(EngineError, match=r"data0: the partitions did not all reach.*34\.4%"):
         settle(slow)
     assert own_time.now == 1961.5, "ten minutes for the partitions"
     commits = [words for words in slow.asked if words == ("cluster", "commit")]

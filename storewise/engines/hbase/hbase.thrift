@@ -1,0 +1,48 @@
+// The part of HBase 2's thrift2/hbase.thrift that is used; the numbers of fields are its own.
+struct TColumnValue {
+  1: binary family, 2: binary qualifier, 3: binary value, 4: optional i64 timestamp
+}
+struct TResult {1: optional binary row, 2: list<TColumnValue> columnValues}
+enum TDurability {USE_DEFAULT = 0, SKIP_WAL = 1, ASYNC_WAL = 2, SYNC_WAL = 3, FSYNC_WAL = 4}
+struct TGet {1: binary row}
+struct TPut {1: binary row, 2: list<TColumnValue> columnValues, 6: optional TDurability durability}
+struct TDelete {1: binary row, 3: optional i64 timestamp, 7: optional TDurability durability}
+struct TScan {1: optional binary startRow, 4: optional i32 caching, 7: optional binary filterString}
+struct THRegionInfo {1: i64 regionId, 2: binary tableName, 3: optional binary startKey}
+struct TServerName {1: string hostName, 2: optional i32 port}
+struct THRegionLocation {1: TServerName serverName, 2: THRegionInfo regionInfo}
+enum TCompression {GZ = 1, NONE = 2, SNAPPY = 3, LZ4 = 4, ZSTD = 6}
+enum TEncoding {NONE = 0, PREFIX = 2, DIFF = 3, FAST_DIFF = 4, ROW_INDEX_V1 = 7}
+struct TTableName {1: optional binary ns, 2: binary qualifier}
+struct TColumnFamilyDescriptor {
+  1: binary name, 6: optional TCompression compressionType,
+  8: optional TEncoding dataBlockEncoding, 10: optional i32 maxVersions
+}
+struct TTableDescriptor {
+  1: TTableName tableName, 2: optional list<TColumnFamilyDescriptor> columns,
+  3: optional map<binary, binary> attributes, 4: optional TDurability durability
+}
+exception TIOError {1: optional string message, 2: optional bool canRetry}
+exception TIllegalArgument {1: optional string message}
+enum TThriftServerType {ONE = 1, TWO = 2}
+service THBaseService {
+  list<TResult> getMultiple(1: binary table, 2: list<TGet> tgets) throws (1: TIOError io)
+  void putMultiple(1: binary table, 2: list<TPut> tputs) throws (1: TIOError io)
+  void deleteSingle(1: binary table, 2: TDelete tdelete) throws (1: TIOError io)
+  bool checkAndPut(
+    1: binary table, 2: binary row, 3: binary family, 4: binary qualifier, 5: binary value,
+    6: TPut tput) throws (1: TIOError io)
+  list<TResult> getScannerResults(1: binary table, 2: TScan tscan, 3: i32 numRows)
+    throws (1: TIOError io)
+  i32 openScanner(1: binary table, 2: TScan tscan) throws (1: TIOError io)
+  list<TResult> getScannerRows(1: i32 scannerId, 2: i32 numRows)
+    throws (1: TIOError io, 2: TIllegalArgument ia)
+  void closeScanner(1: i32 scannerId) throws (1: TIOError io, 2: TIllegalArgument ia)
+  list<THRegionLocation> getAllRegionLocations(1: binary table) throws (1: TIOError io)
+  list<TTableDescriptor> getTableDescriptorsByNamespace(1: string name) throws (1: TIOError io)
+  void createTable(1: TTableDescriptor desc, 2: list<binary> splitKeys) throws (1: TIOError io)
+  void disableTable(1: TTableName tableName) throws (1: TIOError io)
+  bool isTableDisabled(1: TTableName tableName) throws (1: TIOError io)
+  void deleteTable(1: TTableName tableName) throws (1: TIOError io)
+  TThriftServerType getThriftServerType()
+}

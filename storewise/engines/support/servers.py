@@ -1,0 +1,153 @@
+"""What engines with servers have in common: their settings and shapes, waiting for servers, what
+servers say of themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from http.client import HTTPConnection, HTTPException
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from storewise.engines.contract.engine import Cluster, Endpoint
+from storewise.engines.contract.server import (
+    Credentials,
+    Installation,
+    ServerEngine,
+    ServerSettings,
+    Topology,
+)
+from storewise.engines.support.checks import parse_settings
+from storewise.errors import EngineError
+
+_Settings = TypeVar("_Settings", bound=ServerSettings)
+_Server = TypeVar("_Server")
+
+
+def settings_of(
+    model: type[_Settings], engine: ServerEngine, settings: Mapping[str, Any]
+) -> _Settings:
+    """An engine's settings of a study, checked; EngineError that names each wrong key."""
+    return parse_settings(model, engine, Cluster(engine=engine.name, settings=settings))
+
+
+def refuse_reserved(options: Iterable[str], reserved: tuple[str, ...]) -> None:
+    """ValueError for an option of a server that a study cannot set: Storewise sets it itself, or
+    it opens the server to others.
+
+    Reserved is an option of this name or below it (after a dot), one that begins with a name that
+    ends with a dot or an underscore, and a value in the place of a section with such an option.
+    """
+    for option in options:
+        for name in reserved:
+            below = name if name.endswith((".", "_")) else f"{name}."
+            if option == name or option.startswith(below) or name.startswith(f"{option}."):
+                raise ValueError(f"{option} is set by Storewise itself")
+
+
+def check_topology(
+    name: str, topology: Topology, most_replicas: int, *, routers: bool = False
+) -> None:
+    """EngineError for a cluster without nodes, with more replicas than the engine can have, or
+    with routers where it has none."""
+    if topology.nodes < 1 or topology.routers < 0:
+        raise EngineError(
+            f"{name} cannot have {topology.nodes} nodes and {topology.routers} routers"
+        )
+    if topology.routers and not routers:
+        raise EngineError(
+            f"{name}: routers is {topology.routers}; every node answers clients: leave routers at 0"
+        )
+    if not 1 <= topology.replicas <= most_replicas:
+        raise EngineError(
+            f"{name} with {topology.nodes} nodes has 1 to {most_replicas} replicas of a document, "
+            f"not {topology.replicas}"
+        )
+
+
+def credentials_of(cluster: Cluster) -> Credentials:
+    """The secrets of a cluster's session; EngineError where there are none."""
+    if cluster.credentials is None:
+        raise EngineError(f"{cluster.engine}: the cluster names no file with credentials")
+    try:
+        return Credentials.read(cluster.credentials)
+    except (OSError, ValueError, TypeError) as error:
+        raise EngineError(
+            f"{cluster.engine}: the credentials {cluster.credentials} cannot be read: {error}"
+        ) from error
+
+
+def where(endpoint: Endpoint) -> str:
+    """A server in a message: ``data0 (10.0.0.1:9042)``."""
+    return f"{endpoint.name} ({endpoint.address}:{endpoint.port})"
+
+
+def wait_until(
+    lacking: Callable[[], str | None],
+    seconds: float,
+    complaint: str,
+    check: Callable[[], None] = lambda: None,
+    *,
+    poll: float = 0.2,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Look every `poll` s until `lacking` gives None; else it says in words what is still to come.
+
+    `check` is called before each look and raises where the waiting is to end. EngineError with the
+    complaint and the last words after so many seconds.
+    """
+    end = clock() + seconds
+    while True:
+        check()
+        words = lacking()
+        if words is None:
+            return
+        if clock() > end:
+            raise EngineError(f"{complaint} within {seconds:g} s: {words}")
+        sleep(poll)
+
+
+def sum_counters(
+    servers: Iterable[_Server],
+    read: Callable[[_Server], Mapping[str, float]],
+    failures: tuple[type[BaseException], ...],
+) -> dict[str, float]:
+    """Counters by name, summed over the servers that answer; `servers` is their number."""
+    totals = {"servers": 0.0}
+    for server in servers:
+        try:
+            counters = read(server)
+        except failures:
+            continue
+        totals["servers"] += 1.0
+        for name, value in counters.items():
+            totals[name] = totals.get(name, 0.0) + value
+    return totals
+
+
+def resource(package: str, name: str) -> str:
+    """The text of a file that lies beside the modules of a package."""
+    return (files(package) / name).read_text(encoding="utf-8")
+
+
+def java_of(installation: Installation) -> int:
+    """The Java of an installation, from the text of its version: ``HBase 2.6.1, Java 17``."""
+    number = re.search(r"Java (\d+)", installation.version)
+    if number is None:
+        raise EngineError(f"{installation.version!r} does not say which Java it is")
+    return int(number[1])
+
+
+def get_json(address: str, port: int, path: str, seconds: float) -> Any:
+    """The answer to a GET; OSError where there is none, ValueError where it is no JSON."""
+    connection = HTTPConnection(address, port, timeout=seconds)
+    try:
+        connection.request("GET", path, headers={"Accept": "application/json"})
+        return json.loads(connection.getresponse().read())
+    except HTTPException as error:
+        raise ValueError(f"{address}:{port}: {error!r}") from error
+    finally:
+        connection.close()
