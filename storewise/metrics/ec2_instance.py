@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -197,12 +197,6 @@ def instance() -> Instance | None:
     except MetadataError as error:
         _log.warning("instance metadata are not known: %s", error)
         return None
-
-
-def instance_facts() -> dict[str, str] | None:
-    """The same as JSON values."""
-    found = instance()
-    return asdict(found) if found is not None else None
 
 
 def market(life_cycle: str) -> Literal["on_demand", "spot"]:

@@ -6,12 +6,13 @@ import os
 import platform
 import socket
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from storewise.metrics.ec2_instance import instance_facts
+from storewise.metrics.ec2_instance import instance
 
 #: File system types that other hosts see too: no shared-memory WAL files, caches of attributes.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -116,7 +117,7 @@ def _processor() -> str:
 def facts() -> dict[str, Any]:
     """What a reader of the results wants to know of this host (JSON values); `instance` only
     where it is one of EC2."""
-    instance = instance_facts()
+    on_ec2 = instance()
     return {
         "name": host_name(),
         "system": platform.platform(),
@@ -128,7 +129,7 @@ def facts() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "boot_time": psutil.boot_time(),
         "link_mbit": link_mbit(),
-        **({"instance": instance} if instance is not None else {}),
+        **({"instance": asdict(on_ec2)} if on_ec2 is not None else {}),
     }
 
 

@@ -267,16 +267,19 @@ class Recorder:
         indexes = np.flatnonzero(running.service)
         if not len(indexes):
             return
-        series, failed, second = self._series[code >> 1], bool(code & 1), running.second
-        where = indexes.astype(np.int32)
-        counts = running.service[indexes].astype(np.uint32)
-        self._closed.append(Counts(series, failed, "service_time", second, where, counts))
-        if running.response is not None:
-            other = np.flatnonzero(running.response)
-            where = other.astype(np.int32)
-            counts = running.response[other].astype(np.uint32)
-            running.response = None
-        self._closed.append(Counts(series, failed, "response_time", second, where, counts))
+        series, failed = self._series[code >> 1], bool(code & 1)
+        response = running.service if running.response is None else running.response
+        times: tuple[tuple[Time, Integers], ...] = (
+            ("service_time", running.service),
+            ("response_time", response),
+        )
+        for time, dense in times:
+            where = np.flatnonzero(dense)
+            counts = dense[where].astype(np.uint32)
+            self._closed.append(
+                Counts(series, failed, time, running.second, where.astype(np.int32), counts)
+            )
+        running.response = None
         running.service[indexes] = 0
 
     def result(self, end: int | None = None) -> Recorded:

@@ -19,7 +19,7 @@ import psutil
 
 from storewise.metrics.host import disk_of, host_name, tree_bytes
 from storewise.metrics.recorder import NS
-from storewise.metrics.schema import Sample
+from storewise.metrics.schema import METRICS, Sample
 
 #: psutil's names of Linux CPU times, by our metric. Guest time is part of user time there.
 _CPU = {
@@ -209,27 +209,27 @@ class Sampler:
         cpu_sum, rss_sum = 0.0, 0
         for process, group in self._groups.items():
             cpu, rss = group.sample()
-            self._put("client_cpu", cpu, "s", worker, process)
-            self._put("client_rss", rss, "B", worker, process)
+            self._put("client_cpu", cpu, worker, process)
+            self._put("client_rss", rss, worker, process)
             cpu_sum, rss_sum = cpu_sum + cpu, rss_sum + rss
         if watched.embedded:
-            self._put("store_cpu", cpu_sum, "s", worker)
-            self._put("store_rss", rss_sum, "B", worker)
+            self._put("store_cpu", cpu_sum, worker)
+            self._put("store_rss", rss_sum, worker)
         elif watched.store_roots:
             cpu, rss = self._roots.sample()
-            self._put("store_cpu", cpu, "s", worker)
-            self._put("store_rss", rss, "B", worker)
+            self._put("store_cpu", cpu, worker)
+            self._put("store_rss", rss, worker)
         if watched.routers:
             cpu, rss = self._routers.sample()
-            self._put("router_cpu", cpu, "s", worker)
-            self._put("router_rss", rss, "B", worker)
+            self._put("router_cpu", cpu, worker)
+            self._put("router_rss", rss, worker)
         if watched.store and now >= self._next_du:
             before = self._now()
-            self._put("store_bytes", tree_bytes(watched.store), "B", worker)
+            self._put("store_bytes", tree_bytes(watched.store), worker)
             took = self._now() - before
             self._next_du = before + took / _DU_SHARE if took > _DU_SHARE else 0.0
         if watched.host:
-            self._put("sample_length", length, "s")
+            self._put("sample_length", length)
             self._take_host(length)
         latest: dict[str, float] = {}
         for sample in self._samples[first:]:
@@ -237,25 +237,10 @@ class Sampler:
         self._latest = latest  # in one go: another thread reads it
 
     def _put(
-        self,
-        metric: str,
-        value: float,
-        unit: str,
-        worker: int | None = None,
-        process: int | None = None,
+        self, metric: str, value: float, worker: int | None = None, process: int | None = None
     ) -> None:
-        self._samples.append(
-            Sample(
-                self._phase,
-                metric,
-                value,
-                unit,
-                step=self._step,
-                second=self._second,
-                worker=worker,
-                process=process,
-            )
-        )
+        sample = Sample(self._phase, metric, value, METRICS[metric], self._step, self._second)
+        self._samples.append(sample._replace(worker=worker, process=process))
 
     def _take_host(self, length: float) -> None:
         put = self._put
@@ -268,22 +253,22 @@ class Sampler:
         self._cpu = times
         total = sum(spent.values())
         for metric, value in spent.items():
-            put(metric, 100 * value / total if total else 0.0, "%")
+            put(metric, 100 * value / total if total else 0.0)
         memory = psutil.virtual_memory()
-        put("memory_used", memory.used, "B")
-        put("memory_available", memory.available, "B")
+        put("memory_used", memory.used)
+        put("memory_available", memory.available)
         swap, paged = psutil.swap_memory(), self._swap
         self._swap = swap
-        put("swap_in", max(0, swap.sin - paged.sin) / length, "B/s")
-        put("swap_out", max(0, swap.sout - paged.sout) / length, "B/s")
+        put("swap_in", max(0, swap.sin - paged.sin) / length)
+        put("swap_out", max(0, swap.sout - paged.sout) / length)
         disk, old = self._disk_counters(), self._disk
         self._disk = disk
         both = disk.keys() & old.keys()
-        put("disk_read", sum(disk[n][0] - old[n][0] for n in both) / length, "B/s")
-        put("disk_write", sum(disk[n][1] - old[n][1] for n in both) / length, "B/s")
+        put("disk_read", sum(disk[n][0] - old[n][0] for n in both) / length)
+        put("disk_write", sum(disk[n][1] - old[n][1] for n in both) / length)
         # Milliseconds in which the busiest disk had work, as a share of the sample's length.
         busy = max((disk[n][2] - old[n][2] for n in both), default=0)
-        put("disk_busy", min(100.0, busy / (10 * length)), "%")
+        put("disk_busy", min(100.0, busy / (10 * length)))
         net, before = psutil.net_io_counters(pernic=True), self._net
         self._net = net
         received = sent = loopback = 0
@@ -293,9 +278,9 @@ class Sampler:
             else:
                 received += net[name].bytes_recv - before[name].bytes_recv
                 sent += net[name].bytes_sent - before[name].bytes_sent
-        put("network_received", received / length, "B/s")
-        put("network_sent", sent / length, "B/s")
-        put("loopback", loopback / length, "B/s")
+        put("network_received", received / length)
+        put("network_sent", sent / length)
+        put("loopback", loopback / length)
 
 
 def _is_whole(name: str) -> bool:

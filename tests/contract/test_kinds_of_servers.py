@@ -392,7 +392,7 @@ def tokens_of_cassandra(store: Store) -> None:
 
 def regions_of_hbase(store: Store) -> None:
     """Where the regions are is the server's own answer; keys are spread over them."""
-    from storewise.engines.hbase.thrift import Link
+    from storewise.engines.hbase.connection import Link
 
     link = Link(next(e for e in store.cluster.endpoints if e.role == "thrift"), 30.0)
     starts: dict[Kind, list[bytes]] = {}

@@ -20,10 +20,9 @@ from typing import Any
 from cassandra.metadata import Murmur3Token
 
 from storewise.engines.cassandra.settings import LEVELS, CassandraSettings
-from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Launch, Node
 from storewise.engines.support.java import heap_mb
-from storewise.engines.support.servers import java_of, resource
+from storewise.engines.support.servers import fixed_options, java_of, resource
 from storewise.errors import EngineError
 
 YAML, LOGBACK, FIRST_PLAN = "cassandra.yaml", "logback.xml", "first.json"
@@ -37,6 +36,14 @@ _RING_SECONDS = 30.0
 _RING_SECONDS_LOOPBACK = 5.0
 _RING_SECONDS_ALONE = 1.0
 _TOKENS = 1 << 64
+#: When a server makes the role whose password everybody knows: at once in data0's first start,
+#: where nobody else can log in (trying again as often), else never (20 years).
+_SOON_MS, _NEVER_MS = 200, 20 * 365 * 86_400_000
+DIRECTORIES = ("tmp", "logs", "data")
+_STOP_SECONDS = 60.0
+#: Nodes that end together wait a minute for each other before they end; what they were given is in
+#: their commit logs by then.
+_STOP_SECONDS_RING = 15.0
 
 
 def initial_token(node: Node) -> int:
@@ -51,79 +58,47 @@ def initial_token(node: Node) -> int:
     return (token + _TOKENS // 2) % _TOKENS - _TOKENS // 2
 
 
-def is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
-
-
-def gossip_address(node: Node) -> str:
-    """Where the nodes talk to each other. Nobody needs that of a node that is alone."""
-    return node.address if node.topology.nodes > 1 else "127.0.0.1"
-
-
 def configuration(node: Node, settings: CassandraSettings) -> dict[str, Any]:
     """The content of ``cassandra.yaml``."""
     directory = node.directory
-    level = LEVELS[node.consistency]
-    rings = [peer for peer in node.peers if peer.role == node.spec.role]
-    if node.topology.nodes > 1 and len(rings) != node.topology.nodes:
+    alone = node.topology.nodes == 1
+    ring = [peer for peer in node.peers if peer.role == node.spec.role]
+    if not alone and len(ring) != node.topology.nodes:
         raise EngineError(
             f"cassandra: {node.spec.name} needs the addresses of all {node.topology.nodes} nodes"
         )
-    seeds = [_gossip(peer) for peer in rings] if node.topology.nodes > 1 else []
+    # Each node is a seed, so that none waits for another one.
+    seeds = [f"{peer.address}:{peer.ports[GOSSIP]}" for peer in ring if not alone]
+    # Tells sessions apart, and says nothing of their secrets.
+    mark = hashlib.sha256(b"cluster name " + node.credentials.key.encode()).hexdigest()[:12]
+    commit_log = {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
+    if LEVELS[node.consistency].synced:
+        commit_log = {"commitlog_sync": "batch"}
+    seed_addresses = ",".join(seeds) or f"127.0.0.1:{node.ports[GOSSIP]}"
     values: dict[str, Any] = {
+        **fixed_options(__package__),
         # Of two sessions with one name no node must ever talk to one of the other's, whatever
         # ports they find again.
-        "cluster_name": f"{node.session}-{_mark(node.credentials.key)}",
-        "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
-        "num_tokens": 1,
+        "cluster_name": f"{node.session}-{mark}",
         "initial_token": str(initial_token(node)),
-        # Nodes that start together have nothing to fetch from each other.
-        "auto_bootstrap": False,
         "seed_provider": [
             {
                 "class_name": "org.apache.cassandra.locator.SimpleSeedProvider",
-                "parameters": [
-                    # Each node is a seed, so that none waits for another one.
-                    {"seeds": ",".join(seeds) or f"127.0.0.1:{node.ports[GOSSIP]}"}
-                ],
+                "parameters": [{"seeds": seed_addresses}],
             }
         ],
-        "endpoint_snitch": "SimpleSnitch",
-        "listen_address": gossip_address(node),
+        # Where the nodes talk to each other. Nobody needs that of a node that is alone.
+        "listen_address": "127.0.0.1" if alone else node.address,
         "storage_port": node.ports[GOSSIP],
         "rpc_address": node.address,
         "native_transport_port": node.port,
-        "start_native_transport": True,
-        "authenticator": "PasswordAuthenticator",
-        "authorizer": "CassandraAuthorizer",
-        "role_manager": "CassandraRoleManager",
-        # Each node is told of the session's user before the load, so one may die later.
-        "auth_read_consistency_level": "ONE",
-        "auth_write_consistency_level": "ALL",
-        # A role that was dropped is refused at once.
-        "credentials_validity": "0ms",
         "data_file_directories": [str(directory / "data")],
-        "commitlog_directory": str(directory / "commitlog"),
-        "saved_caches_directory": str(directory / "saved_caches"),
-        "hints_directory": str(directory / "hints"),
-        "cdc_raw_directory": str(directory / "cdc_raw"),
-        # A node whose disk fails ends, so that the session sees it.
-        "disk_failure_policy": "die",
-        "commit_failure_policy": "die",
-        "auto_snapshot": False,
         "file_cache_size": f"{max(16, int(node.spec.memory_mb * settings.file_cache_share))}MiB",
-        # A loaded host is slow, not broken: a measurement waits.
-        "read_request_timeout": "10s",
-        "range_request_timeout": "60s",
-        "write_request_timeout": "10s",
-        "truncate_request_timeout": "60s",
-        "request_timeout": "60s",
-        # Warnings about batches say nothing here: they hold the rows of one replica.
-        "batch_size_warn_threshold": "1024KiB",
-        "batch_size_fail_threshold": "10240KiB",
-        **_commit_log(synced=level.synced),
+        **commit_log,
     }
-    if node.topology.nodes == 1:
+    for name in ("commitlog", "saved_caches", "hints", "cdc_raw"):
+        values[f"{name}_directory"] = str(directory / name)
+    if alone:
         values["server_encryption_options"] = {"internode_encryption": "all", **only_with(node)}
     return values | settings.config
 
@@ -139,21 +114,6 @@ def only_with(node: Node) -> dict[str, Any]:
     }
 
 
-def _mark(secret: str) -> str:
-    """Tells sessions apart, and says nothing of their secrets."""
-    return hashlib.sha256(b"cluster name " + secret.encode()).hexdigest()[:12]
-
-
-def _commit_log(*, synced: bool) -> dict[str, Any]:
-    if synced:
-        return {"commitlog_sync": "batch"}
-    return {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
-
-
-def _gossip(peer: Endpoint) -> str:
-    return f"{peer.address}:{peer.ports[GOSSIP]}"
-
-
 def ring_delay_ms(node: Node, settings: CassandraSettings) -> int:
     """How long a node waits for news of the others before it takes its tokens."""
     if settings.ring_delay_seconds is not None:
@@ -161,13 +121,9 @@ def ring_delay_ms(node: Node, settings: CassandraSettings) -> int:
     elif node.topology.nodes == 1:
         seconds = _RING_SECONDS_ALONE
     else:
-        seconds = _RING_SECONDS_LOOPBACK if is_loopback(node.address) else _RING_SECONDS
+        loopback = ipaddress.ip_address(node.address).is_loopback
+        seconds = _RING_SECONDS_LOOPBACK if loopback else _RING_SECONDS
     return int(seconds * 1000)
-
-
-def heap_of(node: Node, settings: CassandraSettings) -> int:
-    """MiB."""
-    return max(_LEAST_HEAP_MB, heap_mb(node.spec.memory_mb, settings.heap_share))
 
 
 def java_command(
@@ -178,7 +134,7 @@ def java_command(
     `first`: for data0's start alone, in which the session's user is made.
     """
     programs, directory = node.installation.programs, node.directory
-    heap = heap_of(node, settings)
+    heap = max(_LEAST_HEAP_MB, heap_mb(node.spec.memory_mb, settings.heap_share))
     places = dict.fromkeys((programs["jars"], programs["home"] / "lib", programs["home"]))
     properties: Mapping[str, str | int] = {
         "cassandra.config": yaml.as_uri(),
@@ -226,18 +182,6 @@ def java_command(
         os.pathsep.join(f"{place}/*" for place in places),
         "org.apache.cassandra.service.CassandraDaemon",
     )
-
-
-#: When a server makes the role whose password everybody knows: at once in data0's first start,
-#: where nobody else can log in (trying again as often), else never (20 years).
-_SOON_MS, _NEVER_MS = 200, 20 * 365 * 86_400_000
-
-
-DIRECTORIES = ("tmp", "logs", "data")
-_STOP_SECONDS = 60.0
-#: Nodes that end together wait a minute for each other before they end; what they were given is in
-#: their commit logs by then.
-_STOP_SECONDS_RING = 15.0
 
 
 def launch_of(node: Node, settings: CassandraSettings) -> Launch:

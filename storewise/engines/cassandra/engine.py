@@ -114,16 +114,10 @@ class CassandraEngine(ServerEngine):
         title = f"Cassandra {found.version}"
         java = find_java(title, JAVAS[series], settings)
         home, jars = found.programs["home"], found.programs["jars"]
-        jamm = next(
-            (
-                path
-                for place in (jars, home / "lib")
-                if place.is_dir()
-                for path in sorted(place.iterdir())
-                if _JAMM.fullmatch(path.name)
-            ),
-            None,
-        )
+        inside = [
+            path for place in (jars, home / "lib") for path in sorted(place.glob("jamm-*.jar"))
+        ]
+        jamm = next((path for path in inside if _JAMM.fullmatch(path.name)), None)
         if jamm is None:
             raise EngineError(
                 f"Cassandra: there is no jamm-*.jar in {jars}, so it is not complete; "

@@ -43,57 +43,6 @@ CONSISTENCIES: Mapping[str, str] = {
     "all": "ALL, commitlog_sync: periodic; each replica has it, disks follow within 10 s",
 }
 
-#: Options of cassandra.yaml that a study cannot set (`refuse_reserved`).
-_RESERVED = (
-    "allocate_tokens_for_",
-    "allow_nodetool_archive_command",
-    "audit_logging_options",
-    "auth_",
-    "authenticator",
-    "authorizer",
-    "auto_bootstrap",
-    "broadcast_",
-    "cdc_raw_directory",
-    "cidr_authorizer",
-    "client_encryption_options",
-    "cluster_name",
-    "commit_failure_policy",
-    "commitlog_directory",
-    "commitlog_sync",
-    "commitlog_sync_",
-    "credentials_",
-    "crypto_provider",
-    "data_file_directories",
-    "disk_failure_policy",
-    "enable_scripted_user_defined_functions",
-    "enable_user_defined_functions",
-    "enable_user_defined_functions_",
-    "endpoint_snitch",
-    "full_query_logging_options",
-    "heap_dump_path",
-    "hints_directory",
-    "initial_token",
-    "internode_authenticator",
-    "jmx_",
-    "listen_",
-    "local_system_data_file_directory",
-    "native_transport_port",
-    "native_transport_port_ssl",
-    "network_authorizer",
-    "num_tokens",
-    "partitioner",
-    "role_manager",
-    "rpc_",
-    "saved_caches_directory",
-    "seed_provider",
-    "server_encryption_options",
-    "ssl_storage_port",
-    "start_native_transport",
-    "storage_port",
-    "transparent_data_encryption_options",
-    "user_defined_functions_",
-)
-
 
 class CassandraSettings(JavaSettings):
     """Settings of Cassandra."""
@@ -136,5 +85,5 @@ class CassandraSettings(JavaSettings):
     @field_validator("config")
     @classmethod
     def _not_reserved(cls, config: dict[str, Any]) -> dict[str, Any]:
-        refuse_reserved(config, _RESERVED)
+        refuse_reserved(config, __package__)
         return config

@@ -19,17 +19,16 @@ from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine,
 from storewise.engines.contract.server import Credentials
 from storewise.engines.hbase import counters as hbase_status
 from storewise.engines.hbase.config import HAPPYBASE, THRIFT, no_async
-from storewise.engines.hbase.rows import Layout, make_layouts
-from storewise.engines.hbase.settings import LEVELS, HbaseSettings
-from storewise.engines.hbase.tables import About, make_table, tables_of
-from storewise.engines.hbase.thrift import (
+from storewise.engines.hbase.connection import (
     Cells,
     HappybaseLink,
     HappybaseRows,
     Link,
     Rows,
-    Thrift2Rows,
 )
+from storewise.engines.hbase.rows import Layout, make_layouts
+from storewise.engines.hbase.settings import LEVELS, HbaseSettings
+from storewise.engines.hbase.tables import About, make_table, tables_of
 from storewise.engines.support.checks import check_limit, consistency_of, parse_settings
 from storewise.engines.support.routing import chunks
 from storewise.errors import EngineError
@@ -78,7 +77,7 @@ class Shared:
     def rows(self, link: Link) -> Rows:
         durability = LEVELS[self.level].durability
         if self.settings.gateway == "thrift2":
-            return Thrift2Rows(link, durability)
+            return Rows(link, durability)
         seconds = self.settings.operation_seconds + _PATIENCE
         link = HappybaseLink(self._one(self.others), seconds, self.explain)
         return HappybaseRows(link, durability)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from storewise.engines.contract.server import Launch, Node
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.support.java import heap_mb
-from storewise.engines.support.servers import java_of, resource
+from storewise.engines.support.servers import fixed_options, java_of, resource
 from storewise.errors import EngineError
 
 MASTER, REGION, ZOOKEEPER = "master", "regionserver", "zookeeper"
@@ -70,6 +70,11 @@ def is_distributed(node: Node, settings: HbaseSettings) -> bool:
     return node.topology.nodes > 1 or settings.distributed
 
 
+def _is_alone(node: Node, settings: HbaseSettings) -> bool:
+    """Whether it is a master that holds the documents, and ZooKeeper, itself."""
+    return node.spec.role == MASTER and not is_distributed(node, settings)
+
+
 def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     """How a node of any role is started."""
     role = node.spec.role
@@ -78,7 +83,22 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     if role == HAPPYBASE and LEVELS[level].durability == "ASYNC_WAL":
         raise EngineError(no_async(level))
     site = _site(node, settings, level)
+    root = site["hbase.rootdir"]
     java = str(node.installation.programs["java"])
+    shell = (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
+    directories = [_TMP]
+    steps: tuple[tuple[str, ...], ...] = ()
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    if role == ZOOKEEPER or _is_alone(node, settings):
+        directories += [_ZK] if settings.rootdir else [_ZK, _ROOT]
+    elif settings.rootdir is None and role in (MASTER, REGION):
+        steps = (("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://")),)
+    if settings.rootdir and role == MASTER:
+        # What is wrong with the place is said in a second, by a program that does nothing else.
+        steps = ((*shell, "-mkdir", "-p", root.rpartition("/")[0]),)
+    if settings.rootdir and role in (MASTER, ZOOKEEPER):
+        # They outlive the others: should one of them be killed, the other does it.
+        cleanup = ((*shell, "-rm", "-r", "-f", "-skipTrash", root),)
     return Launch(
         command=(java, *_options(node, settings), *_MAIN[role]),
         files={
@@ -89,9 +109,9 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
             # Hadoop's own programs want one; that of the site, if it has one, comes before it.
             f"{_CONF}/{_LAST}/core-site.xml": _xml({}),
         },
-        directories=(_TMP, *_directories(node, settings)),
-        steps=_steps(node, settings, java, site["hbase.rootdir"]),
-        cleanup=_cleanup(node, settings, java, site["hbase.rootdir"]),
+        directories=tuple(directories),
+        steps=steps,
+        cleanup=cleanup,
         environment={
             "CLASSPATH": f"{conf}:{node.installation.environment['CLASSPATH']}:{conf / _LAST}"
         },
@@ -106,45 +126,8 @@ def no_async(level: str) -> str:
     )
 
 
-def _directories(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
-    role = node.spec.role
-    alone = role == MASTER and not is_distributed(node, settings)
-    if role != ZOOKEEPER and not alone:
-        return ()
-    return (_ZK, _ROOT) if settings.rootdir is None else (_ZK,)
-
-
-def _steps(
-    node: Node, settings: HbaseSettings, java: str, root: str
-) -> tuple[tuple[str, ...], ...]:
-    """What has to be done, or to be found, before a server starts."""
-    role = node.spec.role
-    if settings.rootdir is not None:
-        # What is wrong with the place is said in a second, by a program that does nothing else.
-        parent = root.rpartition("/")[0]
-        return ((*_shell(java), "-mkdir", "-p", parent),) if role == MASTER else ()
-    if role == REGION or (role == MASTER and is_distributed(node, settings)):
-        return (("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://")),)
-    return ()
-
-
-def _cleanup(
-    node: Node, settings: HbaseSettings, java: str, root: str
-) -> tuple[tuple[str, ...], ...]:
-    """Of the nodes that outlive the others: should one of them be killed, the other does it."""
-    if settings.rootdir is None or node.spec.role not in (MASTER, ZOOKEEPER):
-        return ()
-    return ((*_shell(java), "-rm", "-r", "-f", "-skipTrash", root),)
-
-
-def _shell(java: str) -> tuple[str, ...]:
-    return (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
-
-
 def _options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
-    data = node.spec.role == REGION or (
-        node.spec.role == MASTER and not is_distributed(node, settings)
-    )
+    data = node.spec.role == REGION or _is_alone(node, settings)
     heap = heap_mb(node.spec.memory_mb, settings.heap_share) if data else _SMALL_HEAP_MB
     options = [
         f"-Xmx{heap}m",
@@ -196,8 +179,8 @@ def root_of(node: Node, settings: HbaseSettings) -> str:
         place = settings.rootdir.rstrip("/")
         place = place if "://" in place else f"file://{place}"
         # The secret's digest: another run of the same trial must not share the place.
-        own = hashlib.sha256(node.credentials.key.encode()).hexdigest()[:8]
-        return f"{place}/storewise-{node.session}-{own}"
+        mark = hashlib.sha256(node.credentials.key.encode()).hexdigest()[:8]
+        return f"{place}/storewise-{node.session}-{mark}"
     name = node.spec.name
     if node.spec.role == ZOOKEEPER or not is_distributed(node, settings):
         return f"file://{node.directory / _ROOT}"
@@ -211,44 +194,36 @@ def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
     seconds, session = settings.operation_seconds, settings.session_seconds
     distributed = is_distributed(node, settings)
     root = root_of(node, settings)
-    alone = role == MASTER and not distributed
+    alone = _is_alone(node, settings)
     servers = node.topology.nodes
+    fixed = fixed_options(__package__)
     site: dict[str, str | int | float | bool] = {
+        **fixed["all"],
         "hbase.cluster.distributed": distributed,
         "hbase.rootdir": root,
         "hbase.tmp.dir": str(node.directory / _TMP),
         "zookeeper.session.timeout": session * 1000,
-        "hbase.client.pause": 100,
-        "hbase.client.retries.number": 50,
         "hbase.client.operation.timeout": seconds * 1000,
         "hbase.client.meta.operation.timeout": seconds * 1000,
         "hbase.client.scanner.timeout.period": max(seconds, 60) * 1000,
         "hbase.rpc.timeout": seconds * 1000,
-        # Idle clients (at a barrier) keep their connections.
-        "hbase.thrift.server.socket.read.timeout": 0,
-        "hbase.thrift.info.port": -1,
         **_where(node, alone=alone),
     }
     if role in (THRIFT, HAPPYBASE):
-        site |= {
-            "hbase.regionserver.thrift.ipaddress": address,
-            "hbase.regionserver.thrift.port": port,
-        }
+        site["hbase.regionserver.thrift.ipaddress"] = address
+        site["hbase.regionserver.thrift.port"] = port
     if role == ZOOKEEPER or alone:
         site |= {
+            **fixed["zookeeper"],
             "hbase.zookeeper.property.dataDir": str(node.directory / _ZK),
             "hbase.zookeeper.property.clientPortAddress": _LOOPBACK if alone else address,
-            "hbase.zookeeper.property.tickTime": 2000,
             "hbase.zookeeper.property.maxSessionTimeout": session * 1000,
-            "hbase.zookeeper.property.maxClientCnxns": 0,
         }
     if alone:
-        # At its end ZooKeeper, in the same process, goes first; the region server would look for
-        # it for 20 s.
-        site |= {"zookeeper.recovery.retry": 1, "zookeeper.recovery.retry.intervalmill": 100}
+        site |= fixed["alone"]
     if role in (MASTER, REGION):
         site |= {
-            "hbase.localcluster.assign.random.ports": False,
+            **fixed["server"],
             "hbase.master.hostname": address,
             "hbase.master.ipc.address": address,
             "hbase.master.port": node.ports[MASTER] if alone else port if role == MASTER else 0,
@@ -259,34 +234,23 @@ def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
             "hbase.regionserver.port": port if alone or role == REGION else 0,
             "hbase.regionserver.info.bindAddress": address,
             "hbase.regionserver.info.port": node.ports[INFO] if role == REGION else -1,
-            "hbase.regionserver.info.port.auto": False,
             # Start when all are there: tables are spread over those that are.
             "hbase.master.wait.on.regionservers.mintostart": servers,
             "hbase.master.wait.on.regionservers.maxtostart": servers,
-            "hbase.master.wait.on.regionservers.timeout": 300_000,
-            "hbase.regionserver.msginterval": 1000,
-            "hbase.regionserver.metrics.period": 1000,
             "hbase.wal.hsync": LEVELS[level].hsync,
             "hfile.block.cache.size": settings.block_cache_share,
             "hbase.regionserver.global.memstore.size": settings.memstore_share,
         }
         if root.startswith("file:"):
-            site |= {
-                # Hadoop's LocalFileSystem keeps up to 511 bytes back at a flush, for checksums
-                # that HBase has of its own.
-                "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-                "hbase.unsafe.stream.capability.enforce": False,
-                "hbase.wal.provider": "filesystem",
-            }
-    return {key: _text(value) for key, value in (site | settings.config).items()}
-
-
-def _text(value: str | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+            site |= fixed["files"]
+    values = (site | settings.config).items()
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values
+    }
 
 
 def _xml(properties: Mapping[str, str]) -> str:
-    lines: Iterable[str] = (
+    lines = (
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in properties.items()
     )

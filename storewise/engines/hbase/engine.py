@@ -32,9 +32,9 @@ from storewise.engines.hbase.config import (
     class_path,
     launch_of,
 )
+from storewise.engines.hbase.connection import HappybaseLink, Link
 from storewise.engines.hbase.counters import region_servers, server_answers, zookeeper_answers
 from storewise.engines.hbase.settings import CONSISTENCIES, HbaseSettings
-from storewise.engines.hbase.thrift import HappybaseLink, Link
 from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
 from storewise.engines.support.servers import check_topology, settings_of, wait_until, where
 from storewise.errors import EngineError

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from storewise.documents import ID_BYTES, PARAMS_COLUMN, Document, FieldType, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.hbase.thrift import Cells
-from storewise.engines.sql.json_table import JsonTable, make_json_tables
+from storewise.engines.hbase.connection import Cells
+from storewise.engines.sql.json_table import make_json_tables
 from storewise.engines.support.table import Table, make_tables
 from storewise.errors import EngineError
 
@@ -19,11 +18,12 @@ _NULL = b"\xff"
 _MOST = 1 << 63
 
 
-class Layout(ABC):
-    """How documents of one kind become rows."""
+class Layout:
+    """How documents of one kind become rows: one cell with JSON, atomic in every respect."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self._decode = table.decoder()
 
     def rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
         """Cells by id; of an id that comes more than once the last document counts.
@@ -37,39 +37,19 @@ class Layout(ABC):
                 raise EngineError(f"{self.table.name}: {document_id!r} is no id of {size} bytes")
         return rows
 
-    @abstractmethod
-    def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]: ...
-
-    @abstractmethod
-    def document(self, row: bytes, cells: Cells) -> Document:
-        """The document as it was inserted."""
-
-    @abstractmethod
-    def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
-        """The cells of a row that an update writes."""
-
-    @abstractmethod
-    def guard(self, new: Cells) -> bytes:
-        """The cell that an update, which writes `new`, expects to be unchanged."""
-
-
-class JsonLayout(Layout):
-    """One cell: atomic in every respect."""
-
-    def __init__(self, table: JsonTable) -> None:
-        super().__init__(table)
-        self._decode = table.decoder()
-
     def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
         return {key: {JSON_CELL: text.encode()} for key, text in self.table.rows(documents)}
 
     def document(self, row: bytes, cells: Cells) -> Document:
+        """The document as it was inserted."""
         return cast(Document, self._decode((row, cells[JSON_CELL])))
 
     def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
+        """The cells of a row that an update writes."""
         return self.rows([{**self.document(row, old), **changes}])[row]
 
     def guard(self, new: Cells) -> bytes:
+        """The cell that an update, which writes `new`, expects to be unchanged."""
         return JSON_CELL
 
 
@@ -112,7 +92,7 @@ class ColumnLayout(Layout):
         return self.table.document((row, *values))
 
     def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
-        new = self.rows([{**self.document(row, old), **changes}])[row]
+        new = super().changed(row, old, changes)
         names = {name.encode() for name in changes}
         if not names <= new.keys():
             names.add(PARAMS_COLUMN.encode())
@@ -138,6 +118,6 @@ def make_layouts(schema: Schema, layout: str) -> dict[Kind, Layout]:
     """How each kind of a schema is kept; EngineError where an index names no field."""
     if layout == "columns":
         return {kind: ColumnLayout(table) for kind, table in make_tables(schema).items()}
-    # The SQL of a field, which JsonTable asks for, is of no use here.
+    # The SQL of a field, which a JSON table asks for, is of no use here.
     tables = make_json_tables(schema, lambda field: field.name)
-    return {kind: JsonLayout(cast(JsonTable, table)) for kind, table in tables.items()}
+    return {kind: Layout(table) for kind, table in tables.items()}

@@ -45,45 +45,6 @@ CONSISTENCIES: Mapping[str, str] = {
     "survives a crash of the server, not of the machines",
 }
 
-#: Properties that a study cannot set (`refuse_reserved`).
-_RESERVED = (
-    "fs.defaultFS",
-    "hadoop.security.",
-    "hbase.bulkload.staging.dir",
-    "hbase.cluster.distributed",
-    "hbase.coprocessor.",
-    "hbase.dynamic.jars.dir",
-    "hbase.local.dir",
-    "hbase.localcluster.assign.random.ports",
-    "hbase.master.hostname",
-    "hbase.master.info.",
-    "hbase.master.ipc.address",
-    "hbase.master.port",
-    "hbase.regionserver.hostname",
-    "hbase.regionserver.info.",
-    "hbase.regionserver.ipc.address",
-    "hbase.regionserver.port",
-    "hbase.regionserver.thrift.ipaddress",
-    "hbase.regionserver.thrift.port",
-    "hbase.rest.",
-    "hbase.rootdir",
-    "hbase.security.",
-    "hbase.ssl.",
-    "hbase.superuser",
-    "hbase.thrift.info.",
-    "hbase.tmp.dir",
-    "hbase.unsafe.regionserver.hostname",
-    "hbase.wal.dir",
-    "hbase.wal.hsync",
-    "hbase.use.dynamic.jars",
-    "hbase.zookeeper.property.admin.",
-    "hbase.zookeeper.property.clientPort",
-    "hbase.zookeeper.property.clientPortAddress",
-    "hbase.zookeeper.property.dataDir",
-    "hbase.zookeeper.quorum",
-    "hfile.block.cache.size",
-    "zookeeper.session.timeout",
-)
 #: A region server refuses to start where both shares together leave less than a fifth.
 _CACHES = 0.8
 
@@ -158,7 +119,7 @@ class HbaseSettings(JavaSettings):
     def _not_reserved(
         cls, config: dict[str, str | int | float | bool]
     ) -> dict[str, str | int | float | bool]:
-        refuse_reserved(config, _RESERVED)
+        refuse_reserved(config, __package__)
         return config
 
     @model_validator(mode="after")

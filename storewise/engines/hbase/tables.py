@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
+from storewise.engines.hbase.connection import FAMILY, Link, idl
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
-from storewise.engines.hbase.thrift import FAMILY, Link, idl
 from storewise.engines.support.splits import split_points
 
-_NAMESPACE = "default"
+NAMESPACE = "default"
 #: An attribute of a table; HBase keeps those that it does not know.
 _ABOUT = b"STOREWISE"
 
@@ -29,15 +28,13 @@ class About:
 def tables_of(link: Link, kinds: Sequence[Kind]) -> dict[Kind, About]:
     """The tables of these kinds that there are, but those that somebody else has made."""
     by_name = {kind.table.encode(): kind for kind in kinds}
-    found = _own(link)
-    return {by_name[name]: about for name, about in found.items() if name in by_name}
-
-
-def _own(link: Link) -> dict[bytes, About]:
-    """All tables that Storewise has made, by name."""
-    found = link.call("tables", lambda c: c.getTableDescriptorsByNamespace(_NAMESPACE))
-    notes = {table.tableName.qualifier: (table.attributes or {}).get(_ABOUT) for table in found}
-    return {name: About(**json.loads(note)) for name, note in notes.items() if note is not None}
+    tables = link.call("tables", lambda c: c.getTableDescriptorsByNamespace(NAMESPACE))
+    notes = {table.tableName.qualifier: (table.attributes or {}).get(_ABOUT) for table in tables}
+    return {
+        by_name[name]: About(**json.loads(note))
+        for name, note in notes.items()
+        if note is not None and name in by_name
+    }
 
 
 def make_table(
@@ -63,17 +60,3 @@ def make_table(
         for point in split_points(kind, max(1, servers) * settings.regions_per_server)
     ]
     link.call(f"create {kind.table}", lambda c: c.createTable(descriptor, keys))
-
-
-def drop_tables(link: Link) -> None:
-    """Remove all tables that Storewise has made."""
-
-    def drop(client: Any) -> None:
-        for table in known:
-            name = idl.TTableName(qualifier=table)
-            if not client.isTableDisabled(name):
-                client.disableTable(name)
-            client.deleteTable(name)
-
-    known = _own(link)
-    link.call("drop", drop)

@@ -22,6 +22,7 @@ from storewise.engines.mongodb.connection import (
 from storewise.engines.mongodb.documents import forms_of
 from storewise.engines.mongodb.reads import MongoReads
 from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
+from storewise.engines.support.schema_note import describe
 from storewise.engines.support.table import make_tables
 from storewise.errors import EngineError
 
@@ -66,13 +67,7 @@ class MongodbClient(MongoReads):
                         self._mongo[DATABASE].create_collection(kind.table)
             if schema.index_time == "before":
                 self._make_indexes(schema)
-            record = {
-                "_id": SCHEMA,
-                "kinds": [kind.table for kind in schema.kinds],
-                "indexes": [[kind.table, name] for kind, name in schema.indexes],
-                "index_time": schema.index_time,
-                "study_fields": schema.study_fields,
-            }
+            record = {"_id": SCHEMA, "content": describe(schema, "documents")}
             safe = self._schemas(WriteConcern("majority", j=True))
             safe.replace_one({"_id": SCHEMA}, record, upsert=True)
         with shared.lock:

@@ -38,8 +38,8 @@ from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
 from storewise.engines.support.checks import consistency_of, parse_settings
+from storewise.engines.support.schema_note import described
 from storewise.engines.support.servers import credentials_of
-from storewise.engines.support.table import named_kinds
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -186,26 +186,17 @@ class MongoLink(Client):
             record = self._schemas().find_one({"_id": SCHEMA})
         if record is None:
             return
-        kinds = named_kinds(record["kinds"], self._shared.kinds)
-        by_name = {kind.table: kind for kind in kinds}
-        schema = Schema(
-            kinds,
-            tuple((by_name[table], name) for table, name in record["indexes"]),
-            record["index_time"],
-            record["study_fields"],
-        )
-        forms = forms_of(kinds, study_fields=schema.study_fields)
+        schema, _ = described(record["content"], self._shared.kinds)
+        forms = forms_of(schema.kinds, study_fields=schema.study_fields)
         with self._shared.lock:
             self._shared.schema, self._shared.forms = schema, forms
 
     def _form(self, kind: Kind) -> Form:
-        found = self._shared.forms.get(kind)
-        if found is None:
+        if kind not in self._shared.forms:
             self._learn()
-            found = self._shared.forms.get(kind)
-        if found is None:
+        if kind not in self._shared.forms:
             raise EngineError(f"mongodb: {kind.table} was never created")
-        return found
+        return self._shared.forms[kind]
 
     def close(self) -> None:
         """Closes the connections of all threads."""

@@ -31,27 +31,6 @@ CONSISTENCIES: Mapping[str, str] = {
     "unacknowledged": "w: 0; it was sent, nobody has answered",
 }
 
-#: Options that a study cannot set (`refuse_reserved`): those that Storewise gives the servers
-#: itself, and those that let others in, run something, or write elsewhere.
-_RESERVED = (
-    "net.bindIp",
-    "net.bindIpAll",
-    "net.port",
-    "net.unixDomainSocket",
-    "processManagement",
-    "replication.replSetName",
-    "security",
-    "setParameter.enableLocalhostAuthBypass",
-    "sharding",
-    "storage.dbPath",
-    "systemLog.destination",
-    *("net.http", "net.ipv6", "net.ssl", "net.tls", "systemLog.path", "systemLog.syslogFacility"),
-    *("auditLog", "cloud", "configExpand", "snmp"),
-    *("setParameter.authenticationMechanisms", "setParameter.enableTestCommands"),
-    *("setParameter.saslauthdPath", "setParameter.tlsMode", "setParameter.clusterAuthMode"),
-    *("setParameter.sslMode", "setParameter.transitionToAuth", "setParameter.testingDiagnostics"),
-)
-
 
 class MongoSettings(ServerSettings):
     """Settings of MongoDB."""
@@ -102,7 +81,7 @@ class MongoSettings(ServerSettings):
         for key in flattened(config):
             if "__" in key:  # `__exec` runs a program for a value, `__rest` asks a server for it
                 raise ValueError(f"{key} is no option of mongod")
-        refuse_reserved(flattened(config), _RESERVED)
+        refuse_reserved(flattened(config), __package__)
         return config
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from pymysql.constants import CLIENT
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
+from storewise.engines.support.servers import where
 from storewise.errors import EngineError
 
 DATABASE = "storewise"
@@ -121,8 +122,7 @@ def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
 def failed(endpoint: Endpoint, error: Exception) -> EngineError:
     """The server's own words, with where it is."""
     words = error.args[1] if isinstance(error, pymysql.Error) and len(error.args) > 1 else error
-    where = f"{endpoint.role}{endpoint.index} ({endpoint.address}:{endpoint.port})"
-    return EngineError(f"mariadb: {where}: {words}")
+    return EngineError(f"mariadb: {where(endpoint)}: {words}")
 
 
 def again(do: Callable[[], _T]) -> _T:

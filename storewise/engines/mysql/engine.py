@@ -31,6 +31,7 @@ from storewise.engines.mysql.connection import DATABASE, answers
 from storewise.engines.sql.shards import Shared, sharded_roles
 from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.installation import find_installation
+from storewise.engines.support.servers import fixed_options
 from storewise.errors import EngineError
 
 VARIABLE = "STOREWISE_MARIADB_BIN"
@@ -54,7 +55,6 @@ _OLDEST = {"MariaDB": (10, 4), "MySQL": (8, 0, 17)}
 _MIN_MEMORY_MB = 256
 #: Share of a node's memory for InnoDB's pages; the rest is connections, dictionary and process.
 _POOL_SHARE = 0.55
-_MAX_CONNECTIONS = 1000
 _CONFIG = "my.cnf"
 _FIRST_CONFIG = "init.cnf"
 #: Beginnings of the options that the first step must know too, because they shape files.
@@ -262,51 +262,29 @@ def option_file(node: Node, *, first: bool = False) -> str:
     pool = pool_mb(node.spec.memory_mb)
     log = min(max(pool // 2, 64), 1024)
     flush, isolation = _LEVELS[node.consistency]
+    fixed = fixed_options(__package__)
+    log_size = (
+        {"innodb-log-file-size": f"{log}M"}
+        if flavour == "MariaDB"
+        else {"loose-innodb-redo-log-capacity": f"{2 * log}M"}
+    )
     options: dict[str, str | int] = {
-        # Relative to the data directory, where the server goes first: a path may be far longer
-        # than the 107 bytes that the name of a socket has.
-        "socket": "mysqld.sock",
-        "pid-file": "mysqld.pid",
+        **fixed["both"],
+        **fixed[flavour],
+        **log_size,
         "bind-address": node.address,
         "port": node.port,
-        "skip-name-resolve": 1,
-        "max-connections": _MAX_CONNECTIONS,
-        "max-connect-errors": 4294967295,
-        "max-allowed-packet": "512M",
-        "local-infile": 1,
-        "skip-log-bin": 1,
-        "character-set-server": "utf8mb4",
         "transaction-isolation": isolation,
-        "performance-schema": "OFF",
         "innodb-buffer-pool-size": f"{pool}M",
         "innodb-flush-log-at-trx-commit": flush,
         "innodb-doublewrite": "OFF" if node.consistency == "unsafe" else "ON",
-        "innodb-file-per-table": 1,
-        "innodb-buffer-pool-dump-at-shutdown": "OFF",
-        "innodb-buffer-pool-load-at-startup": "OFF",
-        # Its counters are part of `status`; a study waits for no background work at the end.
-        "innodb-fast-shutdown": 1,
     }
-    if flavour == "MariaDB":
-        options |= {
-            "innodb-log-file-size": f"{log}M",
-            "aria-pagecache-buffer-size": "16M",
-            "key-buffer-size": "8M",
-        }
-    else:
-        options |= {
-            "loose-innodb-redo-log-capacity": f"{2 * log}M",
-            "innodb-buffer-pool-chunk-size": "16M",
-            # A second protocol with a port of its own that nobody here speaks.
-            "loose-mysqlx": "OFF",
-            # The directory that packages name may not exist; files are sent by the client.
-            "secure-file-priv": "NULL",
-        }
     config = MysqlSettings.model_validate(dict(node.settings)).config
-    own = {name.replace("_", "-"): value for name, value in config.items()}
-    if first:
-        own = {name: value for name, value in own.items() if name.startswith(_SHAPING)}
-    lines = [f"{name}={_value(value)}" for name, value in (options | own).items()]
+    for name, value in config.items():
+        name = name.replace("_", "-")
+        if not first or name.startswith(_SHAPING):
+            options[name] = _value(value)
+    lines = [f"{name}={value}" for name, value in options.items()]
     return "\n".join(["[mysqld]", *lines, ""])
 
 

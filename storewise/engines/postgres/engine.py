@@ -31,6 +31,7 @@ from storewise.engines.sql.sharded_client import ShardedClient
 from storewise.engines.sql.shards import ShardedSettings, Shared, sharded_roles
 from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.installation import find_installation
+from storewise.engines.support.servers import fixed_options, reserved_options, where
 from storewise.errors import EngineError
 
 _HINT = (
@@ -58,26 +59,6 @@ _LEVELS: Mapping[str, Mapping[str, str]] = {
     UNLOGGED: {**_RELAXED, _ISOLATION: "read committed"},
     "unsafe": {**_UNSAFE, _ISOLATION: "read committed"},
 }
-#: Settings that Storewise gives itself: where the server listens, who may enter, what is kept.
-_OURS = frozenset(
-    {
-        "data_directory",
-        "config_file",
-        "hba_file",
-        "ident_file",
-        "listen_addresses",
-        "port",
-        "unix_socket_directories",
-        "password_encryption",
-        "dynamic_shared_memory_type",
-        "shared_memory_type",
-        "ssl",
-        "logging_collector",
-        "include",
-        "include_dir",
-        "include_if_exists",
-    }
-)
 #: What a server runs, loads or writes by a setting, and who may come in: no matter of a study.
 _DOORS = re.compile(
     r".*_command|.*_(library|file|library_path|control_path|directory|directories|provider)|.*_conninfo|archive_mode|"
@@ -111,7 +92,7 @@ class PostgresSettings(ShardedSettings):
         for name, value in config.items():
             if not _NAME.match(name):
                 raise ValueError(f"{name!r} is no name of a PostgreSQL setting")
-            if name.lower() in _OURS:
+            if name.lower() in reserved_options(__package__):
                 raise ValueError(f"{name} is set by Storewise and cannot be in `config`")
             if _DOORS.fullmatch(name.lower()):
                 raise ValueError(
@@ -225,15 +206,12 @@ class PostgresEngine(ServerEngine):
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         try:
-            with connect(endpoint.address, endpoint.port, credentials, _ANSWER_SECONDS) as found:
-                return found.execute("SELECT 1").fetchone() == (1,)
+            with connect(endpoint.address, endpoint.port, credentials, _ANSWER_SECONDS) as link:
+                return link.execute("SELECT 1").fetchone() == (1,)
         except psycopg.OperationalError as error:
-            words = str(error)
+            words = " ".join(str(error).split())
             if any(text in words for text in _REFUSED) and not any(t in words for t in _NOT_YET):
-                raise EngineError(
-                    f"{self.name}: {endpoint.role}{endpoint.index} "
-                    f"({endpoint.address}:{endpoint.port}): {' '.join(words.split())}"
-                ) from error
+                raise EngineError(f"{self.name}: {where(endpoint)}: {words}") from error
             return False
 
     def guards(self, endpoint: Endpoint) -> str:
@@ -260,24 +238,16 @@ def configuration(node: Node) -> str:
     memory, threads = node.spec.memory_mb, node.spec.threads
     settings = PostgresSettings.model_validate(dict(node.settings))
     values: dict[str, str | int | float | bool] = {
+        **fixed_options(__package__),
         "data_directory": str(node.directory / _DATA),
         "hba_file": str(node.directory / _ACCESS),
         "ident_file": str(node.directory / _DATA / "pg_ident.conf"),
         "listen_addresses": node.address,
         "port": node.port,
-        # A socket's path may have 107 bytes, which directories of sessions exceed.
-        "unix_socket_directories": "",
-        "password_encryption": "scram-sha-256",
-        "ssl": "off",
-        # A slot costs a few KiB: enough for the clients of many worker hosts.
-        "max_connections": 1000,
         "shared_buffers": f"{max(16, memory // 4)}MB",
         "effective_cache_size": f"{max(32, memory * 3 // 4)}MB",
         "work_mem": f"{max(4, memory // 256)}MB",
         "maintenance_work_mem": f"{max(32, memory // 16)}MB",
-        # In files of the data directory, which goes with the server; in /dev/shm they stay after a
-        # SIGKILL. Queries with several processes share what was reserved, for such files are slow.
-        "dynamic_shared_memory_type": "mmap",
         "min_dynamic_shared_memory": f"{memory // 8 if threads > 1 else 0}MB",
         "max_wal_size": f"{min(16384, max(1024, memory * 2))}MB",
         # A client thread is one server process; only beyond that do queries get more of them.
@@ -285,9 +255,6 @@ def configuration(node: Node) -> str:
         "max_parallel_workers": threads - 1,
         "max_parallel_workers_per_gather": min(4, threads - 1),
         "max_parallel_maintenance_workers": min(4, threads - 1),
-        "log_destination": "stderr",
-        "logging_collector": "off",
-        "lc_messages": "C",
         **_LEVELS[node.consistency],
     }
     free = {name.lower(): value for name, value in settings.config.items()}

@@ -16,7 +16,7 @@ from storewise.engines.riak.settings import (
     quorums_of,
     ring_size_of,
 )
-from storewise.engines.support.servers import resource
+from storewise.engines.support.servers import fixed_options, resource
 from storewise.errors import EngineError
 
 #: Further ports of a node. The one of epmd is the first node's for all.
@@ -124,6 +124,7 @@ def riak_conf(node: Node, settings: RiakSettings) -> str:
     topology = node.topology
     quorums = quorums_of(settings, node.consistency)
     lines: dict[str, object] = {
+        **fixed_options(__package__),
         "nodename": node_name(node.spec.index, address),
         "distributed_cookie": cookie_of(node.credentials),
         "listener.protobuf.internal": f"{address}:{node.port}",
@@ -133,12 +134,6 @@ def riak_conf(node: Node, settings: RiakSettings) -> str:
         "mdc.cluster_manager": f"{address}:{ports['cluster_manager']}",
         "erlang.distribution.port_range.minimum": ports["distribution"],
         "erlang.distribution.port_range.maximum": ports["distribution"],
-        "erlang.crash_dump": "./log/erl_crash.dump",
-        "platform_bin_dir": "./bin",
-        "platform_data_dir": "./data",
-        "platform_etc_dir": "./etc",
-        "platform_lib_dir": "./lib",
-        "platform_log_dir": "./log",
         "storage_backend": settings.backend,
         "anti_entropy": settings.anti_entropy,
         "ring_size": ring_size_of(settings, topology.nodes),
@@ -146,11 +141,6 @@ def riak_conf(node: Node, settings: RiakSettings) -> str:
         "buckets.default.r": _number(quorums.r),
         "buckets.default.w": _number(quorums.w),
         "buckets.default.dw": _number(quorums.dw),
-        "buckets.default.allow_mult": "false",
-        "buckets.default.last_write_wins": "false",
-        # Whoever reaches a port could run programs as the servers' owner with it.
-        "cluster.job.riak_kv.map_reduce": "disabled",
-        "cluster.job.riak_kv.map_reduce_js": "disabled",
     }
     if settings.backend == "leveldb":
         memory = max(_LEAST_LEVELDB_MB, int(settings.memory_share * node.spec.memory_mb))

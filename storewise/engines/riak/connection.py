@@ -83,16 +83,15 @@ class Link:
     def greet(self) -> None:
         """EngineError where no node answers a ping."""
 
-        def ask(connection: Connection) -> None:
-            connection.seconds = min(_GREET_SECONDS, self._shared.settings.timeout_seconds)
-            connection.request(pb.frame(pb.PING), pb.PONG)
-            connection.seconds = self._shared.settings.timeout_seconds
-
+        seconds = self._shared.settings.timeout_seconds
         with self._words("connect"):
             problems = []
             for _ in self._shared.endpoints:
                 try:
-                    ask(self._connection(0))
+                    connection = self._connection(0)
+                    connection.seconds = min(_GREET_SECONDS, seconds)
+                    connection.request(pb.frame(pb.PING), pb.PONG)
+                    connection.seconds = seconds
                     return
                 except EngineError as error:
                     problems.append(str(error))

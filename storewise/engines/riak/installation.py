@@ -47,15 +47,13 @@ def find_release(settings: Mapping[str, Any]) -> Installation:
     """
     environment = dict(module_environment(settings["module"])) if settings.get("module") else {}
     named = settings.get("home") or next(filter(None, map(os.environ.get, VARIABLES)), None)
-    looked: list[str] = []
     for place in _places(named, environment.get("PATH", os.environ.get("PATH", os.defpath))):
-        if _is_release(place):
-            version = _version(place)
-            return Installation({"riak": place / "bin" / "riak"}, version, environment)
-        looked.append(str(place))
-    where = f"in {named}" if named else ", ".join(["on PATH", *VARIABLES, *_USUAL])
+        program = place / "bin" / "riak"
+        if program.is_file() and (place / "releases").is_dir() and any(place.glob("erts-*")):
+            return Installation({"riak": program}, _version(place), environment)
+    looked = f"in {named}" if named else ", ".join(["on PATH", *VARIABLES, *_USUAL])
     raise EngineError(
-        f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked {where}); "
+        f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked {looked}); "
         f"{HINT}"
     )
 
@@ -72,14 +70,6 @@ def _places(named: str | None, path: str) -> Iterator[Path]:
         yield Path(program).resolve().parent.parent
     for pattern in _USUAL:
         yield from map(Path, sorted(glob(pattern), reverse=True))  # noqa: PTH207
-
-
-def _is_release(place: Path) -> bool:
-    return (
-        (place / "bin" / "riak").is_file()
-        and (place / "releases").is_dir()
-        and any(place.glob("erts-*"))
-    )
 
 
 def _version(release: Path) -> str:

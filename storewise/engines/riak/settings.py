@@ -32,42 +32,6 @@ SYNCED: Mapping[str, tuple[str, str]] = {
     "leveled": ("leveled.sync_strategy", "sync"),
 }
 
-#: Lines of riak.conf that a study cannot set (`refuse_reserved`).
-_RESERVED = (
-    "anti_entropy",
-    "buckets.default.allow_mult",
-    "buckets.default.dw",
-    "buckets.default.last_write_wins",
-    "buckets.default.n_val",
-    "buckets.default.r",
-    "buckets.default.w",
-    "cluster.job.riak_kv.map_reduce",
-    "cluster.job.riak_kv.map_reduce_js",
-    "distributed_cookie",
-    "erlang.crash_dump",
-    "erlang.distribution.port_range",
-    "erlang.distribution.port",
-    "handoff.ip",
-    "handoff.port",
-    "jmx",
-    "leveldb.maximum_memory",
-    "listener",
-    "mdc.cluster_manager",
-    "nodename",
-    "platform_bin_dir",
-    "platform_data_dir",
-    "platform_etc_dir",
-    "platform_lib_dir",
-    "platform_log_dir",
-    "ring_size",
-    "riak_control",
-    "search",
-    "snmp",
-    "ssl",
-    "storage_backend",
-    "tls",
-    *(key for key, _ in SYNCED.values()),
-)
 #: `include FILE` is a line of riak.conf, too.
 _KEY = re.compile(r"[A-Za-z0-9_$-]+(\.[A-Za-z0-9_$-]+)*")
 
@@ -135,7 +99,7 @@ class RiakSettings(ServerSettings):
     @field_validator("config")
     @classmethod
     def _not_reserved(cls, config: dict[str, Any]) -> dict[str, Any]:
-        refuse_reserved(config, _RESERVED)
+        refuse_reserved(config, __package__)
         for key, value in config.items():
             if not _KEY.fullmatch(key) or any(letter in str(value) for letter in "\n\r"):
                 raise ValueError(f"{key!r} is no line of riak.conf")

@@ -11,6 +11,8 @@ from http.client import HTTPConnection, HTTPException
 from importlib.resources import files
 from typing import Any, TypeVar
 
+import yaml
+
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import (
     Credentials,
@@ -33,18 +35,25 @@ def settings_of(
     return parse_settings(model, engine, Cluster(engine=engine.name, settings=settings))
 
 
-def refuse_reserved(options: Iterable[str], reserved: tuple[str, ...]) -> None:
+def refuse_reserved(options: Iterable[str], package: str) -> None:
     """ValueError for an option of a server that a study cannot set: Storewise sets it itself, or
     it opens the server to others.
 
-    Reserved is an option of this name or below it (after a dot), one that begins with a name that
-    ends with a dot or an underscore, and a value in the place of a section with such an option.
+    ``reserved_options.txt`` of the store's package has their names. Reserved is an option of such a
+    name or below it (after a dot), one that begins with a name that ends with a dot or an
+    underscore, and a value in the place of a section with such an option.
     """
     for option in options:
-        for name in reserved:
+        for name in reserved_options(package):
             below = name if name.endswith((".", "_")) else f"{name}."
             if option == name or option.startswith(below) or name.startswith(f"{option}."):
                 raise ValueError(f"{option} is set by Storewise itself")
+
+
+def reserved_options(package: str) -> list[str]:
+    """The lines of ``reserved_options.txt`` of a store's package."""
+    lines = resource(package, "reserved_options.txt").splitlines()
+    return [line for line in lines if not line.startswith("#")]
 
 
 def check_topology(
@@ -131,6 +140,12 @@ def sum_counters(
 def resource(package: str, name: str) -> str:
     """The text of a file that lies beside the modules of a package."""
     return (files(package) / name).read_text(encoding="utf-8")
+
+
+def fixed_options(package: str) -> dict[str, Any]:
+    """The options that every server of a store gets, from ``options.yaml`` of its package."""
+    options: dict[str, Any] = yaml.safe_load(resource(package, "options.yaml"))
+    return options
 
 
 def java_of(installation: Installation) -> int:

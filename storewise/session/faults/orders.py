@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from storewise.atomic import holds, read_as
+from storewise.atomic import read_as
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import clock_offset, publish, ready_nodes
-from storewise.session.coordination.liveness import ABORT, read_abort
 from storewise.workloads.faults import Slow
 
 ORDERS = "orders"
@@ -73,11 +72,13 @@ class Orders:
     """
 
     def __init__(
-        self, live: Path, check: Callable[[], None] | None = None, *, engine: str = "the engine"
+        self,
+        live: Path,
+        check: Callable[[], None] = lambda: None,
+        *,
+        engine: str = "the engine",
     ) -> None:
-        self._live = live
-        self._check = check
-        self._engine = engine
+        self._live, self._check, self._engine = live, check, engine
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes that take orders, by role and number."""
@@ -137,10 +138,7 @@ class Orders:
                     raise EngineError(f"{answer.node} was told to {_verb(order)}: {answer.error}")
             if all(n in answers and answers[n].state == "done" for n in order.nodes):
                 return answers
-            if self._check is not None:
-                self._check()
-            elif holds(self._live, ABORT):
-                raise EngineError(read_abort(self._live / ABORT).reason)
+            self._check()
             missing = [name for name in order.nodes if name not in answers]
             if missing and time.monotonic() > begin:
                 raise EngineError(

@@ -104,7 +104,13 @@ def slow_traffic(
     alone = own_namespace() and interface != "lo"
     with _locked(interface):
         if not _has_root(interface):
-            _refuse_others(interface)
+            for qdisc in _qdiscs(interface):
+                if qdisc.get("root") and qdisc.get("handle") != "0:":
+                    raise EngineError(
+                        f"the traffic of {interface} on host {host_name()} is under control "
+                        f"already (tc qdisc show dev {interface}: {qdisc.get('kind')} "
+                        f"{qdisc.get('handle')}); remove that, or slow another way"
+                    )
             _tc("qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb")
         taken = _classes(interface)
         chosen = Class(interface, next(n for n in _CLASSES if n not in taken))
@@ -147,16 +153,6 @@ def _fill(
     for port in ports:
         match = ("match", "ip", "sport", str(port), "0xffff")
         _tc(*into, "protocol", "ip", "u32", *match, "flowid", class_.name)
-
-
-def _refuse_others(interface: str) -> None:
-    for found in _qdiscs(interface):
-        if found.get("root") and found.get("handle") not in ("0:", _ROOT):
-            raise EngineError(
-                f"the traffic of {interface} on host {host_name()} is under control already "
-                f"(tc qdisc show dev {interface}: {found.get('kind')} {found.get('handle')}); "
-                "remove that, or slow another way"
-            )
 
 
 def _has_root(interface: str) -> bool:

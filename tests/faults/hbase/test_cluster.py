@@ -24,7 +24,7 @@ from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import Topology
 from storewise.engines.hbase.client import HbaseClient
-from storewise.engines.hbase.thrift import idl
+from storewise.engines.hbase.connection import idl
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.session.jobs import local

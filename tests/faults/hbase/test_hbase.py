@@ -94,5 +94,5 @@ def test_clients_without_a_gateway_are_refused(tmp_path: Path) -> None:
         ENGINE.connect(happy, "read")
     with pytest.raises(EngineError, match=r"'async' needs `gateway: thrift2`"):
         ENGINE.connect(replace(happy, consistency="async"), "write")
-    with pytest.raises(EngineError, match=re.escape("thrift0 at 127.0.0.1:1")):
+    with pytest.raises(EngineError, match=re.escape("thrift0 (127.0.0.1:1)")):
         ENGINE.connect(replace(cluster, endpoints=(ALONE, thrift)), "read")

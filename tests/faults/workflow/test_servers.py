@@ -353,7 +353,7 @@ def test_a_server_that_stands_still_for_longer_than_its_gateway_waits_is_named(
     reason = json.loads(the_failure(place))["reason"]
     assert "\n" not in reason
     expected = (
-        r"write\.0: hbase: insert: thrift0 at \S+: the servers have not answered the gateway "
+        r"write\.0: hbase: insert: thrift0 \(\S+\): the servers have not answered the gateway "
         rf"within the setting `operation_seconds` \(master0 on host {socket.gethostname()} at \S+ "
         r"takes connections but does not answer within 5 s\)"
     )

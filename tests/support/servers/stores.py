@@ -136,12 +136,19 @@ def hbase_home() -> Path:
 
 
 def empty_hbase(cluster: Cluster) -> None:
-    from storewise.engines.hbase.tables import drop_tables
-    from storewise.engines.hbase.thrift import Link
+    from storewise.engines.hbase.connection import Link, idl
+    from storewise.engines.hbase.tables import NAMESPACE
+
+    def drop(client: Any) -> None:
+        for table in client.getTableDescriptorsByNamespace(NAMESPACE):
+            name = idl.TTableName(qualifier=table.tableName.qualifier)
+            if not client.isTableDisabled(name):
+                client.disableTable(name)
+            client.deleteTable(name)
 
     link = Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)
     try:
-        drop_tables(link)
+        link.call("drop", drop)
     finally:
         link.close()
 

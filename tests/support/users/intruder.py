@@ -203,14 +203,14 @@ def _words(address: str, port: int, tried: str, words: bytes) -> Attempt:
 
 def _thrift(address: str, port: int) -> Iterator[Attempt]:
     from storewise.engines.contract.engine import Endpoint
-    from storewise.engines.hbase.thrift import Link, Thrift2Rows
+    from storewise.engines.hbase.connection import Link, Rows
 
     def named(client: Any) -> Any:
         return client.getTableDescriptorsByNamespace("default")
 
     table, row = b"rna", b"x" + secrets.token_bytes(4)
     link = Link(Endpoint("thrift", 0, "", address, port), _SECONDS)
-    rows = Thrift2Rows(link, "SYNC_WAL")
+    rows = Rows(link, "SYNC_WAL")
     actions: list[tuple[str, Callable[[], object]]] = [
         ("list tables", lambda: len(link.call("list", named))),
         ("write a row", lambda: rows.put(table, {row: {b"x": b"1"}})),

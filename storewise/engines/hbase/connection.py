@@ -6,7 +6,6 @@ what is used of Thrift 2.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -21,6 +20,7 @@ from thriftpy2.transport import TSocket, TTransportException
 from thriftpy2.transport.buffered import TCyBufferedTransport
 
 from storewise.engines.contract.engine import Endpoint
+from storewise.engines.support.servers import where
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -40,6 +40,8 @@ idl: Any = thriftpy2.load(str(files(__package__) / "hbase.thrift"), "storewise_h
 #: What the drivers raise, and Python for values that they cannot send.
 _FAILURES = (TException, OSError, EOFError, ValueError, TypeError, OverflowError)
 
+#: Errors that are a server's answer, so that the connection is as it should be.
+_ANSWERS = ("TIOError", "TIllegalArgument", "IOError", "IllegalArgument")
 #: A gateway's words for a batch of which some server has answered nothing in its time.
 _GAVE_UP = "time out before the actionsInProgress changed to zero"
 
@@ -48,12 +50,11 @@ def _words(error: BaseException) -> str:
     """What a server or driver says, without the lines of its stack."""
     if isinstance(error, TTransportException) and error.type == TTransportException.END_OF_FILE:
         return "the gateway has ended the connection"
-    said = getattr(error, "message", None) or str(error) or type(error).__name__
-    if isinstance(said, bytes):
-        said = said.decode(errors="replace")
-    text = " ".join(
-        line.strip() for line in said.splitlines() if not line.lstrip().startswith("at ")
-    )
+    message = getattr(error, "message", None) or str(error) or type(error).__name__
+    if isinstance(message, bytes):
+        message = message.decode(errors="replace")
+    lines = map(str.strip, message.splitlines())
+    text = " ".join(line for line in lines if not line.startswith("at "))
     if _GAVE_UP in text:
         text = "the servers have not answered the gateway within the setting `operation_seconds`"
     return text if len(text) <= _WORDS else f"{text[:_WORDS]} ..."
@@ -86,9 +87,6 @@ class Link:
         transport.open()
         return TClient(idl.THBaseService, TCyBinaryProtocol(transport, decode_response=False))
 
-    def _shut(self, client: Any) -> None:
-        client.close()
-
     def call(self, verb: str, action: Callable[[Any], _Result]) -> _Result:
         """What `action` does with the client; EngineError in the store's own words."""
         with self.words(verb):
@@ -106,26 +104,21 @@ class Link:
         try:
             yield
         except _FAILURES as error:
-            if not _answered(error):
+            if type(error).__name__ not in _ANSWERS:
                 # Its answer may still come: the connection cannot be used for another call.
                 self._drop()
-            why = self._explain()
-            where = f"{self.endpoint.name} at {self.endpoint.address}:{self.endpoint.port}"
-            raise EngineError(f"hbase: {verb}: {where}: {_words(error)}{why}") from error
+            raise EngineError(
+                f"hbase: {verb}: {where(self.endpoint)}: {_words(error)}{self._explain()}"
+            ) from error
 
     def _drop(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            self._shut(client)
+            client.close()
 
     def close(self) -> None:
         self._closed = True
         self._drop()
-
-
-def _answered(error: BaseException) -> bool:
-    """Whether an error is a server's answer, so that the connection is as it should be."""
-    return type(error).__name__ in ("TIOError", "TIllegalArgument", "IOError", "IllegalArgument")
 
 
 class HappybaseLink(Link):
@@ -139,48 +132,11 @@ class HappybaseLink(Link):
         return connection
 
 
-class Rows(ABC):
-    """Rows of tables by way of one gateway; not for several threads at once."""
-
-    def __init__(self, link: Link) -> None:
-        self.link = link
-
-    @abstractmethod
-    def put(self, table: bytes, rows: Mapping[bytes, Cells]) -> None:
-        """Write the cells of each row."""
-
-    @abstractmethod
-    def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
-        """The cells of each row, in the order of the ids."""
-
-    @abstractmethod
-    def written(self, table: bytes, row: bytes) -> int | None:
-        """When a row was last written, as the server counts; None where there is none."""
-
-    @abstractmethod
-    def replace(
-        self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
-    ) -> bool:
-        """Write cells if one of the row holds what is expected; whether it did."""
-
-    @abstractmethod
-    def delete(self, table: bytes, row: bytes, until: int) -> None:
-        """Delete what was written to a row until then."""
-
-    @abstractmethod
-    def scan(self, table: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cells]]:
-        """Up to `limit` rows from `start`, in the order of keys."""
-
-    @abstractmethod
-    def count(self, table: bytes) -> int:
-        """Number of rows."""
-
-
-class Thrift2Rows(Rows):
-    """Rows by way of Thrift 2."""
+class Rows:
+    """Rows of tables by way of one gateway, of Thrift 2; not for several threads at once."""
 
     def __init__(self, link: Link, durability: str) -> None:
-        super().__init__(link)
+        self.link = link
         self._durability = getattr(idl.TDurability, durability)
 
     def _put(self, row: bytes, cells: Cells) -> Any:
@@ -189,15 +145,18 @@ class Thrift2Rows(Rows):
         return idl.TPut(row, values, self._durability)
 
     def put(self, table: bytes, rows: Mapping[bytes, Cells]) -> None:
+        """Write the cells of each row."""
         puts = [self._put(row, cells) for row, cells in rows.items()]
         self.link.call("insert", lambda client: client.putMultiple(table, puts))
 
     def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
+        """The cells of each row, in the order of the ids; None for a row that is not there."""
         gets = [idl.TGet(row) for row in ids]
         found = self.link.call("get", lambda client: client.getMultiple(table, gets))
         return [_cells(result) if result.row is not None else None for result in found]
 
     def written(self, table: bytes, row: bytes) -> int | None:
+        """When a row was last written, as the server counts; None where there is none."""
         gets = [idl.TGet(row)]
         (found,) = self.link.call("get", lambda client: client.getMultiple(table, gets))
         return max((cell.timestamp for cell in found.columnValues), default=None)
@@ -205,6 +164,7 @@ class Thrift2Rows(Rows):
     def replace(
         self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
     ) -> bool:
+        """Write cells if one of the row holds what is expected; whether it did."""
         put = self._put(row, cells)
         return bool(
             self.link.call(
@@ -214,10 +174,13 @@ class Thrift2Rows(Rows):
         )
 
     def delete(self, table: bytes, row: bytes, until: int) -> None:
+        """Delete what was written to a row until then."""
         gone = idl.TDelete(row, until, self._durability)
         self.link.call("delete", lambda client: client.deleteSingle(table, gone))
 
     def scan(self, table: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cells]]:
+        """Up to `limit` rows from `start`, in the order of keys."""
+
         def scan(client: Any) -> list[tuple[bytes, Cells]]:
             rows: list[tuple[bytes, Cells]] = []
             first = start
@@ -233,6 +196,8 @@ class Thrift2Rows(Rows):
         return self.link.call("scan", scan)
 
     def count(self, table: bytes) -> int:
+        """Number of rows."""
+
         def count(client: Any) -> int:
             total = 0
             scanner = client.openScanner(table, idl.TScan(b"", _ROWS, _KEYS_ONLY))
@@ -252,7 +217,7 @@ class HappybaseRows(Rows):
     """Rows by way of Thrift 1 and happybase."""
 
     def __init__(self, link: HappybaseLink, durability: str) -> None:
-        super().__init__(link)
+        super().__init__(link, durability)
         self._wal = durability != "SKIP_WAL"
 
     def put(self, table: bytes, rows: Mapping[bytes, Cells]) -> None:
