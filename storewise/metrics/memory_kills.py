@@ -28,10 +28,10 @@ def _count(path: Path | None) -> int | None:
     if path is None:
         return None
     try:
-        found = _COUNT.search(path.read_text(encoding="ascii"))
+        count = _COUNT.search(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return int(found[1]) if found else None
+    return int(count[1]) if count else None
 
 
 def cgroup_file(lines: str, mounted: Path = CGROUPS) -> Path | None:

@@ -20,10 +20,10 @@ Marks = dict[str, set[int]]
 """Bins (of perf_counter_ns) with a success, by owner; "" for all operations."""
 
 
-def merged(found: Iterable[Mapping[str, set[int]]]) -> Marks:
+def merged(clients: Iterable[Mapping[str, set[int]]]) -> Marks:
     """Marks of several clients as one."""
     result: Marks = {}
-    for marks in found:
+    for marks in clients:
         for owner, bins in marks.items():
             result.setdefault(owner, set()).update(bins)
     return result
@@ -35,22 +35,22 @@ def outages(
     """Times without a success between `zero` and `end` (perf_counter_ns), in s from `zero`, by
     owner."""
     length = (end - zero) / NS
-    found: dict[str, list[tuple[float, float]]] = {}
+    result: dict[str, list[tuple[float, float]]] = {}
     for owner in sorted({"", *marks}):
         times = [max(0.0, (one * BIN - zero) / NS) for one in sorted(marks.get(owner, ()))]
         starts = [0.0, *(at + BIN / NS for at in times)]
         ends = [*times, length]
-        found[owner] = [
+        result[owner] = [
             (start, stop)
             for start, stop in zip(starts, ends, strict=True)
             if stop - start >= SHORTEST
         ]
-    return found
+    return result
 
 
-def longest(found: Sequence[tuple[float, float]], after: float = 0.0) -> float:
+def longest(times: Sequence[tuple[float, float]], after: float = 0.0) -> float:
     """The longest outage in s of those that lasted beyond a moment; 0 without any."""
-    return max((stop - start for start, stop in found if stop > after), default=0.0)
+    return max((stop - start for start, stop in times if stop > after), default=0.0)
 
 
 def common(
@@ -59,9 +59,9 @@ def common(
     """Times that are outages for each of several workers."""
     if not several:
         return []
-    found = list(several[0])
+    shared = list(several[0])
     for other in several[1:]:
-        found = [
-            (max(a, c), min(b, d)) for a, b in found for c, d in other if min(b, d) > max(a, c)
+        shared = [
+            (max(a, c), min(b, d)) for a, b in shared for c, d in other if min(b, d) > max(a, c)
         ]
-    return found
+    return shared

@@ -58,7 +58,7 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
     path.unlink(missing_ok=True)
     parts = sorted(parts)
     logs: dict[str, list[Path]] = {}
-    tables, told = [], []
+    tables, entries = [], []
     values: dict[bytes, int] = {}
     try:
         for part in parts:
@@ -69,8 +69,8 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
                 return None  # not a number somewhere, which JSON does not have
             shared = {k: orjson.dumps(v) for k, v in conditions.items() if _large(v)}
             places = {k: values.setdefault(v, len(values)) for k, v in shared.items()}
-            own = {k: v for k, v in conditions.items() if k not in places}
-            told.append([part.name, part.stat().st_size, table.num_rows, own, places])
+            single = {k: v for k, v in conditions.items() if k not in places}
+            entries.append([part.name, part.stat().st_size, table.num_rows, single, places])
             tables.append(table.select(CORE.names).replace_schema_metadata(None))
             log = part.with_suffix(".hlog")
             log.stat()
@@ -78,15 +78,15 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
         totals = {
             phase: {
                 tag: encoded(histogram_of(total.indexes, total.counts))
-                for tag, total in merge_all(found, _ours).items()
+                for tag, total in merge_all(paths, _ours).items()
             }
-            for phase, found in logs.items()
+            for phase, paths in logs.items()
         }
-        sizes = [[log.name, log.stat().st_size] for found in logs.values() for log in found]
+        sizes = [[log.name, log.stat().st_size] for paths in logs.values() for log in paths]
         meta = {
             "version": _VERSION,
             "schema_version": SCHEMA_VERSION,
-            "parts": told,
+            "parts": entries,
             "values": [orjson.Fragment(value) for value in values],
             "logs": sizes,
             "totals": totals,
@@ -134,14 +134,14 @@ def read_pack(directory: Path, parts: Sequence[str], logs: Sequence[str]) -> Pac
             return None
         packed = path.stat().st_mtime_ns
         for name, size in known.items():
-            found = os.stat(f"{directory}/{name}")  # noqa: PTH116 - of thousands of files
-            if found.st_size != size or found.st_mtime_ns > packed:
+            status = os.stat(f"{directory}/{name}")  # noqa: PTH116 - of thousands of files
+            if status.st_size != size or status.st_mtime_ns > packed:
                 return None
         rows = file.read(use_threads=False)
         values = meta["values"]
         conditions = {
-            name: {**own, **{key: values[place] for key, place in places.items()}}
-            for name, _, _, own, places in meta["parts"]
+            name: {**single, **{key: values[place] for key, place in places.items()}}
+            for name, _, _, single, places in meta["parts"]
         }
         lengths = [length for _, _, length, *_ in meta["parts"]]
         if rows.schema.remove_metadata() != CORE or sum(lengths) != rows.num_rows:

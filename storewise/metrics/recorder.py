@@ -122,8 +122,8 @@ def _count(counters: Integers, indexes: Integers) -> None:
     ``np.add.at`` does.
     """
     first = int(indexes.min())
-    found = np.bincount(indexes - first)
-    counters[first : first + len(found)] += found
+    counts = np.bincount(indexes - first)
+    counters[first : first + len(counts)] += counts
 
 
 class Recorder:

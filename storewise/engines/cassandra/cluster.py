@@ -49,13 +49,13 @@ _REFUSED = ("incorrect", "not permitted to log in", "Bad credentials")
 def words_of(error: BaseException) -> str:
     """One line: what each host said, where there are several."""
     if isinstance(error, NoHostAvailable):
-        found = {
+        reasons = {
             str(getattr(host, "endpoint", host)): words_of(reason)
             for host, reason in dict(error.errors or {}).items()
             if isinstance(reason, BaseException)
         }
-        if found:
-            return "no server answers: " + "; ".join(f"{h}: {w}" for h, w in found.items())
+        if reasons:
+            return "no server answers: " + "; ".join(f"{h}: {w}" for h, w in reasons.items())
         # The driver gives up on nodes that it knows to be down without asking them.
         return "no server answers"
     text = error.summary_msg() if isinstance(error, ErrorMessage) else str(error)

@@ -155,13 +155,13 @@ class CassandraLink(Client):
         if (SCHEMA_TABLE,) not in there:
             return
         # Written on all nodes that hold it, so one of them is enough, whichever it is.
-        found = self._rows(
+        rows = self._rows(
             f"SELECT content FROM {KEYSPACE}.{SCHEMA_TABLE} WHERE id = ?",
             [1],
             ConsistencyLevel.ONE,
         )
-        if found:
-            schema, _ = described(found[0][0], self._shared.kinds)
+        if rows:
+            schema, _ = described(rows[0][0], self._shared.kinds)
             with self._shared.lock:
                 self._shared.schema = schema
                 self._shared.tables = make_tables(schema, KEYS)
@@ -187,12 +187,12 @@ class CassandraLink(Client):
 
     def _prepared(self, cql: str) -> Any:
         """The statement, prepared once in a process."""
-        found = self._shared.prepared.get(cql)
-        if found is None:
-            found = self._try("prepare", lambda: self._shared.session.prepare(cql))
-            found.is_idempotent = True
-            self._shared.prepared[cql] = found
-        return found
+        statement = self._shared.prepared.get(cql)
+        if statement is None:
+            statement = self._try("prepare", lambda: self._shared.session.prepare(cql))
+            statement.is_idempotent = True
+            self._shared.prepared[cql] = statement
+        return statement
 
     def _rows(self, cql: str, values: Any = (), level: int | None = None) -> list[tuple[Any, ...]]:
         """All rows of a prepared statement, over all pages."""

@@ -42,10 +42,10 @@ def bounds(
         most = math.inf if high is None else float(high) or 0.0
         return [*([] if least is None else [(">=", least)]), ("<=", most)]
     if column.type == "int":
-        found = _whole(low, high)
-        if found is None:
+        whole = _whole(low, high)
+        if whole is None:
             return None
-        low, high = found
+        low, high = whole
     if low is not None and low == high:
         # Text columns have an index of equal values only.
         return [("=", low)]

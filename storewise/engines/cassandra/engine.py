@@ -93,7 +93,7 @@ class CassandraEngine(ServerEngine):
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """The jars and a Java that fits them; EngineError for other versions of either."""
-        found = find_jars(
+        installed = find_jars(
             self.title,
             settings,
             jar=_JAR,
@@ -105,15 +105,15 @@ class CassandraEngine(ServerEngine):
             ),
             hint=self.install_hint,
         )
-        series = ".".join(found.version.split(".")[:2])
+        home, jars = installed.programs["home"], installed.programs["jars"]
+        series = ".".join(installed.version.split(".")[:2])
         if series not in JAVAS:
             raise EngineError(
-                f"Cassandra: {found.programs['jars']} holds version {found.version}; versions "
+                f"Cassandra: {jars} holds version {installed.version}; versions "
                 f"{' and '.join(JAVAS)} are taken; {self.install_hint}"
             )
-        title = f"Cassandra {found.version}"
+        title = f"Cassandra {installed.version}"
         java = find_java(title, JAVAS[series], settings)
-        home, jars = found.programs["home"], found.programs["jars"]
         inside = [
             path for place in (jars, home / "lib") for path in sorted(place.glob("jamm-*.jar"))
         ]
@@ -124,9 +124,9 @@ class CassandraEngine(ServerEngine):
                 f"{self.install_hint}"
             )
         return Installation(
-            {**found.programs, "java": java, "jamm": jamm},
+            {**installed.programs, "java": java, "jamm": jamm},
             f"{title} (Java {java_version(java)})",
-            found.environment,
+            installed.environment,
         )
 
     def launch(self, node: Node) -> Launch:

@@ -152,14 +152,14 @@ class Rows:
     def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
         """The cells of each row, in the order of the ids; None for a row that is not there."""
         gets = [idl.TGet(row) for row in ids]
-        found = self.link.call("get", lambda client: client.getMultiple(table, gets))
-        return [_cells(result) if result.row is not None else None for result in found]
+        results = self.link.call("get", lambda client: client.getMultiple(table, gets))
+        return [_cells(result) if result.row is not None else None for result in results]
 
     def written(self, table: bytes, row: bytes) -> int | None:
         """When a row was last written, as the server counts; None where there is none."""
         gets = [idl.TGet(row)]
-        (found,) = self.link.call("get", lambda client: client.getMultiple(table, gets))
-        return max((cell.timestamp for cell in found.columnValues), default=None)
+        (result,) = self.link.call("get", lambda client: client.getMultiple(table, gets))
+        return max((cell.timestamp for cell in result.columnValues), default=None)
 
     def replace(
         self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
@@ -186,9 +186,9 @@ class Rows:
             first = start
             while len(rows) < limit:
                 number = min(limit - len(rows), _ROWS)
-                found = client.getScannerResults(table, idl.TScan(first, number), number)
-                rows += [(result.row, _cells(result)) for result in found]
-                if len(found) < number:
+                results = client.getScannerResults(table, idl.TScan(first, number), number)
+                rows += [(result.row, _cells(result)) for result in results]
+                if len(results) < number:
                     break
                 first = rows[-1][0] + b"\0"
             return rows
@@ -201,8 +201,8 @@ class Rows:
         def count(client: Any) -> int:
             total = 0
             scanner = client.openScanner(table, idl.TScan(b"", _ROWS, _KEYS_ONLY))
-            while found := client.getScannerRows(scanner, _ROWS):
-                total += len(found)
+            while results := client.getScannerRows(scanner, _ROWS):
+                total += len(results)
             client.closeScanner(scanner)
             return total
 
@@ -230,8 +230,8 @@ class HappybaseRows(Rows):
 
     def get(self, table: bytes, ids: Sequence[bytes]) -> list[Cells | None]:
         if len(ids) == 1:
-            found = self.link.call("get", lambda c: c.table(table).row(ids[0]))
-            return [_plain(found) or None]
+            row = self.link.call("get", lambda c: c.table(table).row(ids[0]))
+            return [_plain(row) or None]
         pairs = self.link.call("get", lambda c: c.table(table).rows(ids))
         known = {row: _plain(cells) for row, cells in pairs}
         return [known.get(row) for row in ids]

@@ -48,16 +48,16 @@ _LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writt
 
 def zookeeper_answers(endpoint: Endpoint) -> bool:
     """Whether ZooKeeper serves (it says so, and its version)."""
-    said = b""
+    answer = b""
     try:
         with socket.create_connection((endpoint.address, endpoint.port), _SECONDS) as connection:
             connection.settimeout(_SECONDS)
             connection.sendall(b"srvr")
-            while len(said) < _MOST_BYTES and (more := connection.recv(4096)):
-                said += more
+            while len(answer) < _MOST_BYTES and (more := connection.recv(4096)):
+                answer += more
     except OSError:
         return False
-    return b"Zookeeper version" in said and b"Mode:" in said
+    return b"Zookeeper version" in answer and b"Mode:" in answer
 
 
 def _get(endpoint: Endpoint, path: str) -> Any:
@@ -75,9 +75,9 @@ def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
 
 def root_of(endpoint: Endpoint) -> str:
     """The root directory of a running server, as a URI; OSError or ValueError without an answer."""
-    found = _get(endpoint, "/conf?format=json&name=hbase.rootdir")
+    answer = _get(endpoint, "/conf?format=json&name=hbase.rootdir")
     # Hadoop 3 answers what was asked, Hadoop 2 with all properties.
-    every = found.get("properties") or [found.get("property", {})]
+    every = answer.get("properties") or [answer.get("property", {})]
     for entry in every:
         if entry.get("key") == "hbase.rootdir":
             return str(entry["value"])
@@ -110,8 +110,8 @@ def server_answers(endpoint: Endpoint) -> bool:
     """Whether a master is initialised, or a region server is at work."""
     try:
         if endpoint.role == MASTER:
-            found = jmx(endpoint, "name=Master,sub=Server")
-            return bool(found.get("masterFinishedInitializationTime"))
+            server = jmx(endpoint, "name=Master,sub=Server")
+            return bool(server.get("masterFinishedInitializationTime"))
         return bool(jmx(endpoint, "name=RegionServer,sub=Server").get("regionServerStartTime"))
     except (OSError, ValueError):
         return False
@@ -128,29 +128,29 @@ def region_servers(master: Endpoint) -> int:
 def unreachable(servers: Iterable[Endpoint]) -> str:
     """Those of the servers to which no connection can be made, or that do not answer on one, as an
     addition to an error."""
-    found = []
+    problems = []
     for endpoint in servers:
         where = f"{endpoint.name} on host {endpoint.host} at {endpoint.address}:{endpoint.port}"
         try:
             socket.create_connection((endpoint.address, endpoint.port), _PROBE_SECONDS).close()
         except OSError as error:
-            found.append(f"{where} cannot be reached ({error})")
+            problems.append(f"{where} cannot be reached ({error})")
             continue
         try:
             jmx(endpoint, "name=RegionServer,sub=Server")
         except TimeoutError:
             # The kernel makes connections for a process that stands still, too.
-            found.append(f"{where} takes connections but does not answer within {_SECONDS:g} s")
+            problems.append(f"{where} takes connections but does not answer within {_SECONDS:g} s")
         except (OSError, ValueError):
             continue  # it answers, and the error has what it says
-    return f" ({'; '.join(found)})" if found else ""
+    return f" ({'; '.join(problems)})" if problems else ""
 
 
 def holding(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
     """Those of the servers that hold documents."""
     every = tuple(endpoints)
-    found = tuple(e for e in every if e.role == REGION)
-    return found or tuple(e for e in every if e.role == MASTER)
+    regions = tuple(e for e in every if e.role == REGION)
+    return regions or tuple(e for e in every if e.role == MASTER)
 
 
 def counters(servers: Iterable[Endpoint]) -> dict[str, float]:

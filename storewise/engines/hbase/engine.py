@@ -125,7 +125,7 @@ class HbaseEngine(ServerEngine):
         )
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
-        found = find_jars(
+        installed = find_jars(
             self.title,
             settings,
             jar=r"hbase-server-(\d+\.\d+\.\d+(?:-(?!tests\b)[\w.]+)*)\.jar",
@@ -133,23 +133,24 @@ class HbaseEngine(ServerEngine):
             usual=(f"{OWN_STORES}/hbase*", "/opt/hbase*", "/usr/local/hbase*"),
             hint=self.install_hint,
         )
-        if not found.version.startswith(_SERIES):
+        jars = installed.programs["jars"]
+        if not installed.version.startswith(_SERIES):
             raise EngineError(
-                f"{self.title}: {found.programs['jars']} holds version {found.version}; version "
-                f"2.5 or 2.6 is needed; {self.install_hint}"
+                f"{self.title}: {jars} holds version {installed.version}; version 2.5 or 2.6 is "
+                f"needed; {self.install_hint}"
             )
         java = find_java(self.title, _JAVAS, settings)
         number = java_version(java)
         assert number is not None
-        path = class_path(found.programs["jars"], number)
+        path = class_path(jars, number)
         if settings.get("rootdir"):
             # How to reach the site's HDFS.
-            hadoop = {**os.environ, **found.environment}.get("HADOOP_CONF_DIR")
+            hadoop = {**os.environ, **installed.environment}.get("HADOOP_CONF_DIR")
             path = f"{hadoop}:{path}" if hadoop else path
         return Installation(
-            {**found.programs, "java": java},
-            f"HBase {found.version}, Java {number}",
-            {**found.environment, "CLASSPATH": path},
+            {**installed.programs, "java": java},
+            f"HBase {installed.version}, Java {number}",
+            {**installed.environment, "CLASSPATH": path},
         )
 
     def launch(self, node: Node) -> Launch:
@@ -201,10 +202,10 @@ class HbaseEngine(ServerEngine):
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
     ) -> Mapping[str, str]:
-        found = dict(_OPEN[spec.role])
+        ports = dict(_OPEN[spec.role])
         if MASTER in spec.ports:
-            found[MASTER] = _OPEN[MASTER]["client port"]
-        return found
+            ports[MASTER] = _OPEN[MASTER]["client port"]
+        return ports
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         return open_client(self, cluster, mode)

@@ -135,10 +135,10 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
 def _own_host_first(routers: Sequence[Endpoint]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """The routers of this host, where they answer; else all."""
     here = socket.gethostname()
-    own = {(e.address, e.port) for e in routers if e.host == here}
+    here_first = {(e.address, e.port) for e in routers if e.host == here}
 
     def select(servers: Sequence[Any]) -> Sequence[Any]:
-        near = [server for server in servers if server.address in own]
+        near = [server for server in servers if server.address in here_first]
         return near or servers
 
     return select

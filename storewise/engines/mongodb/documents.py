@@ -57,15 +57,15 @@ class Form:
         if document_id.__class__ is not bytes:
             raise EngineError(f"{self.table.name}: {document_id!r} is no id of bytes")
 
-    def _of_key(self, found: dict[str, Any]) -> Document:
-        found["_id"] = found["_id"].encode()
-        return found
+    def _of_key(self, document: dict[str, Any]) -> Document:
+        document["_id"] = document["_id"].encode()
+        return document
 
-    def _of_ids(self, found: dict[str, Any]) -> Document:
+    def _of_ids(self, document: dict[str, Any]) -> Document:
         for name in self._converted:
-            if name in found:
-                found[name] = self.loaded(found[name], name)
-        return found
+            if name in document:
+                document[name] = self.loaded(document[name], name)
+        return document
 
     def loaded(self, value: Any, name: str) -> Any:
         """The document's value of what is stored in a field."""
@@ -79,10 +79,10 @@ class Form:
         """What is stored for a field's value; EngineError for no id where there must be one."""
         if name not in self._bytes or (value is None and name != "_id"):
             return value
-        found = self._text(value) if name in self._texts else self._object_id(value)
-        if found is None:
+        kept = self._text(value) if name in self._texts else self._object_id(value)
+        if kept is None:
             raise EngineError(f"{self.table.name}.{name}: {value!r} is no id of its kind")
-        return found
+        return kept
 
     def bson(self, document: Document) -> bytes:
         """A document as it is sent; EngineError where it has other fields than its kind."""

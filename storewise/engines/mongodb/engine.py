@@ -112,16 +112,17 @@ class MongoEngine(ServerEngine):
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """mongod, and mongos where there is one: only sharded clusters need it."""
-        found = self._look(("mongod",), settings)
+        installed = self._look(("mongod",), settings)
         try:
-            found = self._look(("mongod", "mongos"), settings)
+            installed = self._look(("mongod", "mongos"), settings)
         except EngineError:
             if settings.get("sharded") == "always":
                 raise
-        number = re.search(r"v?(\d+\.\d+\.\d+\S*)", found.version)
+        number = re.search(r"v?(\d+\.\d+\.\d+\S*)", installed.version)
         if number is None:
-            raise EngineError(f"{found.programs['mongod']} says no version: {found.version!r}")
-        return replace(found, version=f"MongoDB {number[1]}")
+            mongod = installed.programs["mongod"]
+            raise EngineError(f"{mongod} says no version: {installed.version!r}")
+        return replace(installed, version=f"MongoDB {number[1]}")
 
     def _look(self, programs: tuple[str, ...], settings: Mapping[str, Any]) -> Installation:
         return find_installation(

@@ -84,19 +84,19 @@ def _greeting(address: str, port: int, seconds: float) -> socket.socket:
 
     The driver bounds the wait for the connection, not for the first words; but kernels connect to
     a server that is not ready, stopped, or of another protocol."""
-    found = socket.create_connection((address, port), seconds)
+    connection = socket.create_connection((address, port), seconds)
     try:
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
-            found.recv(1, socket.MSG_PEEK)
+            connection.recv(1, socket.MSG_PEEK)
         except TimeoutError as error:
             raise TimeoutError(f"the server has not answered for {seconds:.0f} s") from error
-        found.settimeout(None)
+        connection.settimeout(None)
     except OSError:
-        found.close()
+        connection.close()
         raise
-    return found
+    return connection
 
 
 def answers(endpoint: Endpoint, credentials: Credentials) -> bool:

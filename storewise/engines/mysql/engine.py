@@ -235,11 +235,11 @@ def server_version(text: str) -> tuple[str, tuple[int, ...]]:
     ``mariadbd  Ver 10.11.19-MariaDB-...`` gives ("MariaDB", (10, 11, 19)), ``mysqld  Ver 8.4.6 for
     Linux ...`` ("MySQL", (8, 4, 6)). EngineError for other words.
     """
-    found = _SAYS.search(text)
-    if found is None:
+    version = _SAYS.search(text)
+    if version is None:
         raise EngineError(f"mariadb: {text!r} is no version of MariaDB's or MySQL's server")
-    maria = found[2] is not None or text.startswith("MariaDB ")
-    return ("MariaDB" if maria else "MySQL"), tuple(map(int, found[1].split(".")))
+    maria = version[2] is not None or text.startswith("MariaDB ")
+    return ("MariaDB" if maria else "MySQL"), tuple(map(int, version[1].split(".")))
 
 
 def pool_mb(memory_mb: int) -> int:

@@ -79,11 +79,11 @@ def _texts(
     of_text: Callable[[str], str],
 ) -> list[str]:
     """The values of a column as texts, after a look at their types."""
-    found = set(map(type, values))
-    if not found <= _TAKES[field.type]:
+    types = set(map(type, values))
+    if not types <= _TAKES[field.type]:
         wrong = next(v for v in values if type(v) not in _TAKES[field.type])
         raise _cannot_hold(name, field, wrong)
-    has_null = _NONE in found
+    has_null = _NONE in types
     if field.type == "id":
         if wrong := [v for v in values if v is not None and len(v) != ID_BYTES]:
             raise _cannot_hold(name, field, wrong[0])

@@ -152,7 +152,7 @@ class PostgresEngine(ServerEngine):
         return sharded_roles(self.name, topology)
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
-        found = find_installation(
+        installed = find_installation(
             self.title,
             self.programs,
             settings,
@@ -161,13 +161,13 @@ class PostgresEngine(ServerEngine):
             usual=("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"),
             hint=_HINT,
         )
-        number = re.search(r"\d+", found.version)
+        number = re.search(r"\d+", installed.version)
         if number is None or int(number[0]) < _OLDEST:
             raise EngineError(
-                f"{self.title}: {found.programs['postgres']} says {found.version!r}; version "
-                f"{_OLDEST} or newer is needed; {_HINT}"
+                f"{self.title}: {installed.programs['postgres']} says {installed.version!r}; "
+                f"version {_OLDEST} or newer is needed; {_HINT}"
             )
-        return found
+        return installed
 
     def launch(self, node: Node) -> Launch:
         directory, programs = node.directory, node.installation.programs

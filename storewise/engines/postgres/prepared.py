@@ -32,14 +32,14 @@ def numbered(sql: str) -> str | None:
     """A statement with ``%s`` and ``%%`` as the server knows it; None where it has other marks."""
     number = 0
 
-    def replace(found: re.Match[str]) -> str:
+    def replace(mark: re.Match[str]) -> str:
         nonlocal number
-        if found[1] == "%":
+        if mark[1] == "%":
             return "%"
         number += 1
         return f"${number}"
 
-    if any(found[1] not in ("s", "%") for found in _MARK.finditer(sql)):
+    if any(mark[1] not in ("s", "%") for mark in _MARK.finditer(sql)):
         return None
     return _MARK.sub(replace, sql)
 
@@ -78,7 +78,7 @@ class Prepared:
         formats = self._formats.get(len(values))
         if formats is None:
             formats = self._formats[len(values)] = [PyFormat.AUTO] * len(values)
-        given = adapt.dump_sequence(values, formats)
+        dumped = adapt.dump_sequence(values, formats)
         key = (sql, adapt.types or ())
         name = self._names.get(key)
         if name is None:
@@ -86,7 +86,7 @@ class Prepared:
             if name is None:
                 return None
         # None is NULL there, which its annotation forgets.
-        params = cast(Sequence[bytes], given)
+        params = cast(Sequence[bytes], dumped)
         result = server.exec_prepared(name, params, adapt.formats, Format.BINARY)
         if result.status in _GOOD:
             return result

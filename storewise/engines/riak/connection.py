@@ -198,9 +198,9 @@ class Link:
         raise Broken("; ".join(dict.fromkeys(problems)))
 
     def _connection(self, slot: int) -> Connection:
-        found = self._open.get(slot)
-        if found is not None and found.fileno() >= 0:
-            return found
+        connection = self._open.get(slot)
+        if connection is not None and connection.fileno() >= 0:
+            return connection
         if self._shared.closed:
             raise EngineError("this client is closed")
         settings = self._shared.settings
@@ -215,8 +215,8 @@ class Link:
         return made
 
     def _forget(self, slot: int) -> None:
-        if (found := self._open.pop(slot, None)) is not None:
-            found.close()
+        if (connection := self._open.pop(slot, None)) is not None:
+            connection.close()
 
     def _leave(self, slot: int) -> None:
         """Go on with the next node."""

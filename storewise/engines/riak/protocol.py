@@ -64,12 +64,12 @@ def varint(value: int) -> bytes:
     """An unsigned number of up to 64 bits, 7 bits to a byte, lowest first."""
     if not 0 <= value < 1 << 64:
         raise ValueError(f"{value} is no unsigned number of 64 bits")
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def message(*fields: tuple[int, Value | None]) -> bytes:
@@ -213,8 +213,8 @@ def read_error(body: bytes) -> str:
 
 def read_server_info(body: bytes) -> tuple[str, str]:
     """(name of the Erlang node, version)."""
-    found = {n: _bytes(n, v).decode(errors="replace") for n, v in fields(body) if n in (1, 2)}
-    return found.get(1, ""), found.get(2, "")
+    texts = {n: _bytes(n, v).decode(errors="replace") for n, v in fields(body) if n in (1, 2)}
+    return texts.get(1, ""), texts.get(2, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,9 @@ class Class:
 
     def sent(self) -> int | None:
         """Bytes that have passed it; None where it is not there."""
-        for found in _qdiscs(self.interface):
-            if found.get("parent") == self.name:
-                return int(found.get("bytes", 0))
+        for qdisc in _qdiscs(self.interface):
+            if qdisc.get("parent") == self.name:
+                return int(qdisc.get("bytes", 0))
         return None
 
 
@@ -78,8 +78,8 @@ def interface_of(address: str) -> str:
     """The interface that has an address; EngineError where none has it."""
     if address.startswith("127."):
         return "lo"
-    for name, found in psutil.net_if_addrs().items():
-        if any(one.address.split("%")[0] == address for one in found):
+    for name, entries in psutil.net_if_addrs().items():
+        if any(one.address.split("%")[0] == address for one in entries):
             return name
     raise EngineError(f"no interface of host {host_name()} has the address {address}")
 
@@ -156,7 +156,7 @@ def _fill(
 
 
 def _has_root(interface: str) -> bool:
-    return any(found.get("handle") == _ROOT for found in _qdiscs(interface))
+    return any(qdisc.get("handle") == _ROOT for qdisc in _qdiscs(interface))
 
 
 def _classes(interface: str) -> set[int]:
