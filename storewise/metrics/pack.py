@@ -67,7 +67,8 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
                 return None
             if orjson.loads(orjson.dumps(conditions)) != conditions:
                 return None  # not a number somewhere, which JSON does not have
-            shared = {k: orjson.dumps(v) for k, v in conditions.items() if _large(v)}
+            large = {k: v for k, v in conditions.items() if v and isinstance(v, dict | list)}
+            shared = {k: orjson.dumps(v) for k, v in large.items()}
             places = {k: values.setdefault(v, len(values)) for k, v in shared.items()}
             single = {k: v for k, v in conditions.items() if k not in places}
             entries.append([part.name, part.stat().st_size, table.num_rows, single, places])
@@ -78,7 +79,7 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
         totals = {
             phase: {
                 tag: encoded(histogram_of(total.indexes, total.counts))
-                for tag, total in merge_all(paths, _ours).items()
+                for tag, total in merge_all(paths, lambda text: bool(Tag.parse(text))).items()
             }
             for phase, paths in logs.items()
         }
@@ -151,12 +152,3 @@ def read_pack(directory: Path, parts: Sequence[str], logs: Sequence[str]) -> Pac
         return None  # of the pack, or of a file that it is about
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, IndexError) as error:
         raise ResultError(f"{path}: the pack was cut short or changed: {error}") from error
-
-
-def _large(value: Any) -> bool:
-    return isinstance(value, dict | list) and bool(value)
-
-
-def _ours(text: str) -> bool:
-    Tag.parse(text)
-    return True

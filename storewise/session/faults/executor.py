@@ -94,6 +94,12 @@ class FaultExecutor:
         self._log.info("done: %s", ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
         publish_answer(self._live, replace(answer, state="done", figures=figures))
 
+    def _watch(self, seconds: float) -> None:
+        """Look after the server for so long; raises where it fails or the trial is to end."""
+        self._check()
+        if (text := self.failure(seconds)) is not None:
+            raise EngineError(text)
+
     def _restart(self, order: NodeOrder, answer: Answer) -> dict[str, float]:
         begin = time.monotonic()
         spec = self._server.node.spec
@@ -111,9 +117,7 @@ class FaultExecutor:
     def _kill(self, order: NodeOrder) -> dict[str, float]:
         at = order.at + self._offset if order.at is not None else 0.0
         while (left := at - time.time()) > 0:
-            self._check()
-            if (text := self.failure(min(left, LOOK_EVERY))) is not None:
-                raise EngineError(text)
+            self._watch(min(left, LOOK_EVERY))
         killed = time.time()
         self._server.kill()
         self._down = True
@@ -142,10 +146,7 @@ class FaultExecutor:
             if failed := [a for a in answers.values() if a.state == "failed"]:
                 raise EngineError(f"{failed[0].node} could not: {failed[0].error}")
             names = {n for n in names if n not in answers or answers[n].state not in far}
-            self._check()
-            if not self._down and (text := self._server.failure()) is not None:
-                raise EngineError(text)
-            time.sleep(LOOK_EVERY if names else 0.0)
+            self._watch(LOOK_EVERY if names else 0.0)
 
     def _slow(self, order: NodeOrder) -> dict[str, float]:
         slow = Slow.model_validate(order.slow)

@@ -23,17 +23,6 @@ from storewise.workloads.faults import Slow
 #: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.
 _START_SECONDS = 120.0
 _STOP_SECONDS = 5.0
-#: Names of figures, and what each is counted in.
-FIGURES = {
-    "slow_time": "s",
-    "slow_bytes": "B",
-    "slow_syncs": "1",
-    "slow_cpu": "s",
-    "slow_processes": "1",
-    "slow_memory": "B",
-    "slow_turns": "1",
-    "slow_sent": "B",
-}
 
 
 class Slowing:
@@ -125,7 +114,7 @@ class Slowing:
             )
 
     def stop(self) -> dict[str, float]:
-        """End it and remove all of it; returns what it has done (`FIGURES`)."""
+        """End it and remove all of it; returns what it has done (metrics ``slow_*``)."""
         try:
             self.raise_if_ended()
             figures = {**self._figures(), "slow_time": time.monotonic() - self._started}
