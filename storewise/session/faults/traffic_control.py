@@ -17,7 +17,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from typing import Any
 import psutil
 
 from storewise.atomic import read_as, write_aside
+from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 
@@ -199,18 +199,19 @@ def _locked(interface: str) -> Iterator[None]:
     away when its holder ends.
     """
     with socket.socket(socket.AF_UNIX) as lock:
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
+
+        def taken() -> str | None:
             try:
                 lock.bind(f"\0storewise-traffic-{interface}")
-                break
             except OSError as error:
-                if time.monotonic() > until:
-                    raise EngineError(
-                        f"another process changes the traffic of {interface} on host "
-                        f"{host_name()} for {_LOCK_SECONDS:.0f} s already"
-                    ) from error
-                time.sleep(0.05)
+                return str(error)
+            return None
+
+        complaint = (
+            f"the traffic of {interface} on host {host_name()}, which another process changes, was "
+            "not free"
+        )
+        wait_until(taken, _LOCK_SECONDS, complaint, poll=0.05)
         yield
 
 
