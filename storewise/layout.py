@@ -10,3 +10,5 @@ LIBRARY = Path(__file__).resolve().parent.parent
 FAILED = "failed.json"
 #: What the last run of a study was: who, when, with what.
 RECORD = "run.json"
+#: What the figures of a directory show, and why those that are not there are not.
+FIGURE_INDEX = "figures.json"

@@ -6,43 +6,39 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from storewise.analysis.model.tables import Tables
+from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.figures import costs, hosts
-from storewise.figures import per_node as owners
-from storewise.figures import query_plans as plans
-from storewise.figures import rates as plots
-from storewise.figures import reference_overlay as overlay
-from storewise.figures import scaling as scale
-from storewise.figures import steps as stepped
-from storewise.figures.style import drawing, to_bytes
+from storewise.figures import costs, hosts, per_node, query_plans, rates, scaling, steps
+from storewise.figures.chart import Chart
+from storewise.figures.paper import draw, to_bytes
+from storewise.figures.published import published
+from storewise.figures.selection import style_of
+from storewise.layout import FIGURE_INDEX
 
 
 @dataclass(frozen=True, slots=True)
 class FigureSpec:
-    """One figure: its file name's stem, what it is called and says, and what it takes."""
+    """One figure: its file name's stem, heading and caption, and the function that builds it."""
 
     name: str
     heading: str
     caption: str
     absent: str
     """Why there is none where the function gives None."""
-    make: Callable[[Tables], Figure | None]
-    servers: bool = False
-    """It is about servers; a study without any has no need to be told that it is missing."""
-    steps: bool = False
-    """It is about steps; likewise for a study without."""
-    slowed: bool = False
-    """It is about slowed nodes; likewise for a study without."""
-    plans: bool = False
-    """It is about plans of queries; likewise for a study without."""
-    references: bool = False
-    """It is about published studies; likewise for a study that names none."""
+    make: Callable[[Tables], Chart | None]
+    about: str = ""
+    """The part of `Tables` that it is about, if not every study has it: a study that has none of it
+    need not be told that the figure is missing."""
+
+    def concerns(self, tables: Tables) -> bool:
+        """Whether the study has what the figure is about."""
+        return not self.about or len(attrgetter(self.about)(tables)) > 0
 
 
 FIGURES = (
@@ -56,7 +52,7 @@ FIGURES = (
         "part where the phase is long enough. The null engine (no store) is the client's own "
         "ceiling. Intervals that reach beyond the panel are cut.",
         "no phase has a rate",
-        plots.throughput_by_engine,
+        rates.throughput,
     ),
     FigureSpec(
         "over_time",
@@ -64,7 +60,7 @@ FIGURES = (
         "All workers together, mean over repeats. One operation of a write phase is one batch; "
         "shaded seconds are warm-up.",
         "no phase has values per second",
-        plots.operations_over_time,
+        rates.over_time,
     ),
     FigureSpec(
         "latency",
@@ -72,7 +68,7 @@ FIGURES = (
         "Percentiles of the time that one operation takes in the store, from the histograms of "
         "all workers and repeats added together. Lower is better.",
         "no Hdr log could be used",
-        plots.latency_percentiles,
+        rates.latency,
     ),
     FigureSpec(
         "scaling",
@@ -81,7 +77,7 @@ FIGURES = (
         "the dotted line would be ideal, dashed ones are the Universal Scalability Law where it "
         "could be fitted. Intervals that reach beyond the panel are cut.",
         "no numeric factor has more than one level",
-        scale.speedup,
+        scaling.speedup,
     ),
     FigureSpec(
         "nodes",
@@ -90,8 +86,8 @@ FIGURES = (
         "intervals. Horizontal lines are stores without servers and the null engine (dotted): what "
         "the same clients reach without a cluster.",
         "no engine was measured with several numbers of nodes",
-        scale.over_nodes,
-        servers=True,
+        scaling.over_nodes,
+        about="nodes",
     ),
     FigureSpec(
         "clients",
@@ -100,8 +96,8 @@ FIGURES = (
         "intervals; where a phase varies operations or rate too, at the highest of them. Steps "
         "that were asked other things (another distribution, say) have panels of their own.",
         "no phase was measured with several numbers of clients",
-        stepped.throughput_over_clients,
-        steps=True,
+        steps.clients,
+        about="steps",
     ),
     FigureSpec(
         "latency_over_throughput",
@@ -113,8 +109,8 @@ FIGURES = (
         "not begun when a step ended have no time: where little of the target was served, the "
         "true times are longer. Failed operations are not in them.",
         "no phase was measured at several rates or numbers of clients",
-        stepped.latency_over_throughput,
-        steps=True,
+        steps.latency_over_throughput,
+        about="steps",
     ),
     FigureSpec(
         "runtime",
@@ -122,8 +118,8 @@ FIGURES = (
         "Time until the last client was done, over the number of client threads, for each number "
         "of operations.",
         "no phase was measured with several numbers of operations",
-        stepped.runtime_over_clients,
-        steps=True,
+        steps.runtime,
+        about="steps",
     ),
     FigureSpec(
         "plans",
@@ -132,8 +128,8 @@ FIGURES = (
         "over the share of the readings that it finds. Hollow markers: the store's own plan did "
         "not use the secondary index. Several settings of one engine have lines of their own.",
         "no query was measured at several selectivities",
-        plans.over_selectivity,
-        plans=True,
+        query_plans.over_selectivity,
+        about="plans",
     ),
     FigureSpec(
         "storage",
@@ -143,7 +139,7 @@ FIGURES = (
         "itself counts as its documents and indexes (or its database), without logs and "
         "preallocated files; the table has the whole data directories too.",
         "no store told its size",
-        plots.storage_per_document,
+        costs.storage,
     ),
     FigureSpec(
         "costs",
@@ -180,7 +176,7 @@ FIGURES = (
         "core, the client is the limit. First repeat of each engine at its highest setting.",
         "no store of this study is a server",
         hosts.busy_nodes,
-        servers=True,
+        about="nodes",
     ),
     FigureSpec(
         "latency_by_node",
@@ -189,8 +185,8 @@ FIGURES = (
         "95th percentile (line) and mean (dot). Below: what the processors of its host did in the "
         "same time, time spent waiting for the disk (iowait) included; nodes of one host share it.",
         "no engine tells which of several nodes owns a document",
-        owners.latency_by_node,
-        servers=True,
+        per_node.latency_by_node,
+        about="nodes",
     ),
     FigureSpec(
         "slowed_nodes",
@@ -199,8 +195,8 @@ FIGURES = (
         "the 95th percentile of service time and the iowait of each node, full where the node "
         "was slowed.",
         "no node was slowed",
-        owners.slowed_nodes,
-        slowed=True,
+        per_node.slowed_nodes,
+        about="slowdown",
     ),
     FigureSpec(
         "published",
@@ -209,8 +205,8 @@ FIGURES = (
         "curve is shown as a multiple of its own value at the lowest level that all of a panel "
         "have. Dashed with hollow markers: published; full: measured here.",
         "no published curve runs over something that this study varied",
-        overlay.published_shapes,
-        references=True,
+        published,
+        about="results.references",
     ),
 )
 
@@ -234,10 +230,11 @@ def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
     written.
     """
     made = []
+    style = style_of(tables)
     for spec in FIGURES:
         try:
-            with drawing():
-                figure = spec.make(tables)
+            chart = spec.make(tables)
+            figure = draw(chart, style) if chart is not None else None
             if figure is None:
                 made.append(Made(spec, None, None, spec.absent))
             else:
@@ -248,10 +245,6 @@ def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
     if outdir is not None:
         _write(made, tables, outdir)
     return made
-
-
-#: What the figures of a directory show, and why those that are not there are not.
-INDEX = "figures.json"
 
 
 def tables_digest(tables: Tables) -> str:
@@ -268,7 +261,7 @@ def tables_digest(tables: Tables) -> str:
 def stored_figures(tables: Tables, directory: Path) -> list[Made] | None:
     """The figures that `make_figures` wrote for these tables, None where they show others."""
     try:
-        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        index = json.loads((directory / FIGURE_INDEX).read_text(encoding="utf-8"))
         if index["tables"] != tables_digest(tables):
             return None
         return [
@@ -291,20 +284,16 @@ def _write(made: list[Made], tables: Tables, outdir: Path) -> None:
     index = {"tables": tables_digest(tables), "why": {one.spec.name: one.why for one in made}}
     try:
         outdir.mkdir(parents=True, exist_ok=True)
-        (outdir / INDEX).unlink(missing_ok=True)
+        (outdir / FIGURE_INDEX).unlink(missing_ok=True)
         for one in made:
-            for form, data in (("png", one.png), ("svg", one.svg)):
+            caption = f"{one.spec.heading}. {one.spec.caption}\n".encode() if one.svg else None
+            for form, data in (("png", one.png), ("svg", one.svg), ("txt", caption)):
                 path = outdir / f"{one.spec.name}.{form}"
                 if data is None:
                     path.unlink(missing_ok=True)
                 else:
                     path.write_bytes(data)
-            caption = outdir / f"{one.spec.name}.txt"
-            if one.svg is None:
-                caption.unlink(missing_ok=True)
-            else:
-                caption.write_text(f"{one.spec.heading}. {one.spec.caption}\n", encoding="utf-8")
-        (outdir / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+        write_aside(outdir / FIGURE_INDEX, json.dumps(index, indent=1) + "\n")
     except OSError as error:
         raise ResultError(
             f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "

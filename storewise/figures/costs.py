@@ -1,116 +1,131 @@
-"""What a million documents or operations cost, and how long the full corpus would take."""
+"""What documents cost: bytes on disk, money or hours, and the time that the full corpus takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from storewise.analysis.common.engines import title, varying_factors
-from storewise.analysis.common.frames import grouped, records
-from storewise.analysis.common.text import setting
+from storewise.analysis.common.engines import CEILING, varying_factors
+from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.selection import MAX_PANELS, engines_in, phase_title, style_of
-from storewise.figures.style import legend_outside, new_figure, plain_numbers, spread
+from storewise.figures.chart import (
+    Axis,
+    Chart,
+    Panel,
+    Point,
+    Series,
+    point,
+    rows_axis,
+)
+from storewise.figures.selection import (
+    FACTOR_LABELS,
+    labelled,
+    line_name,
+    line_of,
+    lines_in,
+    phase_title,
+    points_of,
+)
+from storewise.figures.style import DASHED, GREY, SOLID
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
 _MONEY, _HOURS, _YEAR = "money_per_million", "host_hours_per_million", "corpus_money_per_year"
-_OVER = {"nodes": "data nodes", "workers": "workers"}
+_INPUTS = "inputs as they lie on disk"
 
 
-def cost_panels(tables: Tables) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """(heading, label of the axis, rows of `costs`) of each panel; rates that the study set are
-    left out, for then it was not the store that made the costs."""
-    costs = tables.judged.get("costs")
-    if costs is None or costs.empty:
-        return
-    costs = costs[~costs["paced"].fillna(value=False).astype(bool) & (costs["mean"] > 0)]
-    measure = _MONEY if (costs["measure"] == _MONEY).any() else _HOURS
-    found = costs[costs["measure"] == measure]
-    for phase in tables.phases_of(found):
-        here = found[found["phase"] == phase]
-        unit = str(here["unit"].iloc[0])
-        what, _, per = unit.partition("/")
-        words = "host hours" if what == "h" else what
-        yield phase_title(phase), f"{words} per {per.replace('10^6', 'million')}", here
-    yearly = costs[costs["measure"] == _YEAR]
-    if len(yearly):
-        yield "keeping the full corpus", str(yearly["unit"].iloc[0]).replace("/", " per "), yearly
-
-
-def costs(tables: Tables) -> Figure | None:
-    """A bar per engine and setting with its interval, a panel per phase."""
-    panels = list(cost_panels(tables))[:MAX_PANELS]
-    if not panels:
+def storage(tables: Tables) -> Chart | None:
+    """Bytes on disk per document, against what the inputs take as they lie on disk."""
+    sizes = tables.storage_summary
+    sizes = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["mean"] > 0)]
+    sizes = sizes[sizes["engine"] != CEILING]
+    if sizes.empty:
         return None
-    style = style_of(tables)
-    together = pd.concat([rows for _, _, rows in panels])
-    names = varying_factors(together, tables.results.factors)
-    labels: dict[str, int] = {}
-    for engine in engines_in(together):
-        for row in records(together[together["engine"] == engine].sort_values(names)):
-            words = ", ".join(filter(None, (title(engine), setting(row, names))))
-            labels.setdefault(words, len(labels))
-    columns = min(3, len(panels))
-    height = 1.0 + 0.3 * len(labels)
-    figure, axes = new_figure(-(-len(panels) // columns), columns, height=height, sharey=True)
-    for axis in axes[len(panels) :]:
-        axis.set_visible(False)
-    for axis, (heading, label, rows) in zip(axes, panels, strict=False):
-        for row in records(rows):
-            engine = str(row["engine"])
-            words = ", ".join(filter(None, (title(engine), setting(row, names))))
-            known = np.isfinite(row["low"]) and row["high"] > row["low"]
-            axis.errorbar(
-                row["mean"],
-                labels[words],
-                xerr=[[row["mean"] - row["low"]], [row["high"] - row["mean"]]] if known else None,
-                fmt=style.marker(engine),
-                color=style.colour(engine),
-                capsize=3,
-                elinewidth=1.2,
-            )
-        axis.set_title(heading)
-        axis.set_xlabel(label)
-        if spread(rows["mean"].to_list()):
-            axis.set_xscale("log")
-        else:
-            axis.set_xlim(left=0)
-        plain_numbers(axis.xaxis)
-        axis.grid(visible=False, axis="y")
-    axes[0].set_yticks(range(len(labels)), list(labels))
-    axes[0].invert_yaxis()
-    return figure
+    names = varying_factors(sizes, tables.results.factors)
+    bars = []
+    for label, row in labelled(sizes):
+        name, words = line_name(row, names), f"{number(row['mean'])} bytes per document"
+        size = point(row["mean"], name, row, words, f"storage_summary:{label}")
+        bars.append(Series(name, [replace(size, label=f"{row['mean']:.0f}")], "bars", row))
+    rows = rows_axis(line_name(r, names) for r in records(sizes.sort_values(["engine", *names])))
+    inputs = tables.results.inputs
+    if inputs is not None and inputs.documents:
+        share = inputs.bytes / inputs.documents
+        words = f"{number(share)} bytes/document"
+        points = [Point(share, bar.name, words=words) for bar in bars]
+        bars.append(Series(_INPUTS, points, "across", colour=GREY, dash=DASHED))
+    x = Axis("bytes on disk per document", "linear")
+    return Chart([Panel("Storage after the load", x, rows, bars)])
 
 
-def capacity(tables: Tables) -> Figure | None:
+def costs(tables: Tables) -> Chart | None:
+    """A bar per engine and setting with its interval, a panel per phase."""
+    judged = tables.judged.get("costs")
+    if judged is None or judged.empty:
+        return None
+    # Where the study set the rate it was not the store that made the costs.
+    judged = judged[~judged["paced"].fillna(value=False).astype(bool) & (judged["mean"] > 0)]
+    measure = _MONEY if (judged["measure"] == _MONEY).any() else _HOURS
+    running = judged[judged["measure"] == measure]
+    parts = []
+    for phase in tables.phases_of(running):
+        rows = running[running["phase"] == phase]
+        what, _, per = str(rows["unit"].iloc[0]).partition("/")
+        label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
+        parts.append((phase_title(phase), label, rows))
+    yearly = judged[judged["measure"] == _YEAR]
+    if len(yearly):
+        label = str(yearly["unit"].iloc[0]).replace("/", " per ")
+        parts.append(("keeping the full corpus", label, yearly))
+    if not parts:
+        return None
+    drawn = pd.concat([rows for *_, rows in parts])
+    names = varying_factors(drawn, tables.results.factors)
+    axis = rows_axis(
+        line_name(row, names)
+        for _, group in lines_in(drawn, [])
+        for row in records(group.sort_values(names) if names else group)
+    )
+    panels = []
+    for heading, label, rows in parts:
+        bars = []
+        for _, group in lines_in(rows, []):
+            for place, row in labelled(group):
+                name, words = line_name(row, names), f"{number(row['mean'])} {label}"
+                cost = point(row["mean"], name, row, words, f"costs:{place}")
+                bars.append(Series(name, [cost], "bars", row))
+        panels.append(Panel(heading, Axis(label), axis, bars))
+    return Chart(panels)
+
+
+def capacity(tables: Tables) -> Chart | None:
     """Hours that the full corpus would take over nodes or workers: markers are measured, dashed
-    lines the model, dotted beyond what was measured."""
+    lines the model."""
     curve = tables.judged.get("capacity_curve")
     if curve is None or curve.empty:
         return None
-    kinds = list(dict.fromkeys(curve["over"]))[:MAX_PANELS]
-    style = style_of(tables)
-    figure, axes = new_figure(1, len(kinds), height=3.4, sharey=False)
-    for axis, kind in zip(axes, kinds, strict=True):
-        here = curve[curve["over"] == kind]
-        for engine in engines_in(here):
-            own = here[here["engine"] == engine]
-            names = varying_factors(own, tables.results.factors)
-            for place, (_, line) in enumerate(grouped(own, names) if names else [((), own)]):
-                look = {"color": style.colour(engine), "marker": style.marker(engine)}
-                measured = line[line["how"] == "measured"].sort_values("count")
-                label = title(engine) if place == 0 else None
-                axis.plot(measured["count"], measured["hours"], ls="", label=label, **look)
-                model = line.sort_values("count").drop_duplicates("count")
-                axis.plot(model["count"], model["hours"], "--", lw=1, color=look["color"])
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel(_OVER.get(str(kind), str(kind)))
-        plain_numbers(axis.xaxis)
-        plain_numbers(axis.yaxis)
-    axes[0].set_ylabel("hours to load the full corpus")
-    legend_outside(figure, axes)
-    return figure
+    panels = []
+    for kind in dict.fromkeys(map(str, curve["over"])):
+        rows = curve[curve["over"] == kind]
+        names = varying_factors(rows, tables.results.factors)
+        series = []
+        for rank, group in lines_in(rows, names):
+            group = group.sort_values("count")
+            # The table's `low` and `high` are of the rate, these of the hours.
+            group = group.assign(low=group["hours_low"], high=group["hours_high"])
+            model = points_of(group, "count", "hours", "capacity_curve", _hours)
+            measured = [p for p in model if p.row["how"] == "measured"]
+            line = line_of(group, names, measured, rank, mode="markers", dash=SOLID)
+            name = f"{line.name}: model"
+            look: dict[str, Any] = {"mode": "lines", "legend": "", "dash": DASHED, "name": name}
+            series += [line, line_of(group, names, model, rank, **look)]
+        x = Axis(FACTOR_LABELS.get(kind, kind), "log")
+        panels.append(Panel(f"over {kind}", x, Axis("hours for the full corpus"), series))
+    return Chart(panels, columns=6, lowest=True)
+
+
+def _hours(row: dict[str, Any]) -> str:
+    words = f"{number(row['hours'])} hours with {number(row['count'])}, {row['how']}"
+    return words + (", beyond what was measured" if row["extrapolated"] else "")

@@ -2,149 +2,207 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from storewise.analysis.common.engines import CEILING, title, varying_factors
-from storewise.analysis.common.frames import records
-from storewise.analysis.common.text import setting
+from storewise.analysis.common.engines import CEILING, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import number, setting
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.usl import law
+from storewise.figures.chart import (
+    Axis,
+    Chart,
+    Panel,
+    Point,
+    Series,
+    level_axis,
+)
 from storewise.figures.selection import (
-    MAX_PANELS,
-    engines_in,
+    FACTOR_LABELS,
+    labelled,
+    line_of,
+    lines_in,
     lowest,
     phase_title,
-    shared_setting,
-    style_of,
+    points_of,
+    setting_note,
 )
-from storewise.figures.style import legend_outside, new_figure, plain_numbers, spread
-from storewise.figures.usl_curves import law_of, relative_law
+from storewise.figures.style import DASHED, DOTTED, GREY
 
-#: Factors that get a row of panels of their own, as far as there is room.
-_MAX_FACTORS = 3
+#: Factors that get a row of panels on paper, and phases that get a column.
+_MOST = 3
+#: Points of a fitted curve.
+_POINTS = 40
 
 
-def speedup(tables: Tables) -> Figure | None:
+def speedup(tables: Tables) -> Chart | None:
     """Speed-up over the levels of each numeric factor, with the ideal line, a row per factor."""
-    found = tables.scaling[tables.scaling["quantity"] == "speedup"]
-    found = found[found["measure"] == "documents_per_s"]
-    if found.empty:
+    scaling = tables.scaling
+    scaling = scaling[
+        (scaling["quantity"] == "speedup") & (scaling["measure"] == "documents_per_s")
+    ]
+    if scaling.empty:
         return None
-    factors = list(dict.fromkeys(found["factor"]))[:_MAX_FACTORS]
-    names = varying_factors(found, tables.results.factors)
-    chosen = {
-        factor: lowest(found[found["factor"] == factor], [n for n in names if n != factor])
-        for factor in factors
-    }
-    phases = tables.phases_of(found)[: MAX_PANELS // 2]
-    style = style_of(tables)
-    figure, axes = new_figure(
-        len(factors), len(phases), height=3.3 if len(factors) == 1 else 2.7, sharey=False
-    )
-    for number, axis in enumerate(axes):
-        factor, phase = factors[number // len(phases)], phases[number % len(phases)]
-        here = chosen[factor]
-        here = here[here["phase"] == phase]
-        axis.set_title(phase_title(phase))
-        axis.set_xlabel(AXIS.get(factor, factor))
-        if here.empty:
-            axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
-            continue
-        base = float(here["base"].min())
-        levels = sorted(set(here["level"]))
-        ideal = [level / base for level in levels]
-        axis.plot(levels, ideal, color="#000000", lw=1, ls=":", label="ideal")
-        engines = engines_in(here)
-        width = 0.02 * (max(levels) - min(levels))
-        for place, engine in enumerate(engines):
-            own = here[here["engine"] == engine].sort_values("level").drop_duplicates("level")
-            shift = width * (place - (len(engines) - 1) / 2)
-            mean = own["mean"].to_numpy(dtype=float)
-            errors = np.vstack([mean - own["low"], own["high"] - mean]).astype(float)
-            axis.errorbar(
-                own["level"] + shift,
-                mean,
-                yerr=np.nan_to_num(errors),
-                capsize=3,
-                elinewidth=1,
-                color=style.colour(engine),
-                marker=style.marker(engine),
-                label=title(engine),
+    names = varying_factors(scaling, tables.results.factors)
+    factors = list(dict.fromkeys(map(str, scaling["factor"])))
+    phases = tables.phases_of(scaling)
+    panels = []
+    for factor in factors:
+        others = [n for n in names if n != factor]
+        over_factor = scaling[scaling["factor"] == factor]
+        printed = lowest(over_factor, others)
+        label = FACTOR_LABELS.get(factor, factor)
+        for phase in phases:
+            rows = over_factor[over_factor["phase"] == phase]
+            fits = factor in factors[:_MOST] and phase in phases[:_MOST]
+            x, y, lines = Axis(label), Axis(), list[Series]()
+            if len(rows):
+                lines = _speedups(tables, rows, factor, others, printed)
+                base = float(rows["base"].min())
+                levels = sorted({*rows["level"].tolist(), *rows["base"].tolist()})
+                words = "as many times as fast as there are more"
+                ideal = [Point(level, level / base, words=words) for level in levels]
+                lines.append(
+                    Series("ideal", ideal, "lines", {"phase": phase}, colour=GREY, dash=DOTTED)
+                )
+                lines += _published(tables, factor, phase)
+                x = Axis(label, "linear", levels, level_axis("", levels).texts)
+                top = 1.5 * max(levels[-1] / base, rows["mean"].max())
+                over = f"speed-up over {setting({factor: base}, [factor])}"
+                y = Axis(over, "linear", top=top)
+            heading = f"{phase_title(phase)}, over {label}"
+            panels.append(Panel(heading, x, y, lines, on="both" if fits else "page"))
+    columns = min(_MOST, len(phases))
+    height = 3.3 if len(factors) == 1 else 2.7
+    return Chart(panels, height, columns, most=_MOST * _MOST, lowest=True, grid=True)
+
+
+def _speedups(
+    tables: Tables, rows: pd.DataFrame, factor: str, others: Sequence[str], printed: pd.DataFrame
+) -> list[Series]:
+    lines = []
+    for rank, group in lines_in(rows, others):
+        group = group.sort_values("level")
+        first = records(group)[0]
+        points = points_of(
+            group,
+            "level",
+            "mean",
+            "scaling",
+            lambda row: f"{number(row['mean'])} times, at {setting(row, [factor])}",
+        )
+        record = {k: v for k, v in first.items() if k != factor}
+        line = line_of(group, others, points, rank, printed, record=record, over=factor)
+        lines.append(line)
+        fitted = law_of(tables, first, factor)
+        if fitted is not None:
+            words = (
+                f"Universal Scalability Law: sigma {number(fitted['sigma'])}, "
+                f"kappa {number(fitted['kappa'])}, R² {fitted['r2']:.3f}"
             )
-            law = law_of(tables, records(own)[0], factor) if len(own) else None
-            if law is not None:
-                axis.plot(*relative_law(law, base, levels), "--", lw=1, color=style.colour(engine))
-        axis.set_xticks(levels, [f"{level:g}" for level in levels])
-        axis.set_ylim(0, 1.5 * max([*ideal, *here["mean"]]))
-        if number % len(phases) == 0:
-            axis.set_ylabel(f"speed-up over {setting({factor: base}, [factor])}")
-    legend_outside(figure, axes, columns=5)
-    return figure
+            curve = relative_law(fitted, first["base"], [*group["level"], *group["base"]])
+            points = [Point(x, y, words=words) for x, y in zip(*curve, strict=True)]
+            look = {"name": f"law: {line.name}", "mode": "lines", "legend": "", "dash": DASHED}
+            lines.append(line_of(group, others, points, rank, printed, record=record, **look))
+    return lines
 
 
-AXIS = {
-    "nodes": "data nodes",
-    "node_threads": "threads per node",
-    "node_memory_mb": "memory per node in MiB",
-    "processes": "processes per worker",
-    "threads": "threads per process",
-}
+def law_of(tables: Tables, row: Mapping[str, Any], factor: str) -> Mapping[str, Any] | None:
+    """The fitted law (a row of the judged table `usl`) of the engine, phase and other factors of
+    `row` over `factor`; None where none was fitted."""
+    fitted = tables.judged.get("usl")
+    if fitted is None or fitted.empty:
+        return None
+    laws = fitted[(fitted["factor"] == factor) & fitted["lambda"].notna()]
+    laws = laws[(laws["engine"] == row["engine"]) & (laws["phase"] == row["phase"])]
+    others = [f for f in tables.results.factors if f != factor and f in row]
+    for one in records(laws):
+        if all(one[f] == row[f] or (missing(one[f]) and missing(row[f])) for f in others):
+            return one
+    return None
 
 
-def over_nodes(tables: Tables) -> Figure | None:
+def relative_law(
+    fitted: Mapping[str, Any], base: float, levels: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """(levels, speed-up over `base`) of a fitted law between the lowest and highest level."""
+    xs = np.linspace(min(levels), max(levels), _POINTS).tolist()
+    rates = [law(x, fitted["lambda"], fitted["sigma"], fitted["kappa"]) for x in (base, *xs)]
+    return xs, [float(rate / rates[0]) for rate in rates[1:]]
+
+
+def _published(tables: Tables, factor: str, phase: str) -> list[Series]:
+    """Published curves over the same factor, as multiples of their first value; for the page."""
+    curves = tables.reference_curves
+    if curves.empty:
+        return []
+    curves = curves[(curves["source"] == "published") & (curves["x_name"] == factor)]
+    lines = []
+    for key, group in grouped(curves, ["reference", "title", "system", "setting"]):
+        name = f"published: {', '.join(str(k) for k in key if k)}"
+        points = [
+            Point(
+                row["x"],
+                row["relative"],
+                words=f"{number(row['relative'])} times its first value",
+                source=f"reference_curves:{label}",
+            )
+            for label, row in labelled(group)
+            if math.isfinite(row["relative"])
+        ]
+        record = {"phase": phase}
+        lines.append(
+            Series(
+                name,
+                points,
+                record=record,
+                on="page",
+                colour=GREY,
+                dash=DASHED,
+                published=True,
+            )
+        )
+    return lines
+
+
+def over_nodes(tables: Tables) -> Chart | None:
     """Documents per second over the number of data nodes, a panel per phase.
 
-    Stores without servers are horizontal lines: what the same clients reach without a cluster.
+    Stores without servers are level lines: what the same clients reach without a cluster.
     """
-    found = tables.summary[tables.summary["measure"] == "documents_per_s"]
-    if "nodes" not in found or not (found["nodes"].nunique() > 1):
+    rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
+    rates = rates[rates["mean"] > 0]
+    if "nodes" not in rates or not rates["nodes"].nunique() > 1:
         return None
-    found = found[found["mean"] > 0]
-    names = [n for n in varying_factors(found, tables.results.factors) if n != "nodes"]
-    several = found.groupby("engine")["nodes"].nunique()
-    found = lowest(found, [*names, *(["step"] if found["step"].nunique() > 1 else [])])
-    levels = sorted(found["nodes"].dropna().unique())
-    phases = tables.phases_of(found[found["nodes"].notna()])[:3]
-    style = style_of(tables)
-    figure, axes = new_figure(1, len(phases), height=3.4, sharey=False)
-    for axis, phase in zip(axes, phases, strict=True):
-        here = found[found["phase"] == phase]
-        for engine in engines_in(here):
-            own = here[here["engine"] == engine].sort_values("nodes")
-            look = {"color": style.colour(engine), "label": title(engine)}
-            if several[engine] == 0:
-                dashes = ":" if engine == CEILING else "--"
-                axis.axhline(float(own["mean"].iloc[0]), ls=dashes, lw=1.2, **look)
-                continue
-            _line(axis, own, style.marker(engine), look)
-        axis.set_xticks(levels, [f"{level:g}" for level in levels])
-        axis.set_xlabel("data nodes")
-        axis.set_title(phase_title(phase))
-        axis.set_xlim(min(levels) - 0.3, max(levels) + 0.3)
-        means = here["mean"].to_list()
-        if spread(means):
-            axis.set_yscale("log")
-        else:
-            axis.set_ylim(0, 1.25 * max(means))
-        plain_numbers(axis.yaxis)
-        if axis is axes[0]:
-            axis.set_ylabel("documents per second")
-    legend_outside(figure, axes, columns=4)
-    if names:
-        figure.suptitle(f"with {shared_setting(found, names)}", fontsize=9)
-    return figure
+    names = [n for n in varying_factors(rates, tables.results.factors) if n != "nodes"]
+    keys = [*names, "step"]
+    printed = lowest(rates, keys if rates["step"].nunique() > 1 else names)
+    levels = sorted(rates["nodes"].dropna().unique().tolist())
+    panels = []
+    for phase in tables.phases_of(rates[rates["nodes"].notna()]):
+        lines = []
+        for rank, group in lines_in(rates[rates["phase"] == phase], keys):
+            group = group.sort_values("nodes")
+            first = records(group)[0]
+            look: dict[str, Any] = {"record": {k: v for k, v in first.items() if k != "nodes"}}
+            points = points_of(group, "nodes", "mean", "summary", _documents)
+            if group["nodes"].isna().all():
+                points = [replace(p, x=x) for p in points for x in (levels[0], levels[-1])]
+                dash = DOTTED if first["engine"] == CEILING else DASHED
+                look |= {"mode": "across", "dash": dash}
+            else:
+                look["over"] = "nodes"
+            lines.append(line_of(group, names, points, rank, printed, **look))
+        x, y = level_axis("data nodes", levels), Axis("documents per second")
+        panels.append(Panel(phase_title(phase), x, y, lines))
+    return Chart(panels, most=3, note=setting_note(printed, names), lowest=True)
 
 
-def _line(axis: object, own: pd.DataFrame, marker: str, look: dict[str, str]) -> None:
-    mean = own["mean"].to_numpy(dtype=float)
-    errors = np.vstack([mean - own["low"], own["high"] - mean]).astype(float)
-    axis.errorbar(  # type: ignore[attr-defined]
-        own["nodes"],
-        mean,
-        yerr=np.nan_to_num(errors),
-        capsize=3,
-        elinewidth=1,
-        marker=marker,
-        **look,
-    )
+def _documents(row: dict[str, Any]) -> str:
+    return f"{number(row['mean'])} documents/s"

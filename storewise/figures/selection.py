@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING
-from storewise.analysis.common.frames import records
+from storewise.analysis.common.engines import BASELINE, CEILING, title
+from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
+from storewise.figures.chart import Point, Series, point
 from storewise.figures.style import Style
 
-#: Most panels (phases, trials) of one figure; a figure with more is no longer read.
-MAX_PANELS = 6
+#: Axis labels of numeric factors.
+FACTOR_LABELS = {
+    "nodes": "data nodes",
+    "node_threads": "threads per node",
+    "node_memory_mb": "memory per node in MiB",
+    "processes": "processes per worker",
+    "threads": "threads per process",
+}
 
 
 def style_of(tables: Tables) -> Style:
@@ -27,31 +35,106 @@ def phase_title(phase: str) -> str:
     return {"write": "write (parsing and loading)"}.get(phase, phase)
 
 
+def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Engine and setting of a row."""
+    return ", ".join(filter(None, (title(str(row["engine"])), setting(row, names))))
+
+
 def engines_in(table: pd.DataFrame) -> list[str]:
-    """Engines in the order of the legend, the ceiling last."""
-    there = set(table["engine"])
-    names = sorted(there - {BASELINE, CEILING})
-    ends = [[name] if name in there else [] for name in (BASELINE, CEILING)]
-    return [*ends[0], *names, *ends[1]]
+    """Engines in the order of the legend: the baseline first, the ceiling last."""
+    return sorted(set(table["engine"]), key=lambda e: (e == CEILING, e != BASELINE, e))
+
+
+def lines_in(table: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[int, pd.DataFrame]]:
+    """(place among the settings of its engine, rows) of each line of a panel."""
+    for engine in engines_in(table):
+        rows = table[table["engine"] == engine]
+        groups = [group for _, group in grouped(rows, names)] if names else [rows]
+        yield from enumerate(groups)
+
+
+def labelled(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(label in the index, row) of each row."""
+    return zip(table.index, records(table), strict=True)
+
+
+def points_of(
+    group: pd.DataFrame,
+    x: str,
+    y: str,
+    table: str,
+    words: Callable[[dict[str, Any]], str],
+    scale: float = 1.0,
+) -> list[Point]:
+    """A point per row of a part of a table, its value in words, and `table` as its source."""
+    return [
+        point(row[x], row[y] * scale, row, words(row), f"{table}:{label}", scale=scale)
+        for label, row in labelled(group)
+    ]
+
+
+def line_of(
+    group: pd.DataFrame,
+    names: Sequence[str],
+    points: Sequence[Point],
+    rank: int,
+    printed: pd.DataFrame | None = None,
+    **look: Any,
+) -> Series:
+    """The line of one setting of an engine; on paper, where it has the engine's name, only if it
+    is among the `printed` rows."""
+    first = records(group)[0]
+    hidden = printed is not None and group.index[0] not in printed.index
+    usual: dict[str, Any] = {
+        "name": line_name(first, names),
+        "record": first,
+        "on": "page" if hidden else "both",
+        "legend": title(first["engine"]),
+        "dash": rank,
+    }
+    return Series(points=points, rank=rank, **(usual | look))
 
 
 def lowest(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """The rows of each engine at the lowest level of each of these factors; a factor that an
     engine does not have leaves out none of its rows."""
     kept = []
-    for _, own in table.groupby("engine", sort=False):
+    for _, rows in table.groupby("engine", sort=False):
         for name in names:
-            levels = own[name].dropna()
+            levels = rows[name].dropna()
             if len(levels):
-                own = own[own[name] == levels.min()]
-        kept.append(own)
+                rows = rows[rows[name] == levels.min()]
+        kept.append(rows)
     return pd.concat(kept) if kept else table
 
 
-def shared_setting(found: pd.DataFrame, names: list[str]) -> str:
+def setting_note(table: pd.DataFrame, names: Sequence[str]) -> str:
     """The setting that the engines of a figure share, or that each has its own."""
-    texts = {setting(row, names) for row in records(found)} - {""}
+    texts = {setting(row, names) for row in records(table)} - {""} if names else set()
+    if not texts:
+        return ""
     longest = max(texts, key=len)
     if all(set(text.split(", ")) <= set(longest.split(", ")) for text in texts):
-        return longest
-    return "the lowest level of each engine's other factors"
+        return f"with {longest}"
+    return "with the lowest level of each engine's other factors"
+
+
+class Finder:
+    """Rows of a table by the values of some columns."""
+
+    def __init__(self, table: pd.DataFrame, keys: Sequence[str]) -> None:
+        self._keys = [k for k in keys if k in table]
+        self._rows: dict[tuple[Any, ...], list[int]] = {}
+        for label, row in zip(table.index, records(table[self._keys]), strict=True):
+            self._rows.setdefault(self._key(row), []).append(int(label))
+
+    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(None if missing(row.get(k)) else row[k] for k in self._keys)
+
+    def find(self, row: Mapping[str, Any]) -> tuple[int, ...]:
+        """The rows that have the values of `row`; none where there are none."""
+        return tuple(self._rows.get(self._key(row), ()))
+
+    def source(self, csv: str, row: Mapping[str, Any]) -> str:
+        """``csv:row`` of the first row that has the values of `row`; empty where none has."""
+        return next((f"{csv}:{label}" for label in self.find(row)), "")

@@ -92,18 +92,18 @@ def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     """
     names = list(map(str, table.columns))
     rows = records(table)
-    found: list[Any] = []
+    columns: list[Any] = []
     for name in table.columns:
         values = [plain(row[name]) for row in rows]
         kinds: list[Any] = values if _lists(values) else list(dict.fromkeys(values))
         if len(kinds) == 1:
-            found.append({"c": kinds[0]})
+            columns.append({"c": kinds[0]})
         elif len(values) > 4 * len(kinds) and any(isinstance(k, str) for k in kinds):
             place = {k: i for i, k in enumerate(kinds)}
-            found.append({"k": kinds, "i": [place[v] for v in values]})
+            columns.append({"k": kinds, "i": [place[v] for v in values]})
         else:
-            found.append(values)
-    return {"columns": names, "values": found, "rows": len(rows)}
+            columns.append(values)
+    return {"columns": names, "values": columns, "rows": len(rows)}
 
 
 def _lists(values: list[Any]) -> bool:

@@ -53,11 +53,12 @@ class Evidence:
         if missing(row.get("engine")):
             return []
         names = tuple(f for f in self._tables.results.factors if f in row)
-        found = list(self._grouped(names).get(_key(row, names), ()))
+        trials = list(self._grouped(names).get(_key(row, names), ()))
         if csv == "scaling" and row["factor"] in names:
             base = {**row, row["factor"]: row["base"]}
-            found += [t for t in self._grouped(names).get(_key(base, names), ()) if t not in found]
-        return found
+            more = self._grouped(names).get(_key(base, names), ())
+            trials += [trial for trial in more if trial not in trials]
+        return trials
 
     def names_of(self, csv: str, row: Mapping[str, Any]) -> list[str]:
         """The ids of the trials behind a row."""
@@ -81,14 +82,14 @@ class Evidence:
                 (one["trial"], *(one[k] for k in keys)): one["value"]
                 for one in records(self._frames[name])
             }
-        own = tuple(row.get(k) for k in keys)
-        return [self._values[name].get((self._trials[t]["trial"], *own)) for t in trials]
+        key = tuple(row.get(k) for k in keys)
+        return [self._values[name].get((self._trials[t]["trial"], *key)) for t in trials]
 
     def payload(self, wanted: Iterable[str]) -> dict[str, Any]:
         """All that the dialog about a source shows: trials with their files, and the rows of the
         wanted tables with their trials and values."""
         line = headlines(self._tables)
-        found: dict[str, Any] = {}
+        tables: dict[str, Any] = {}
         for csv in dict.fromkeys(wanted):
             frame = self._frames.get(csv)
             if frame is None:
@@ -106,8 +107,8 @@ class Evidence:
                     heads = [line.get((csv, place)) for place in range(len(rows))]
                     if any(heads):
                         entry["headline"] = heads
-            found[csv] = entry
-        return {"trials": self._files(), "tables": found}
+            tables[csv] = entry
+        return {"trials": self._files(), "tables": tables}
 
     def _files(self) -> list[dict[str, Any]]:
         files: dict[str, list[str]] = {}

@@ -33,13 +33,16 @@ class Facets:
         self._evidence = evidence
         trials = tables.trials
         engines = engines_in(trials) if "engine" in trials else []
-        found: dict[str, list[Any]] = {"engine": engines, "phase": tables.phases_of(tables.summary)}
+        choices: dict[str, list[Any]] = {
+            "engine": engines,
+            "phase": tables.phases_of(tables.summary),
+        }
         for name in varying_factors(trials, tables.results.factors):
-            found[name] = sorted(
+            choices[name] = sorted(
                 trials[name].dropna().unique(), key=lambda v: (isinstance(v, str), v)
             )
-        self.names = [name for name, levels in found.items() if levels]
-        self._levels = {name: found[name] for name in self.names}
+        self.names = [name for name, levels in choices.items() if levels]
+        self._levels = {name: choices[name] for name in self.names}
         self._place = {
             name: {level(value): place for place, value in enumerate(levels)}
             for name, levels in self._levels.items()

@@ -12,8 +12,8 @@ import pandas as pd
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.output import summary_table
+from storewise.figures.selection import Finder
 from storewise.report.data.embed import plain
-from storewise.report.data.rows import Finder
 
 _KEYS = ("phase", "step", "measure")
 
@@ -27,8 +27,8 @@ def with_ids(summary: pd.DataFrame, factors: tuple[str, ...]) -> pd.DataFrame:
 
 def headline_id(row: Mapping[str, Any], names: list[str]) -> str:
     """``h`` and ten hexadecimal digits of a digest of these columns, missing ones left out."""
-    own = {n: plain(row[n]) for n in names if not missing(row.get(n))}
-    text = json.dumps(own, sort_keys=True)
+    levels = {n: plain(row[n]) for n in names if not missing(row.get(n))}
+    text = json.dumps(levels, sort_keys=True)
     return "h" + hashlib.blake2b(text.encode("utf-8"), digest_size=5).hexdigest()
 
 
@@ -38,7 +38,7 @@ def headlines(tables: Tables) -> dict[tuple[str, int], tuple[int, str]]:
     summary = with_ids(summary_table(tables), factors)
     ids = summary["id"].to_list()
     finder = Finder(summary, [*factors, *_KEYS])
-    found: dict[tuple[str, int], tuple[int, str]] = {}
+    lines: dict[tuple[str, int], tuple[int, str]] = {}
     for csv, frame in (
         ("summary", tables.summary),
         ("storage_summary", tables.storage_summary),
@@ -50,5 +50,5 @@ def headlines(tables: Tables) -> dict[tuple[str, int], tuple[int, str]]:
                     continue
                 row["measure"] = f"{row['operation']}_service_time_{row['percentile']}"
             for line in finder.find(row)[:1]:
-                found[csv, place] = (line, str(ids[line]))
-    return found
+                lines[csv, place] = (line, str(ids[line]))
+    return lines

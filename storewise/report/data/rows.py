@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.frames import records
 
 #: Column of `wide` tables that keeps the rows that one was made of.
 ROWS = "_rows"
@@ -48,23 +48,6 @@ def with_trials(found: pd.DataFrame, trials: pd.DataFrame, **options: Any) -> pd
     return kept.merge(trials, on="trial", **options).set_index(ROWS)
 
 
-class Finder:
-    """Rows of a table by the values of some columns."""
-
-    def __init__(self, table: pd.DataFrame, keys: Sequence[str]) -> None:
-        self._keys = [k for k in keys if k in table]
-        self._rows: dict[tuple[Any, ...], list[int]] = {}
-        for label, row in zip(table.index, records(table[self._keys]), strict=True):
-            self._rows.setdefault(self._key(row), []).append(int(label))
-
-    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(None if missing(row.get(k)) else row[k] for k in self._keys)
-
-    def find(self, row: Mapping[str, Any]) -> tuple[int, ...]:
-        """The rows that have the values of `row`; none where there are none."""
-        return tuple(self._rows.get(self._key(row), ()))
-
-
 def source_id(mark: Mark) -> str:
     """``table:rows``, the rows from 0 with runs joined: ``summary:3-5,9``."""
     runs: list[list[int]] = []
@@ -80,6 +63,6 @@ def source_label(source: str) -> str:
     """What a source is called: the table, and its rows as people count them (from 1)."""
     csv, rows = source.split(":", 1)
     ends = [[int(end) + 1 for end in run.split("-")] for run in rows.split(",")]
-    told = [f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[1]}" for run in ends]
-    more = ", …" if len(told) > 2 else ""
-    return f"{csv} {', '.join(told[:2])}{more}"
+    parts = [f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[1]}" for run in ends]
+    more = ", …" if len(parts) > 2 else ""
+    return f"{csv} {', '.join(parts[:2])}{more}"

@@ -19,13 +19,13 @@ from storewise.analysis.pipeline.output import summary_table, write_csv, write_t
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
+from storewise.figures.selection import style_of
 from storewise.figures.style import DARK
 from storewise.report.data.embed import packed, plotting_library, script_json
 from storewise.report.data.evidence import Evidence
 from storewise.report.data.filters import Facets
 from storewise.report.data.headlines import with_ids
-from storewise.report.graphs.all import GRAPHS
-from storewise.report.graphs.base import Drawing
+from storewise.report.graphs import Graphs, summary
 from storewise.report.page import conditions as content
 from storewise.report.page.table_view import SHOWN, TableView, view
 from storewise.report.page.timelines import span, timelines
@@ -144,7 +144,7 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
     name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
-    drawing = Drawing(tables, evidence, facets)
+    graphs = Graphs(evidence, facets, style_of(tables))
     shown = Shown(facets)
     told, series = timelines(tables)
     sessions, references = servers.section(tables), published.section(tables)
@@ -174,7 +174,7 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
         name=name,
         title=str(study.get("title") or name),
         verdict=found,
-        figures=[_figure(one, drawing) for one in made if _wanted(one, tables)],
+        figures=[_figure(one, tables, graphs) for one in made if one.spec.concerns(tables)],
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
@@ -250,28 +250,17 @@ def _place(text: str) -> cells.Cell:
     return cells.number_cell(float(text), text) if text.isdigit() else cells.text_cell(text or None)
 
 
-def _wanted(made: Made, tables: Tables) -> bool:
-    """Whether a study is of the kind that a figure is about."""
-    if made.spec.servers and tables.nodes.empty:
-        return False
-    if made.spec.plans and tables.plans.empty:
-        return False
-    if made.spec.steps and tables.steps.empty:
-        return False
-    if made.spec.slowed and tables.slowdown.empty:
-        return False
-    return bool(tables.results.references) or not made.spec.references
-
-
-def _figure(made: Made, drawing: Drawing) -> dict[str, Any]:
-    image, graph = None, None
+def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:
+    image, chart = None, None
     if made.svg is not None:
         image = "data:image/svg+xml;base64," + base64.b64encode(made.svg).decode("ascii")
-        graph = GRAPHS[made.spec.name](drawing) if made.spec.name in GRAPHS else None
+        chart = made.spec.make(tables)
+    if chart is not None and chart.still:
+        chart = None
     return {
         "name": made.spec.name,
-        "graph": script_json(graph.payload()) if graph is not None else None,
-        "summary": graph.summary() if graph is not None else "",
+        "graph": script_json(graphs.payload(chart)) if chart is not None else None,
+        "summary": summary(chart) if chart is not None else "",
         "table": _TABLES.get(made.spec.name, ""),
         "id": f"figure-{made.spec.name}",
         "heading": made.spec.heading,

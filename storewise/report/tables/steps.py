@@ -9,7 +9,8 @@ from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.measure.steps import OTHER, PARAMETERS, wide
 from storewise.analysis.model.tables import Tables
-from storewise.report.data.rows import Finder, Mark, marks
+from storewise.figures.selection import Finder
+from storewise.report.data.rows import Mark, marks
 from storewise.report.tables.cells import Cell, Table, level_cell, number_cell, text_cell
 
 _HEADS = {"clients": "clients", "rate": "target operations/s", "planned": "operations"}

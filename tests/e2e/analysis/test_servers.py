@@ -21,10 +21,9 @@ from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.decision import verdict
-from storewise.figures import hosts
-from storewise.figures import scaling as scale
-from storewise.figures.selection import lowest
-from storewise.figures.style import drawing
+from storewise.figures import hosts, scaling
+from storewise.figures.paper import draw
+from storewise.figures.selection import lowest, style_of
 from storewise.report.tables.servers import _open_ports
 from storewise.study.study import Study
 
@@ -259,11 +258,13 @@ def test_tables_are_written_without_fractions(tables: Tables, tmp_path: Path) ->
 
 
 def test_figures_of_servers(tables: Tables, apart: Tables) -> None:
-    with drawing():
-        over = scale.over_nodes(tables)
-        busy = hosts.busy_nodes(tables)
-        cpu = hosts.host_cpu(apart)
-        speedup = scale.speedup(tables)
+    charts = (
+        scaling.over_nodes(tables),
+        hosts.busy_nodes(tables),
+        hosts.host_cpu(apart),
+        scaling.speedup(tables),
+    )
+    over, busy, cpu, speedup = (draw(c, style_of(tables)) if c else None for c in charts)
     assert over is not None
     lines = {line.get_label() for line in over.axes[0].get_lines()}
     assert {"SQLite", "no store"} <= lines

@@ -16,10 +16,12 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.engines.registry import ENGINES
-from storewise.figures import captions
-from storewise.figures import rates as plots
+from storewise.figures import captions, rates
 from storewise.figures.captions import FIGURES, FigureSpec, Made, make_figures, stored_figures
-from storewise.figures.style import COLOURS, GREY, Style, drawing, spread, tick
+from storewise.figures.chart import spread
+from storewise.figures.paper import draw, tick, to_bytes
+from storewise.figures.selection import style_of
+from storewise.figures.style import COLOURS, GREY, Style
 
 #: Figures of servers and of published studies: not of every study.
 OF_SERVERS = {"nodes", "busy_nodes", "published"}
@@ -27,7 +29,7 @@ PART_OF_A_READ = {"capacity", "scaling", "storage", *OF_SERVERS}
 #: Figures of what this study has not: steps, slowed nodes, plans, references, owners in its logs.
 OF_OTHER_STUDIES = {
     "latency_by_node",
-    *(s.name for s in FIGURES if s.steps or s.slowed or s.plans or s.references),
+    *(s.name for s in FIGURES if s.about not in ("", "nodes")),
 }
 
 
@@ -61,10 +63,11 @@ def test_every_figure_is_made_as_png_and_svg(drawn: tuple[Path, list[Made]]) -> 
 def test_files_are_the_same_every_time(tables: Tables, tmp_path: Path) -> None:
     spec = next(s for s in FIGURES if s.name == "storage")
     for name in ("a", "b"):
-        with drawing():
-            figure = spec.make(tables)
+        chart = spec.make(tables)
+        assert chart is not None
+        figure = draw(chart, style_of(tables))
         assert figure is not None
-        (tmp_path / name).write_bytes(captions.to_bytes(figure, "svg"))
+        (tmp_path / name).write_bytes(to_bytes(figure, "svg"))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert b"<dc:date>" not in (tmp_path / "a").read_bytes()
 
@@ -83,14 +86,16 @@ def test_stored_figures_are_used_only_for_the_same_tables(
 
 
 def test_throughput_shows_the_means(tables: Tables) -> None:
-    figure = plots.throughput_by_engine(tables)
+    chart = rates.throughput(tables)
+    assert chart is not None
+    figure = draw(chart, style_of(tables))
     assert figure is not None
     write = next(a for a in figure.axes if a.get_title().startswith("write"))
-    rates = tables.summary[
+    summary = tables.summary[
         (tables.summary["measure"] == "documents_per_s") & (tables.summary["phase"] == "write")
     ]
     means = [container.lines[0].get_xdata()[0] for container in write.containers]
-    assert sorted(means) == pytest.approx(sorted(rates["mean"]))
+    assert sorted(means) == pytest.approx(sorted(summary["mean"]))
     read = next(a for a in figure.axes if a.get_title() == "read")
     assert read.get_xscale() == "log"  # from 3,000 to 400,000 a second
     assert write.get_xscale() == "linear"

@@ -8,6 +8,7 @@ import gzip
 import json
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from support.results import synthetic
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.figures.usl_curves import relative_law
+from storewise.figures.captions import FIGURES
+from storewise.figures.chart import Axis, Chart, level_axis
+from storewise.figures.scaling import relative_law
+from storewise.figures.selection import Finder, style_of
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence
 from storewise.report.data.filters import Facets
 from storewise.report.data.headlines import headline_id, headlines, with_ids
-from storewise.report.data.rows import Finder, Mark, source_id, source_label
-from storewise.report.graphs.all import GRAPHS
-from storewise.report.graphs.base import Drawing, Graph, level_axis, value_axis
+from storewise.report.data.rows import Mark, source_id, source_label
+from storewise.report.graphs import Graphs, summary
 from storewise.report.page.table_view import view
 from storewise.report.page.timelines import (
     METRICS,
@@ -41,6 +44,9 @@ from storewise.report.page.timelines import (
 from storewise.report.tables.cells import Table, number_cell, rate_table, text_cell
 from storewise.report.tables.judged import judged_table, tables_of_judged
 
+#: What the page has of a figure.
+Panels = Callable[[str], list[dict[str, Any]]]
+
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
@@ -52,26 +58,40 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def drawing(tables: Tables) -> Drawing:
-    evidence = Evidence(tables)
-    return Drawing(tables, evidence, Facets(tables, evidence))
+def evidence(tables: Tables) -> Evidence:
+    return Evidence(tables)
 
 
-def graph(drawing: Drawing, name: str) -> Graph:
-    found = GRAPHS[name](drawing)
-    assert found is not None
-    return found
+@pytest.fixture(scope="module")
+def facets(tables: Tables, evidence: Evidence) -> Facets:
+    return Facets(tables, evidence)
+
+
+MAKE = {spec.name: spec.make for spec in FIGURES}
+
+
+def chart(tables: Tables, name: str) -> Chart:
+    made = MAKE[name](tables)
+    assert made is not None
+    return made
+
+
+@pytest.fixture(scope="module")
+def panels(tables: Tables, evidence: Evidence, facets: Facets) -> Panels:
+    """The panels of a figure by its name, as the page has them."""
+    graphs = Graphs(evidence, facets, style_of(tables))
+    return lambda name: graphs.payload(chart(tables, name))["panels"]
 
 
 DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "costs", "capacity")
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_are_what_plotly_takes(drawing: Drawing, name: str) -> None:
+def test_figures_are_what_plotly_takes(panels: Panels, name: str) -> None:
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    found = graph(drawing, name)
-    assert found.panels
-    for panel in plain(found.payload())["panels"]:
+    made = plain(panels(name))
+    assert made
+    for panel in made:
         # It refuses what Plotly does not know.
         figure = graph_objects.Figure(data=panel["data"], layout=panel["layout"])
         assert len(figure.data) == len(panel["data"]) > 0
@@ -79,25 +99,26 @@ def test_figures_are_what_plotly_takes(drawing: Drawing, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_point_names_a_row_with_its_very_value(drawing: Drawing, name: str) -> None:
+def test_every_point_names_a_row_with_its_very_value(
+    evidence: Evidence, panels: Panels, name: str
+) -> None:
     columns = {"latency": "value", "capacity": "hours"}
     scale = 1e3 if name == "latency" else 1.0
-    frames = drawing.evidence.frames
     points = 0
-    for panel in graph(drawing, name).panels:
-        for trace in panel.data:
-            values = trace["x" if panel.rows else "y"]
+    for panel in panels(name):
+        for trace in panel["data"]:
+            values = trace["x" if panel["rows"] else "y"]
             for value, source in zip(values, trace.get("customdata", ()), strict=False):
                 if source:
                     csv, row = source.split(":")
-                    told = frames[csv].iloc[int(row)][columns.get(name, "mean")] * scale
-                    assert value == pytest.approx(told)
+                    cell = evidence.frames[csv].iloc[int(row)][columns.get(name, "mean")]
+                    assert value == pytest.approx(cell * scale)
                     points += 1
     assert points or name == "over_time"
 
 
-def test_hover_tells_value_interval_n_and_trials(drawing: Drawing) -> None:
-    traces = graph(drawing, "throughput").panels[0].data
+def test_hover_tells_value_interval_n_and_trials(panels: Panels) -> None:
+    traces = panels("throughput")[0]["data"]
     trace = next(t for t in traces if t["name"] == "SQLite, 1 worker")
     (text,) = trace["text"]
     assert text.startswith("<b>SQLite, 1 worker</b><br>")
@@ -105,25 +126,23 @@ def test_hover_tells_value_interval_n_and_trials(drawing: Drawing) -> None:
         assert word in text
 
 
-def test_lines_know_what_they_are_chosen_by(drawing: Drawing) -> None:
-    facets = drawing.facets
+def test_lines_know_what_they_are_chosen_by(facets: Facets, panels: Panels) -> None:
     assert facets.names == ["engine", "phase", "nodes", "workers"]
     levels = {one["name"]: one["levels"] for one in facets.payload()}
     assert levels["workers"] == ["1", "2", "4", "8"]
     assert levels["phase"] == ["write", "read"]
-    trace = next(
-        t for t in graph(drawing, "throughput").panels[1].data if "PostgreSQL, 2 nodes" in t["name"]
-    )
+    traces = panels("throughput")[1]["data"]
+    trace = next(t for t in traces if "PostgreSQL, 2 nodes" in t["name"])
     named = dict(zip(facets.names, trace["meta"]["f"], strict=True))
     assert levels["engine"][named["engine"]] == "PostgreSQL"
     assert (levels["phase"][named["phase"]], levels["nodes"][named["nodes"]]) == ("read", "2")
-    embedded = next(t for t in graph(drawing, "storage").panels[0].data if "SQLite" in t["name"])
+    embedded = next(t for t in panels("storage")[0]["data"] if "SQLite" in t["name"])
     assert embedded["meta"]["f"][facets.place("nodes")] == -1
 
 
-def test_the_law_is_drawn_beside_speed_ups(drawing: Drawing) -> None:
-    found = graph(drawing, "scaling")
-    laws = [t for p in found.panels for t in p.data if t["name"].startswith("law: SQLite")]
+def test_the_law_is_drawn_beside_speed_ups(panels: Panels) -> None:
+    traces = [trace for panel in panels("scaling") for trace in panel["data"]]
+    laws = [t for t in traces if t["name"].startswith("law: SQLite")]
     assert laws
     assert laws[0]["y"][0] == pytest.approx(1.0)
     # lambda 100, sigma 0.1, kappa 0: X(1) = 100, X(4) = 400 / 1.3.
@@ -132,18 +151,21 @@ def test_the_law_is_drawn_beside_speed_ups(drawing: Drawing) -> None:
     assert ys[-1] == pytest.approx(4 / 1.3)
 
 
-def test_summary_in_words_has_the_ends(drawing: Drawing) -> None:
-    text = graph(drawing, "storage").summary()
+def test_summary_in_words_has_the_ends(tables: Tables) -> None:
+    text = summary(chart(tables, "storage"))
     assert "bytes on disk per document" in text
     assert "310 (SQLite" in text
 
 
 def test_axes() -> None:
-    assert value_axis("x", [1, 10, 19])["type"] == "linear"
-    assert value_axis("x", [1, 10, 21, math.nan])["type"] == "log"
-    assert value_axis("x", [0, 10, 100])["type"] == "linear"
-    assert level_axis("n", [4, 1, 1, 2])["tickvals"] == [1, 2, 4]
-    assert level_axis("n", [1, 16])["type"] == "log"
+    assert Axis("x").title([1, 10, 19]) == "x"
+    assert Axis("x").title([1, 10, 21, math.nan, "a"]) == "x (logarithmic)"
+    assert not Axis("x").logarithmic([0, 10, 100])
+    assert Axis("x", gaps=True).logarithmic([0, 1, 100])
+    assert level_axis("n", [4, 1, 1, 2]).levels == [1, 2, 4]
+    assert level_axis("n", [4, 1, 1, 2]).scale == "linear"
+    assert level_axis("n", [1, 10_000]).scale == "log"
+    assert level_axis("n", [1, 10_000]).texts == ["1", "10,000"]
 
 
 def test_json_in_a_script_cannot_be_left() -> None:
@@ -176,8 +198,7 @@ def test_columns_keep_texts_once() -> None:
     assert found["values"] == [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
 
 
-def test_evidence_has_trials_values_and_files(tables: Tables, drawing: Drawing) -> None:
-    evidence = drawing.evidence
+def test_evidence_has_trials_values_and_files(tables: Tables, evidence: Evidence) -> None:
     payload = evidence.payload(["summary", "nothing of this name"])
     summary = payload["tables"]["summary"]
     assert set(payload["tables"]) == {"summary"}
@@ -194,11 +215,11 @@ def test_evidence_has_trials_values_and_files(tables: Tables, drawing: Drawing) 
 
 
 def test_trials_behind_a_speed_up_are_those_of_both_levels(
-    tables: Tables, drawing: Drawing
+    tables: Tables, evidence: Evidence
 ) -> None:
     rows = tables.scaling[(tables.scaling["level"] > tables.scaling["base"])]
     row = rows.iloc[0].to_dict()
-    names = drawing.evidence.names_of("scaling", row)
+    names = evidence.names_of("scaling", row)
     assert len(names) == 4
 
 
@@ -232,9 +253,9 @@ def test_sources_of_rows() -> None:
     assert finder.find({"a": 3, "b": None}) == ()
 
 
-def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, drawing: Drawing) -> None:
+def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, facets: Facets) -> None:
     table = rate_table(tables)
-    found = view(table, drawing.facets)
+    found = view(table, facets)
     assert found.count == len(table.rows) == len(found.data["rows"])
     assert len(found.first) == 25
     assert found.more == found.count - 25
@@ -242,7 +263,7 @@ def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, drawing: Dra
         row = tables.summary.iloc[int(source.split(":")[1])]
         mean = table.rows[place][list(table.columns).index("mean")]
         assert mean.order == row["mean"]
-    bare = view(Table("t", "T", ["a"], [[text_cell("x")], [number_cell(None)]]), drawing.facets)
+    bare = view(Table("t", "T", ["a"], [[text_cell("x")], [number_cell(None)]]), facets)
     assert "source" not in bare.data
     assert bare.data["rows"][1] == [["–", -1e300]]
 
@@ -330,9 +351,7 @@ def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables:
 def test_a_study_of_one_trial_has_figures_or_none_but_no_error(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
     one = build_tables(load_results(tmp_path / "s"))
-    evidence = Evidence(one)
-    own = Drawing(one, evidence, Facets(one, evidence))
-    found = {name: make(own) for name, make in GRAPHS.items()}
-    assert {name for name, made in found.items() if made is not None} >= {"throughput", "storage"}
+    charts = {name: make(one) for name, make in MAKE.items()}
+    assert {name for name, made in charts.items() if made is not None} >= {"throughput", "storage"}
     for name in ("scaling", "nodes", "clients", "runtime", "plans", "published"):
-        assert found[name] is None
+        assert charts[name] is None

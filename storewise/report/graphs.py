@@ -1,0 +1,250 @@
+"""Charts on the page: panels of Plotly traces and a layout.
+
+A figure is a list of panels, each a plot of its own: the page puts them beside or below each other
+by the width that there is. They are plain dicts, as Plotly's JavaScript takes them: its Python
+classes would take longer to import than all the rest of a report. Besides Plotly's own keys a trace
+has in its ``meta`` what the page chooses by:
+
+- ``f``: the place of its level in each choice (`storewise.report.data.filters`), -1: not concerned;
+- ``engine`` and ``rank``: of the settings of one engine in a panel the lowest rank is shown until
+  all are asked for (-1: always shown);
+- ``ref``: a published curve, shown or not as a whole; ``over``: the choice whose levels are the x
+  values, -1: none.
+
+``customdata`` names the source of each point (``table:row``), ``text`` is what hovering shows.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Literal
+
+from storewise.analysis.common.frames import missing
+from storewise.analysis.common.text import all_of, number
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, finite
+from storewise.figures.style import LINES, Style
+from storewise.report.data.evidence import Evidence
+from storewise.report.data.filters import Facets
+
+#: Plotly's names of Matplotlib's markers.
+_SYMBOLS = {
+    "o": "circle",
+    "s": "square",
+    "^": "triangle-up",
+    "D": "diamond",
+    "v": "triangle-down",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "p": "pentagon",
+    "h": "hexagon",
+    "*": "star",
+}
+#: Most panels of an interactive figure; choosing phases does not bring back those beyond it.
+_MOST = 24
+#: Lines over time of fewer points have markers.
+_FEW = 20
+#: Trials that a hover text names; the source tells all.
+_NAMED = 3
+
+
+def shown(chart: Chart) -> list[Panel]:
+    """The panels of a chart on the page."""
+    kept = [panel for panel in chart.panels if panel.on != "paper" and panel.shown("page")]
+    return kept[:_MOST]
+
+
+def summary(chart: Chart) -> str:
+    """What is seen, in words, for those who cannot see it: the ends of each panel."""
+    return " ".join(filter(None, map(_in_words, shown(chart))))
+
+
+def _in_words(panel: Panel) -> str:
+    points = [
+        (value, series.name)
+        for series in panel.shown("page")
+        if not series.published
+        for value in finite(p.x if panel.sideways else p.y for p in series.points)
+    ]
+    if not points:
+        return ""
+    high, low = max(points), min(points)
+    names = list(dict.fromkeys(name for _, name in points))
+    lines = all_of(names[:4]) if len(names) <= 4 else f"{', '.join(names[:3])} and others"
+    axis = _axis(panel, "x" if panel.sideways else "y")["title"]["text"]
+    return (
+        f"{panel.title}: {axis} of {lines}; from {number(low[0])} ({low[1]}) to "
+        f"{number(high[0])} ({high[1]})."
+    )
+
+
+def _axis(panel: Panel, side: Literal["x", "y"]) -> dict[str, Any]:
+    """An axis as Plotly takes it."""
+    axis: Axis = getattr(panel, side)
+    if axis.scale == "category":
+        if panel.sideways:
+            return {"type": "category", "autorange": "reversed"}
+        order = {"categoryorder": "array", "categoryarray": axis.levels}
+        return {"title": {"text": axis.label}, "type": "category", **order}
+    values = [] if _has_bars(panel) else panel.values(side, "page")
+    found: dict[str, Any] = {"title": {"text": axis.title(values)}, "type": "linear"}
+    if axis.logarithmic(values):
+        found["type"] = "log"
+    elif not axis.levels:
+        found["rangemode"] = "tozero"
+    if axis.levels:
+        found |= {"tickvals": axis.levels, "ticktext": axis.texts}
+    if axis.top is not None:
+        found["range"] = [0, axis.top]
+    if axis.unit:
+        # A unit that has a prefix already gets no second one at its ticks.
+        found["exponentformat"] = "none"
+    return found
+
+
+def _has_bars(panel: Panel) -> bool:
+    """Bars begin at 0, which a logarithmic axis does not have."""
+    return any(series.mode == "bars" for series in panel.series)
+
+
+class Graphs:
+    """The figures of one page, with what they share: evidence, choices, colours."""
+
+    def __init__(self, evidence: Evidence, facets: Facets, style: Style) -> None:
+        self._evidence = evidence
+        self._facets = facets
+        self._style = style
+
+    def payload(self, chart: Chart) -> dict[str, Any]:
+        """A chart as the page's script takes it."""
+        return {
+            "lowest": chart.lowest,
+            "time": chart.time,
+            "panels": list(map(self._panel, shown(chart))),
+        }
+
+    def _panel(self, panel: Panel) -> dict[str, Any]:
+        data = [self._trace(series, panel) for series in panel.shown("page")]
+        layout: dict[str, Any] = {"xaxis": _axis(panel, "x"), "yaxis": _axis(panel, "y")}
+        if panel.warmup:
+            layout["shapes"] = [_band(panel.warmup)]
+        # Of a plot with a row per setting: how many, which is how high it must be.
+        rows = len(data) if panel.sideways else 0
+        return {"title": panel.title, "data": data, "layout": layout, "rows": rows}
+
+    def _trace(self, series: Series, panel: Panel) -> dict[str, Any]:
+        points = series.points
+        engine = series.like or series.engine
+        colour = series.colour or self._style.colour(engine)
+        symbol = _SYMBOLS.get(self._style.marker(engine), "circle")
+        if series.published:
+            symbol = "circle-open"
+        hollow = [f"{symbol}-open" if point.hollow else symbol for point in points]
+        trace: dict[str, Any] = {
+            "type": "scatter",
+            "mode": "lines" if series.mode == "across" else series.mode,
+            "name": series.name,
+            "x": [point.x for point in points],
+            "y": [point.y for point in points],
+            "line": {"color": colour, "dash": LINES[series.dash % len(LINES)], "width": 2},
+            "marker": {
+                "color": colour,
+                "symbol": hollow if any(point.hollow for point in points) else symbol,
+                "size": 8,
+            },
+            "meta": {
+                "f": self._facets.of(series.record),
+                "engine": series.engine,
+                "rank": series.rank,
+                "ref": series.published,
+                "over": self._facets.place(series.over),
+            },
+        }
+        if series.note:
+            # A line of one second would not be seen.
+            trace["mode"] = "lines+markers" if len(points) < _FEW else "lines"
+            rate = panel.y.label.replace(" per second", "/s")
+            trace["hoverinfo"] = "all"
+            trace["hovertemplate"] = (
+                f"%{{y:,.3~s}} {rate} in second %{{x:.0f}}<br>{series.note}"
+                "<extra>%{fullData.name}</extra>"
+            )
+        else:
+            trace["hoverinfo"] = "text"
+            trace["text"] = [self._hover(series.name, point, panel) for point in points]
+            trace["customdata"] = [point.source for point in points]
+        errors = _errors(series, panel.sideways, colour)
+        if series.mode == "bars":
+            for key in ("mode", "line"):
+                del trace[key]
+            trace |= {"type": "bar", "orientation": "h", "textposition": "none"}
+            trace["marker"] = {"color": colour}
+            if errors and not (errors["array"][0] or errors["arrayminus"][0]):
+                errors = None
+        if errors:
+            trace["error_x" if panel.sideways else "error_y"] = errors
+        return trace
+
+    def _hover(self, name: str, point: Point, panel: Panel) -> str:
+        """Name, value, interval, n and trials of a point; markup in names stays text."""
+        row = point.row
+        lines = [f"<b>{html.escape(name)}</b>", *html.escape(point.words).split("\n")]
+        if point.low is not None and point.high is not None and point.high > point.low:
+            unit = f" {panel.y.unit}" if panel.y.unit else ""
+            which = {"pooled": ", spread of all settings", "seconds": ", seconds of one run"}
+            lines.append(
+                f"95 % interval {number(point.low)} to {number(point.high)}{unit}"
+                f"{which.get(str(row.get('resampled', '')), '')}"
+            )
+        elif "low" in row:
+            counted = row.get("resampled") == "counted"
+            lines.append("counted, not timed" if counted else "no interval")
+        if not missing(row.get("n")):
+            lines.append(f"n = {int(row['n'])}")
+        trials = self._evidence.names_of(point.source.split(":")[0], row)
+        if trials:
+            more = f" and {len(trials) - _NAMED} more" if len(trials) > _NAMED else ""
+            one = "trial" if len(trials) == 1 else "trials"
+            lines.append(html.escape(f"{one} {', '.join(trials[:_NAMED])}{more}"))
+        return "<br>".join(lines)
+
+
+def _errors(series: Series, sideways: bool, colour: str) -> dict[str, Any] | None:
+    """Intervals as Plotly takes them; None where no point has one."""
+    if not series.intervals:
+        return None
+    values = [point.x if sideways else point.y for point in series.points]
+    ends = [(point.low, point.high) for point in series.points]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [
+            None if high is None else max(0.0, high - value)
+            for value, (_, high) in zip(values, ends, strict=True)
+        ],
+        "arrayminus": [
+            None if low is None else max(0.0, value - low)
+            for value, (low, _) in zip(values, ends, strict=True)
+        ],
+        # In a bar's own colour it could not be seen: the page gives it that of its text.
+        "color": "#000000" if series.mode == "bars" else colour,
+        "thickness": 1.2,
+        "width": 4,
+    }
+
+
+def _band(end: float) -> dict[str, Any]:
+    """Shaded seconds of warm-up."""
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": 0,
+        "x1": end,
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": "rgba(128,128,128,0.2)",
+        "line": {"width": 0},
+        "layer": "below",
+    }

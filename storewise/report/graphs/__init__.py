@@ -1,1 +1,0 @@
-"""The page's interactive figures, as data for Plotly."""
