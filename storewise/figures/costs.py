@@ -40,7 +40,7 @@ def storage(tables: Tables) -> Chart | None:
     """Bytes on disk per document, against what the inputs take as they lie on disk."""
     sizes = tables.storage_summary
     sizes = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["mean"] > 0)]
-    sizes = sizes[sizes["engine"] != CEILING]
+    sizes = sizes[sizes["engine"] != CEILING] if len(sizes) else sizes
     if sizes.empty:
         return None
     names = varying_factors(sizes, tables.results.factors)

@@ -208,6 +208,7 @@ class _Drawing:
         }
         errors = _errors(series, panel.sideways)
         if not panel.sideways:
+            look |= {"ecolor": look["color"], "error_kw": {"elinewidth": 1}}
             axis.bar(xs, ys, series.width, yerr=errors, label=series.name, **look)
             return
         axis.barh(ys, xs, series.width, xerr=errors, edgecolor="white", **look)
@@ -283,7 +284,7 @@ class _Drawing:
             for handle, text in zip(*axis.get_legend_handles_labels(), strict=True):
                 entries.setdefault(text, handle)
         if entries:
-            columns = max(1, min(5, 115 // (max(map(len, entries)) + 8)))
+            columns = max(1, min(5, 95 // (max(map(len, entries)) + 8)))
             place = "outside lower center"
             self.figure.legend(list(entries.values()), list(entries), loc=place, ncols=columns)
 

@@ -88,19 +88,19 @@ def _axis(panel: Panel, side: Literal["x", "y"]) -> dict[str, Any]:
         order = {"categoryorder": "array", "categoryarray": axis.levels}
         return {"title": {"text": axis.label}, "type": "category", **order}
     values = [] if _has_bars(panel) else panel.values(side, "page")
-    found: dict[str, Any] = {"title": {"text": axis.title(values)}, "type": "linear"}
+    layout: dict[str, Any] = {"title": {"text": axis.title(values)}, "type": "linear"}
     if axis.logarithmic(values):
-        found["type"] = "log"
+        layout["type"] = "log"
     elif not axis.levels:
-        found["rangemode"] = "tozero"
+        layout["rangemode"] = "tozero"
     if axis.levels:
-        found |= {"tickvals": axis.levels, "ticktext": axis.texts}
+        layout |= {"tickvals": axis.levels, "ticktext": axis.texts}
     if axis.top is not None:
-        found["range"] = [0, axis.top]
+        layout["range"] = [0, axis.top]
     if axis.unit:
         # A unit that has a prefix already gets no second one at its ticks.
-        found["exponentformat"] = "none"
-    return found
+        layout["exponentformat"] = "none"
+    return layout
 
 
 def _has_bars(panel: Panel) -> bool:

@@ -24,17 +24,17 @@ class Mark:
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def marks(csv: str, found: pd.DataFrame) -> list[Mark]:
+def marks(csv: str, table: pd.DataFrame) -> list[Mark]:
     """One mark per row of a part of a table, which keeps the table's index."""
     return [
         Mark(csv, (int(label),), row)
-        for label, row in zip(found.index, records(found), strict=True)
+        for label, row in zip(table.index, records(table), strict=True)
     ]
 
 
-def wide_marks(csv: str, found: pd.DataFrame) -> list[Mark]:
+def wide_marks(csv: str, table: pd.DataFrame) -> list[Mark]:
     """One mark per row of a table that keeps its rows in the column ROWS."""
-    return [Mark(csv, tuple(row[ROWS]), row) for row in records(found)]
+    return [Mark(csv, tuple(row[ROWS]), row) for row in records(table)]
 
 
 def mark_of(csv: str, group: pd.DataFrame, **record: Any) -> Mark:
@@ -42,9 +42,9 @@ def mark_of(csv: str, group: pd.DataFrame, **record: Any) -> Mark:
     return Mark(csv, tuple(map(int, group.index)), record)
 
 
-def with_trials(found: pd.DataFrame, trials: pd.DataFrame, **options: Any) -> pd.DataFrame:
-    """Rows with the columns of their trials; the index stays that of `found`."""
-    kept = found.rename_axis(index=ROWS).reset_index()
+def with_trials(table: pd.DataFrame, trials: pd.DataFrame, **options: Any) -> pd.DataFrame:
+    """Rows with the columns of their trials; the index stays that of `table`."""
+    kept = table.rename_axis(index=ROWS).reset_index()
     return kept.merge(trials, on="trial", **options).set_index(ROWS)
 
 
