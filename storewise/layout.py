@@ -6,9 +6,44 @@ from pathlib import Path
 
 #: The directory that holds the package: a checkout, or Python's site-packages.
 LIBRARY = Path(__file__).resolve().parent.parent
-#: Of a trial that was given up: the attempts and the reason.
-FAILED = "failed.json"
+
+#: The study as it was resolved.
+STUDY = "study.json"
 #: What the last run of a study was: who, when, with what.
 RECORD = "run.json"
-#: What the figures of a directory show, and why those that are not there are not.
+#: The texts of the published studies that the study names.
+REFERENCES = "references.json"
+#: Engines that the host that planned the study did not have.
+LEFT_OUT = "left_out.json"
+#: The input files, one path a line; those to measure; those that are not complete.
+LISTING = "inputs/files.txt"
+MANIFEST = "inputs/manifest.parquet"
+QUARANTINE = "inputs/quarantine.tsv"
+
+#: Of runs that live: a lease each.
+LEASES = "leases"
+#: Of trials that are being measured: a directory each.
+LIVE = "live"
+#: Of trials that are measured: a directory each.
+TRIALS = "trials"
+#: The last file of a complete trial.
+VERIFIED = "verify.parquet"
+#: Failed attempts: a file for each trial.
+FAILURES = "failures"
+#: Of a trial that was given up: the attempts and the reason.
+FAILED = "failed.json"
+
+#: What the analysis makes: tables, the means over repeats and the verdict among them.
+ANALYSIS = "analysis"
+SUMMARY = "analysis/summary.csv"
+VERDICT = "verdict.json"
+#: The pictures, and what they show or why those that are not there are not.
+FIGURES = "figures"
 FIGURE_INDEX = "figures.json"
+REPORT = "report.html"
+
+#: What the rule `publish` leaves: where the results are, and its log.
+PUBLISHED = "published.json"
+PUBLISH_LOG = "logs/publish.log"
+#: Directory with the study's files, made when the results are published.
+CONFIG = "config"

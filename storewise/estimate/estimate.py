@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from storewise import layout
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.estimate.host_hours import HOUR, Stay, Use, occupied
@@ -103,17 +104,21 @@ def estimate(
     """
     reads = workload(study.workload).reads_inputs
     documents = documents_of(study, results) if reads and trials else None
-    rates = Rates(results, _factors(trials))
+    rates = Rates(results, sorted({name for trial in trials for name in trial.factors}))
     works = {trial.id: work_of(trial, documents, rates) for trial in trials}
+    lengths = {
+        trial.id: Amount.total([works[trial.id].seconds, _beside(trial)]) for trial in trials
+    }
     hosts = {trial.id: hosts_of(trial, one_host=study.embedded == "one_host") for trial in trials}
-    used = sorted({name for needed in hosts.values() for name in needed}, key=_servers_first)
+    names = {name for needed in hosts.values() for name in needed}
+    used = sorted(names, key=lambda name: (name == WORK, name))  # servers first
     # A profile may know classes of servers' hosts only; workers are then where its default is.
     known = {name for name in used if classes and (name != WORK or WORK in classes)}
     places = {name: class_named(name, classes) if name in known else None for name in used}
     cloud = any(place is not None and place.instance for place in places.values())
 
     def simulated(which: str) -> tuple[dict[str, Use], float]:
-        stays = [Stay(_length(trial, works[trial.id], which), hosts[trial.id]) for trial in trials]
+        stays = [Stay(getattr(lengths[trial.id], which), hosts[trial.id]) for trial in trials]
         wait = getattr(start_up, which) if cloud else 0.0
         lanes = study.live_sessions
         return occupied(stays, lanes=lanes, start_up=wait, idle=idle if cloud else 0.0)
@@ -122,7 +127,7 @@ def estimate(
     lines = [
         _line(name, places[name], study.prices, low[name], mean[name], high[name]) for name in used
     ]
-    hours = _sum([line.hours for line in lines])
+    hours = Amount.total([line.hours for line in lines])
     money = [line.money for line in lines if line.money is not None]
     of_spot = math.fsum(
         line.hours.mean for line in lines if line.place is not None and line.place.market == "spot"
@@ -132,10 +137,10 @@ def estimate(
         trials=len(trials),
         measured=len(study.trials()) - len(trials),
         lines=lines,
-        engines=_by_engine(trials, works, hosts),
+        engines=_by_engine(trials, lengths, hosts),
         seconds=Amount(usual, fast, slow, ""),
         hours=hours,
-        money=_sum(money) if study.prices is not None else None,
+        money=Amount.total(money) if study.prices is not None else None,
         currency=study.prices.currency if study.prices is not None else "",
         spot=of_spot / hours.mean if hours.mean else 0.0,
         unpriced=_unpriced(study.prices, places.values()),
@@ -157,30 +162,30 @@ def hosts_of(trial: Trial, *, one_host: bool) -> dict[str, int]:
     return {WORK: servers + workers} if same else {trial.node_class: servers, WORK: workers}
 
 
-def refuse_above(found: Estimate, limit: float | None) -> None:
+def refuse_above(expected: Estimate, limit: float | None) -> None:
     """Raise TooExpensive, with the estimate, where it is above a study's `max_cost`, or where that
     cannot be told."""
-    if limit is None or found.money is None:
+    if limit is None or expected.money is None:
         return
-    if found.unpriced:
+    if expected.unpriced:
         raise TooExpensive(
-            f"study {found.study} has a max_cost, and there is no price of its hosts: "
-            f"{', '.join(found.unpriced)}. Nothing was started. Give the price of an hour under "
+            f"study {expected.study} has a max_cost, and there is no price of its hosts: "
+            f"{', '.join(expected.unpriced)}. Nothing was started. Give the price of an hour under "
             "`instances` in config/prices.yaml or in the study's prices"
         )
-    if found.money.mean <= limit:
+    if expected.money.mean <= limit:
         return
     lines = "".join(
         f"\n  {line.name}: {line.hours.mean:,.1f} hours of hosts by {line.price.basis}, "
-        f"{money_text(line.money.mean)} {found.currency}"
-        for line in found.lines
+        f"{money_text(line.money.mean)} {expected.currency}"
+        for line in expected.lines
         if line.price is not None and line.money is not None
     )
-    trials = "1 trial" if found.trials == 1 else f"{found.trials} trials"
+    trials = "1 trial" if expected.trials == 1 else f"{expected.trials} trials"
     raise TooExpensive(
-        f"study {found.study}: what is still to be measured ({trials}) would cost about "
-        f"{amount_text(found.money, money_text)} {found.currency}, more than its max_cost of "
-        f"{money_text(limit)} {found.currency}. Nothing was started.{lines}\n"
+        f"study {expected.study}: what is still to be measured ({trials}) would cost about "
+        f"{amount_text(expected.money, money_text)} {expected.currency}, more than its max_cost of "
+        f"{money_text(limit)} {expected.currency}. Nothing was started.{lines}\n"
         "`storewise cost` shows what is assumed; measure less, or raise max_cost"
     )
 
@@ -207,21 +212,9 @@ def _unpriced(prices: Prices | None, places: Iterable[NodeClass | None]) -> list
     )
 
 
-def _has_servers(trial: Trial) -> bool:
-    return bool(node_jobs(trial))
-
-
-def _length(trial: Trial, work: Work, which: str) -> float:
-    beside = WITH_SERVERS if _has_servers(trial) else EMBEDDED
-    return float(getattr(work, which) + getattr(beside, which))
-
-
-def _factors(trials: Sequence[Trial]) -> list[str]:
-    return sorted({name for trial in trials for name in trial.factors})
-
-
-def _servers_first(name: str) -> tuple[bool, str]:
-    return (name == WORK, name)
+def _beside(trial: Trial) -> Amount:
+    """Seconds of a trial beside its phases."""
+    return WITH_SERVERS if node_jobs(trial) else EMBEDDED
 
 
 def _line(
@@ -237,30 +230,18 @@ def _line(
     return Line(name, place, kind, mean, price, hours, money)
 
 
-def _sum(amounts: Sequence[Amount]) -> Amount:
-    return Amount(
-        math.fsum(a.mean for a in amounts),
-        math.fsum(a.low for a in amounts),
-        math.fsum(a.high for a in amounts),
-        "",
-    )
-
-
 def _by_engine(
-    trials: Sequence[Trial], works: Mapping[str, Work], hosts: Mapping[str, Mapping[str, int]]
+    trials: Sequence[Trial],
+    lengths: Mapping[str, Amount],
+    hosts: Mapping[str, Mapping[str, int]],
 ) -> list[EngineLine]:
-    found = []
-    for name in dict.fromkeys(sorted(trial.engine for trial in trials)):
-        own = [trial for trial in trials if trial.engine == name]
-        numbers = [sum(hosts[trial.id].values()) for trial in own]
-        lengths = [
-            [_length(trial, works[trial.id], which) / HOUR for trial in own]
-            for which in ("mean", "low", "high")
-        ]
-        mean, low, high = (math.fsum(values) / len(own) for values in lengths)
-        hours = Amount(mean, low, high, "")
-        found.append(EngineLine(name, len(own), (min(numbers), max(numbers)), hours))
-    return found
+    lines = []
+    for name in sorted({trial.engine for trial in trials}):
+        of_engine = [trial.id for trial in trials if trial.engine == name]
+        numbers = [sum(hosts[one].values()) for one in of_engine]
+        hours = Amount.total([lengths[one] for one in of_engine]).times(1 / HOUR / len(of_engine))
+        lines.append(EngineLine(name, len(of_engine), (min(numbers), max(numbers)), hours))
+    return lines
 
 
 def _assumptions(
@@ -274,53 +255,47 @@ def _assumptions(
     cloud: bool,
 ) -> list[tuple[str, str]]:
     """Everything that the estimate takes for granted, as a term and a sentence."""
-    found: list[tuple[str, str]] = []
+    terms: list[tuple[str, str]] = []
     if documents is not None:
-        found.append(("documents", f"{amount_text(documents)}; {documents.source}"))
+        terms.append(("documents", f"{amount_text(documents)}; {documents.source}"))
     for phase in dict.fromkeys(name for trial in trials for name in works[trial.id].rates):
         rates = [work.rates[phase] for work in works.values() if phase in work.rates]
         for source in dict.fromkeys(rate.source for rate in rates):
             same = [rate for rate in rates if rate.source == source]
-            found.append((f"rate of {phase}", _rate_text(same, len(rates))))
-    kinds = {
-        True: f"{amount_text(WITH_SERVERS)} s of each trial with servers",
-        False: f"{amount_text(EMBEDDED)} s of each trial without servers",
-    }
-    beside = [text for servers, text in kinds.items() if servers in map(_has_servers, trials)]
-    found.append(("beside the phases", ", ".join(beside) + ", to start, verify and end"))
-    found.append(("hosts", "one for each server and each worker, as long as the trial lives"))
+            terms.append((f"rate of {phase}", _rate_text(same, len(rates))))
+    used = list(map(_beside, trials))
+    kinds = {"with": WITH_SERVERS, "without": EMBEDDED}
+    beside = [
+        f"{amount_text(amount)} s of each trial {word} servers"
+        for word, amount in kinds.items()
+        if amount in used
+    ]
+    terms.append(("beside the phases", ", ".join(beside) + ", to start, verify and end"))
+    terms.append(("hosts", "one for each server and each worker, as long as the trial lives"))
     if outside := sorted({t.engine for t in trials if engine(t.engine).flags.external}):
-        found.append(("databases", f"the own hosts of {', '.join(outside)} are not counted"))
+        terms.append(("databases", f"the own hosts of {', '.join(outside)} are not counted"))
     if cloud:
-        found.append(("start-up of hosts", f"{amount_text(start_up)} s, paid"))
-        found.append(("idle hosts", f"end after {idle:g} s; paid until then"))
-    found.append(
-        (
-            "failed attempts",
-            "none (a spot interruption or a lost host costs its trial once more, as often as "
-            f"`retries` allows: {study.retries})",
-        )
+        terms.append(("start-up of hosts", f"{amount_text(start_up)} s, paid"))
+        terms.append(("idle hosts", f"end after {idle:g} s; paid until then"))
+    attempts = (
+        "none (a spot interruption or a lost host costs its trial once more, as often as "
+        f"`retries` allows: {study.retries})"
     )
+    terms.append(("failed attempts", attempts))
     for line in lines:
         if line.price is not None:
             text = f"{line.price.hour:g} {study.prices.currency if study.prices else ''}"
-            found.append((f"an hour of {line.name}", f"{text} ({line.price.basis})"))
+            terms.append((f"an hour of {line.name}", f"{text} ({line.price.basis})"))
     if study.prices is not None and study.prices.source:
-        found.append(("prices", study.prices.source))
-    found.append(
-        ("not counted", "head node, disks, shared file system, S3, traffic, listing, analysis")
-    )
-    return found
+        terms.append(("prices", study.prices.source))
+    left_out = "head node, disks, shared file system, S3, traffic, listing, analysis"
+    return [*terms, ("not counted", left_out)]
 
 
 def _rate_text(rates: Sequence[Amount], every: int) -> str:
     low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
-    means = [rate.mean for rate in rates]
-    mean = (
-        f"{min(means):,.0f}"
-        if math.isclose(min(means), max(means))
-        else (f"{min(means):,.0f} to {max(means):,.0f}")
-    )
+    least, most = min(rate.mean for rate in rates), max(rate.mean for rate in rates)
+    mean = f"{least:,.0f}" if math.isclose(least, most) else f"{least:,.0f} to {most:,.0f}"
     source = rates[0].source
     if source == "default":
         source = (
@@ -334,9 +309,9 @@ def _rate_text(rates: Sequence[Amount], every: int) -> str:
 
 def still_to_measure(study: Study, results: Path) -> list[Trial]:
     """The trials without complete results that have not been given up."""
-    done = ("verify.parquet", "failed.json")
+    top, done = results / layout.TRIALS, (layout.VERIFIED, layout.FAILED)
     return [
         trial
         for trial in study.trials()
-        if not any((results / "trials" / trial.id / name).exists() for name in done)
+        if not any((top / trial.id / name).exists() for name in done)
     ]

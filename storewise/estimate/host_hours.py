@@ -59,7 +59,9 @@ def occupied(
         taken: list[tuple[_Pool, list[float], int]] = []
         for name, number in stay.hosts.items():
             pool = pools.setdefault(name, _Pool())
-            _end_idle(pool, now, idle)
+            gone = [since for since in pool.idle_since if now - since > idle]
+            pool.use.idle += len(gone) * idle / HOUR
+            pool.idle_since = [since for since in pool.idle_since if now - since <= idle]
             # Those of other lanes are not free before their own time.
             there = sorted((t for t in pool.idle_since if t <= now), reverse=True)[:number]
             for since in there:
@@ -80,10 +82,3 @@ def occupied(
     for pool in pools.values():
         pool.use.idle += len(pool.idle_since) * idle / HOUR
     return {name: pool.use for name, pool in pools.items()}, last
-
-
-def _end_idle(pool: _Pool, now: float, idle: float) -> None:
-    """End hosts that have been idle for so long."""
-    gone = [since for since in pool.idle_since if now - since > idle]
-    pool.use.idle += len(gone) * idle / HOUR
-    pool.idle_since = [since for since in pool.idle_since if now - since <= idle]

@@ -12,12 +12,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from storewise import layout
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
@@ -60,8 +62,21 @@ class Amount:
     def exact(cls, number: float, source: str = "") -> Amount:
         return cls(number, number, number, source)
 
+    @classmethod
+    def total(cls, amounts: Sequence[Amount]) -> Amount:
+        """A sum, all at their lowest or highest at once."""
+        mean, low, high = (
+            math.fsum(getattr(amount, name) for amount in amounts)
+            for name in ("mean", "low", "high")
+        )
+        return cls(mean, low, high, "")
+
     def times(self, factor: float) -> Amount:
         return Amount(self.mean * factor, self.low * factor, self.high * factor, self.source)
+
+    def over(self, rate: Amount) -> Amount:
+        """The seconds that so much takes at a rate per second."""
+        return Amount(self.mean / rate.mean, self.low / rate.high, self.high / rate.low, "")
 
 
 #: What one trial writes or answers, where no result of the study tells. Published: MongoDB and Riak
@@ -75,7 +90,7 @@ DEFAULT_RATES = {
 def documents_of(study: Study, results: Path) -> Amount:
     """The documents of a study's inputs: counted by its manifest, else by the sizes of the files,
     else by the files and bytes of `corpus`."""
-    counted = _by_manifest(study, results / "inputs" / "manifest.parquet")
+    counted = _by_manifest(study, results)
     if counted is not None:
         return counted
     paths: Sequence[str] = ()
@@ -100,28 +115,25 @@ def documents_of(study: Study, results: Path) -> Amount:
     return Amount.within(documents, SIZE_FACTOR, f"{taken:,.0f} files, {source}")
 
 
-def _by_manifest(study: Study, manifest: Path) -> Amount | None:
+def _by_manifest(study: Study, results: Path) -> Amount | None:
     """What the manifest of these very inputs counted."""
-    if not manifest.is_file():
-        return None
-    kept = manifest.parents[1] / "study.json"
+    kept = results / layout.STUDY
     try:
         if kept.is_file():
-            told = json.loads(kept.read_text(encoding="utf-8"))["inputs"]
-            if Inputs.model_validate(told) != study.inputs:
+            stored = json.loads(kept.read_text(encoding="utf-8"))["inputs"]
+            if Inputs.model_validate(stored) != study.inputs:
                 return None
-        table = pq.read_table(manifest)
+        table = pq.read_table(results / layout.MANIFEST)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None  # what is wrong with them is the analysis's to say
     if "duplicate_of" in table.column_names:
         table = table.filter(pc.is_null(table["duplicate_of"]))  # equal files are stored once
-    if "documents" not in table.column_names:
+    if "documents" not in table.column_names or not len(table):
         return None
-    once = table["documents"]
-    if once.null_count or not len(once):
+    counts = table["documents"]
+    if counts.null_count:
         return None  # `digest: sampled` counts nothing
-    number = float(pc.sum(once).as_py())
-    return Amount.exact(number, f"the manifest of {len(once):,} files")
+    return Amount.exact(float(pc.sum(counts).as_py()), f"the manifest of {len(counts):,} files")
 
 
 def _text_of(paths: Sequence[str]) -> float:
@@ -159,36 +171,36 @@ class Rates:
     """Rates of earlier results of a study (``analysis/summary.csv``)."""
 
     def __init__(self, results: Path, factors: Iterable[str]) -> None:
-        self._found: dict[tuple[str, str, str], list[_Row]] = {}
+        self._rows: dict[tuple[str, str, str], list[_Row]] = {}
         #: What was looked up before: thousands of trials share engines, levels and phases.
         self._known: dict[tuple[object, ...], Amount] = {}
+        self._factors: tuple[str, ...] = ()
         try:
-            with (results / "analysis" / "summary.csv").open(encoding="utf-8", newline="") as file:
+            with (results / layout.SUMMARY).open(encoding="utf-8", newline="") as file:
                 rows = csv.DictReader(file)
                 self._factors = tuple(f for f in factors if f in (rows.fieldnames or ()))
                 for row in rows:
                     self._take(row)
         except OSError:
-            self._factors = ()
+            pass  # nothing was measured yet
 
     def _take(self, row: Mapping[str, str]) -> None:
-        if row.get("measure") not in DEFAULT_RATES or not (mean := _number(row.get("mean"))) > 0:
+        mean, low, high = (_number(row.get(name)) for name in ("mean", "low", "high"))
+        if row.get("measure") not in DEFAULT_RATES or not mean > 0:
             return
         levels = tuple(row[name] for name in self._factors)
-        low, high = _number(row.get("low")), _number(row.get("high"))
-        found = _Row(levels, row.get("step") or "", mean, low, high)
         key = (row.get("engine") or "", row.get("phase") or "", row["measure"])
-        self._found.setdefault(key, []).append(found)
+        self._rows.setdefault(key, []).append(_Row(levels, row.get("step") or "", mean, low, high))
 
     def of(self, trial: Trial, phase: str, step: int, measure: str) -> Amount:
         """A rate of a phase: measured with the trial's own levels, else with others of its engine,
         else the default."""
         levels = tuple(str(trial.factors.get(name, "")) for name in self._factors)
         key = (trial.engine, phase, measure)
-        asked = (*key, step, levels)
-        if asked not in self._known:
-            self._known[asked] = _rate(self._found.get(key, []), levels, str(step), measure)
-        return self._known[asked]
+        place = (*key, step, levels)
+        if place not in self._known:
+            self._known[place] = _rate(self._rows.get(key, []), levels, str(step), measure)
+        return self._known[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +218,15 @@ def _rate(rows: Sequence[_Row], levels: tuple[str, ...], step: str, measure: str
     rows = [row for row in rows if row.step == step] or rows
     if not rows:
         return DEFAULT_RATES[measure]
-    own = [row for row in rows if row.levels == levels]
-    found = own or rows
-    means = [row.mean for row in found]
-    middle = math.exp(math.fsum(map(math.log, means)) / len(means))
+    same = [row for row in rows if row.levels == levels]
+    rows = same or rows
+    middle = geometric_mean(row.mean for row in rows)
     # An interval is of its own levels only, and a single repeat has none.
-    known = bool(own) and all(row.low > 0 and row.high > 0 for row in found)
+    known = bool(same) and all(row.low > 0 and row.high > 0 for row in rows)
     factor = 1.0 if known else MEASURED_FACTOR
-    low = min(row.low if row.low > 0 else row.mean for row in found) / factor
-    high = max(row.high if row.high > 0 else row.mean for row in found) * factor
-    source = "measured" if own else "measured with other levels"
+    low = min(row.low if row.low > 0 else row.mean for row in rows) / factor
+    high = max(row.high if row.high > 0 else row.mean for row in rows) * factor
+    source = "measured" if same else "measured with other levels"
     if not known:
         source += f", {factor:g} times more or less"
     return Amount(middle, min(low, middle), max(high, middle), source)
@@ -232,23 +243,19 @@ def _number(text: str | None) -> float:
 class Work:
     """The seconds of a trial's phases, and the rates they rest on by what they are of."""
 
-    mean: float
-    low: float
-    high: float
+    seconds: Amount
     rates: Mapping[str, Amount]
 
 
 def work_of(trial: Trial, documents: Amount | None, rates: Rates) -> Work:
     """The time of all phases of a trial; `documents` are those of the study's inputs."""
     used: dict[str, Amount] = {}
-    means, lows, highs = [], [], []
-    for phase in trial.phases:
-        for step, override in enumerate(phase.step_overrides()):
-            mean, low, high = _seconds(trial, phase, step, override, documents, rates, used)
-            means.append(mean)
-            lows.append(low)
-            highs.append(high)
-    return Work(math.fsum(means), math.fsum(lows), math.fsum(highs), used)
+    steps = [
+        _seconds(trial, phase, step, override, documents, rates, used)
+        for phase in trial.phases
+        for step, override in enumerate(phase.step_overrides())
+    ]
+    return Work(Amount.total(steps), used)
 
 
 def _seconds(
@@ -259,17 +266,17 @@ def _seconds(
     documents: Amount | None,
     rates: Rates,
     used: dict[str, Amount],
-) -> tuple[float, float, float]:
-    """Mean, lowest and highest time of one step, in s."""
+) -> Amount:
+    """The time of one step, in s; the rate that it rests on is added to `used`."""
     known = workload(trial.workload)
     spec = known.phases[phase.name]
-    given = {**phase.params, **override}
+    values = {**phase.params, **override}
     params = spec.params.model_validate(
-        {key: value for key, value in given.items() if key in spec.params.model_fields}
+        {key: value for key, value in values.items() if key in spec.params.model_fields}
     )
     if params.search is not None:
         seconds = params.search.steps * params.search.seconds
-        return seconds, seconds / 2, seconds  # it ends when it has found the rate
+        return Amount(seconds, seconds / 2, seconds, "")  # it ends when it has found the rate
     rows = getattr(params, "rows", None)
     if spec.loads or (rows is not None and params.operations is None):
         made = known.documents_made(phase.params) if spec.loads else rows
@@ -277,16 +284,14 @@ def _seconds(
         assert amount is not None, "a workload has inputs or makes its documents"
         share = 1.0 if made is not None else trial.volume * (1 - getattr(params, "leave", 0.0))
         rate = used[phase.name] = rates.of(trial, phase.name, step, "documents_per_s")
-        amount = amount.times(share)
-        return amount.mean / rate.mean, amount.low / rate.high, amount.high / rate.low
+        return amount.times(share).over(rate)
     most = params.seconds if params.seconds is not None else math.inf
     if params.operations is None:
         assert params.seconds is not None, "a phase has an end"
-        return most, most, most
+        return Amount.exact(most)
     number = params.operations * len(getattr(params, "selectivity_pct", (1,)))
     if params.rate is not None:  # an open loop
-        seconds = min(most, number / params.rate)
-        return seconds, seconds, seconds
+        return Amount.exact(min(most, number / params.rate))
     rate = used[phase.name] = rates.of(trial, phase.name, step, "operations_per_s")
-    mean, low, high = (min(most, number / r) for r in (rate.mean, rate.high, rate.low))
-    return mean, low, high
+    time = Amount.exact(number).over(rate)
+    return Amount(min(most, time.mean), min(most, time.low), min(most, time.high), "")

@@ -48,7 +48,7 @@ def load(root: Path, text: str, **options: Any) -> Study:
 def seconds(study: Study, results: Path) -> tuple[float, float, float]:
     (trial,) = study.trials()
     work = work_of(trial, None, Rates(results, trial.factors))
-    return work.mean, work.low, work.high
+    return work.seconds.mean, work.seconds.low, work.seconds.high
 
 
 def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
