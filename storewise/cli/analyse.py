@@ -128,14 +128,15 @@ def analyse(
     chosen = orders[interactions]
     finding = ""
     if table is not None or source.is_file():
-        from storewise.analysis.stats.anova_groups import Ask, groups
+        from storewise.analysis.stats.anova import Specification
+        from storewise.analysis.stats.anova_groups import groups
         from storewise.analysis.stats.csv_table import observations, parse_table
 
         if response is None or not _names(factors):
             raise AnalysisError(f"{source}: a table needs --response COLUMN and --factors A,B")
         if phase is not None:
             raise AnalysisError("--phase is for a study's results; of a table give --by COLUMN")
-        ask = Ask(
+        spec = Specification(
             response,
             tuple(_names(factors)),
             tuple(_names(numeric)),
@@ -148,27 +149,27 @@ def analyse(
         )
         frame = observations(
             parse_table(_read(source), str(source)),
-            ask.response,
-            ask.factors,
-            numeric=ask.numeric,
+            spec.response,
+            spec.factors,
+            numeric=spec.numeric,
             by=_names(by),
-            log=ask.log,
+            log=spec.log,
         )
         try:
-            analyses = groups(frame, _names(by), ask)
+            analyses = groups(frame, _names(by), spec)
         except AnalysisError as error:
             raise AnalysisError(f"{source}: {error}") from error
         found = analyses.groups
         _say_not_possible(analyses.not_possible)
     else:
-        from storewise.analysis.judge.anova import Wanted, study_analyses
+        from storewise.analysis.judge.anova import Selection, study_analyses
         from storewise.analysis.pipeline.load import load_results
         from storewise.analysis.pipeline.output import write_study
         from storewise.analysis.pipeline.progress import shown
 
         if repeats > 1:
             raise AnalysisError("--repeats is for tables of means; a study's repeats are all there")
-        wanted = Wanted(
+        selection = Selection(
             response,
             tuple(_names(factors)),
             tuple(_names(numeric)),
@@ -184,7 +185,7 @@ def analyse(
             stored = load_results(source, progress=progress)
         tables, judged = write_study(stored, source / "analysis")
         finding = judged.finding
-        analyses = study_analyses(tables, wanted)
+        analyses = study_analyses(tables, selection)
         found = analyses.groups
         _say_not_possible(analyses.not_possible)
         if not found and (response is not None or factors is not None):

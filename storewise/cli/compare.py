@@ -70,7 +70,7 @@ def compare(
     """
     from rich.console import Console
 
-    from storewise.compare.compare import Wanted
+    from storewise.compare.compare import Selection
     from storewise.compare.compare import compare as compared
     from storewise.compare.gate import gate as gate_of
     from storewise.compare.gate import parse_limit
@@ -79,11 +79,11 @@ def compare(
     if strict and fail_if_slower is None:
         raise ResultError("--strict is for --fail-if-slower PERCENT, which is not given")
     limit = parse_limit(fail_if_slower) if fail_if_slower is not None else None
-    wanted = Wanted(tuple(_by(text) for text in by or ()), _names(measure), _names(phase))
+    selection = Selection(tuple(_by(text) for text in by or ()), _names(measure), _names(phase))
     before, after = _directory(a, results), _directory(b, results)
     tables = _tables(before)
     other = tables if after.resolve() == before.resolve() else _tables(after)
-    found = compared(tables, other, wanted)
+    found = compared(tables, other, selection)
     gate = gate_of(found, limit) if limit is not None else None
     if format_ is Format.json:
         typer.echo(json.dumps(as_json(found, gate), indent=1, ensure_ascii=False, allow_nan=False))

@@ -8,8 +8,8 @@ independent and the spread of each is its own: the ratio B/A has Welch's interva
 (Biometrika 34, 1947).
 
 Every ratio has a p, from Student's t; those of one phase, step and measure are adjusted together
-by Holm's method (Scandinavian Journal of Statistics 6, 1979), as in `storewise.analysis.
-differences`, so that the chance of any false difference among them is at most 5 %. A difference is
+by Holm's method (`storewise.analysis.stats.intervals`), so that the chance of any false difference
+among them is at most 5 %. A difference is
 called one only if that p is below 0.05. Intervals are those of each ratio alone. A single run says
 nothing of what differs from run to run, however steady it was, so that its rates and times carry no
 difference.
@@ -20,17 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.special import stdtr
 
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import level
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.holm import holm_adjusted
-from storewise.analysis.stats.intervals import Estimate, Resampled, ratio
+from storewise.analysis.stats.intervals import Estimate, holm_adjusted, p_value, ratio
 from storewise.compare.conditions import Difference, canary_ratio, differences, doubts
 from storewise.compare.sides import SIZE, Side, side_of
 from storewise.errors import ResultError
@@ -66,7 +63,7 @@ class By:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """What is compared; nothing named means all."""
 
     by: tuple[By, ...] = ()
@@ -93,30 +90,33 @@ class Comparison:
     notes: Sequence[str]
 
 
-def compare(a: Tables, b: Tables, wanted: Wanted | None = None) -> Comparison:
+def compare(a: Tables, b: Tables, selection: Selection | None = None) -> Comparison:
     """Set two studies' results side by side.
 
-    Raises ResultError where a factor, level, phase or measure that is asked for does not exist, or
+    Raises ResultError where a factor, level, phase or measure of the selection does not exist, or
     nothing is the same in both.
     """
-    wanted = wanted or Wanted()
+    selection = selection or Selection()
     same = a.results.directory.resolve() == b.results.directory.resolve()
-    if same and not any(by.a != by.b for by in wanted.by):
+    if same and not any(by.a != by.b for by in selection.by):
         raise ResultError(
             f"A and B are the same directory, {a.results.directory}; name two, or say which levels "
             "of a factor to compare (`--by engine=sqlite:duckdb`)"
         )
-    sides = (side_of(a, {by.factor: by.a for by in wanted.by}), side_of(b, _levels_b(wanted)))
-    factors, across, notes = _matched_by(sides, wanted)
-    sides = (_asked(sides, 0, wanted), _asked(sides, 1, wanted))
+    sides = (
+        side_of(a, {by.factor: by.a for by in selection.by}),
+        side_of(b, {by.factor: by.b for by in selection.by}),
+    )
+    factors, across, notes = _matched_by(sides, selection)
+    sides = _selected(sides, selection)
     rows, only = _pairs(sides, factors, same=same)
     if not rows:
         raise ResultError(_nothing_in_common(sides, factors))
     figures = pd.DataFrame(rows, columns=[*factors, *COLUMNS])
     _judge(figures)
-    workloads = [str(t.results.study.get("workload", "alignments")) for t in (a, b)]
-    known = [bool(t.results.study) for t in (a, b)]
-    if all(known) and workloads[0] != workloads[1]:
+    studies = [tables.results.study for tables in (a, b)]
+    workloads = {str(study.get("workload", "alignments")) for study in studies}
+    if all(studies) and len(workloads) > 1:
         figures["verdict"], figures["why"] = NOT_COMPARABLE, "the workloads differ"
     notes += doubts(a, "A") + ([] if same else doubts(b, "B"))
     canary = canary_ratio(a, b)
@@ -136,28 +136,23 @@ def compare(a: Tables, b: Tables, wanted: Wanted | None = None) -> Comparison:
     )
 
 
-def _levels_b(wanted: Wanted) -> dict[str, str]:
-    return {by.factor: by.b for by in wanted.by}
-
-
 def _matched_by(
-    sides: tuple[Side, Side], wanted: Wanted
+    sides: tuple[Side, Side], selection: Selection
 ) -> tuple[list[str], list[Difference], list[str]]:
     """Factors that rows must have equal levels of, those that are compared, and what to say."""
-    a, b = sides
-    given = {by.factor: by for by in wanted.by}
-    across = [Difference(f"factor {by.factor}", by.a, by.b) for by in wanted.by]
+    across = [Difference(f"factor {by.factor}", by.a, by.b) for by in selection.by]
     factors, notes = [], []
-    for name in [*a.factors, *(f for f in b.factors if f not in a.factors)]:
-        if name in given:
+    names = dict.fromkeys(name for side in sides for name in side.factors)
+    for name in names:
+        if any(by.factor == name for by in selection.by):
             continue
-        levels = (a.levels(name), b.levels(name))
+        levels = [side.levels(name) for side in sides]
         if not all(levels):
-            where, found = ("A", levels[0]) if levels[0] else ("B", levels[1])
-            if len(found) > 1:
+            where, there = ("A", levels[0]) if levels[0] else ("B", levels[1])
+            if len(there) > 1:
                 factors.append(name)  # its rows have no counterpart, and say so
                 continue
-            notes.append(f"factor {name} ({_words(found)}) is in {where} only, with that one level")
+            notes.append(f"factor {name} ({_words(there)}) is in {where} only, with that one level")
         elif len(levels[0]) == len(levels[1]) == 1 and levels[0] != levels[1]:
             across.append(Difference(f"factor {name}", _words(levels[0]), _words(levels[1])))
         else:
@@ -169,28 +164,29 @@ def _words(levels: Sequence[Any]) -> str:
     return ", ".join("none" if one is None else level(one) for one in levels)
 
 
-def _asked(sides: tuple[Side, Side], which: int, wanted: Wanted) -> Side:
-    """One side with the figures of the phases and measures that were asked for."""
-    found = sides[which].figures
-    for option, names, column in (
-        ("--phase", wanted.phases, "phase"),
-        ("--measure", wanted.measures, "measure"),
-    ):
-        known = sorted({str(row[column]) for side in sides for row in side.figures})
-        meant = {name: _meant(name, known, column) for name in names}
-        for name, found_names in meant.items():
-            if not found_names:
+def _selected(sides: tuple[Side, Side], selection: Selection) -> tuple[Side, Side]:
+    """Both sides with the figures of the selection's phases and measures."""
+    known = {
+        column: sorted({str(row[column]) for side in sides for row in side.figures})
+        for column in ("phase", "measure")
+    }
+    for column, names in (("phase", selection.phases), ("measure", selection.measures)):
+        chosen: set[str] = set()
+        for name in names:
+            matches = _matches(name, known[column], column)
+            if not matches:
                 raise ResultError(
-                    f"{option}: neither A nor B has a {column} {name!r}{nearest(name, known)}; "
-                    f"they have {', '.join(known)}"
+                    f"--{column}: neither A nor B has a {column} {name!r}"
+                    f"{nearest(name, known[column])}; they have {', '.join(known[column])}"
                 )
+            chosen.update(matches)
         if names:
-            every = {one for found_names in meant.values() for one in found_names}
-            found = [row for row in found if str(row[column]) in every]
-    return replace(sides[which], figures=found)
+            a, b = ([row for row in side.figures if str(row[column]) in chosen] for side in sides)
+            sides = (replace(sides[0], figures=a), replace(sides[1], figures=b))
+    return sides
 
 
-def _meant(name: str, known: Sequence[str], column: str) -> list[str]:
+def _matches(name: str, known: Sequence[str], column: str) -> list[str]:
     """The one of that name; of measures else all that end so (``p99``)."""
     if name in known or column != "measure":
         return [name] if name in known else []
@@ -201,23 +197,26 @@ def _pairs(
     sides: tuple[Side, Side], factors: Sequence[str], *, same: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     keys = [*factors, "phase", "step", "measure"]
-    found = [{tuple(row.get(k) for k in keys): row for row in side.figures} for side in sides]
+    of_a, of_b = ({tuple(row.get(k) for k in keys): row for row in s.figures} for s in sides)
     rows = [
-        {**dict(zip(keys, key, strict=True)), **_figure(row, found[1][key], same=same)}
-        for key, row in found[0].items()
-        if key in found[1]
+        {**dict(zip(keys, key, strict=True)), **_figure(row, of_b[key], same=same)}
+        for key, row in of_a.items()
+        if key in of_b
     ]
     only = []
-    for side, mine, other in (("A", 0, 1), ("B", 1, 0)):
-        for key, row in found[mine].items():
-            if key not in found[other]:
-                why = sides[other].failure({name: row.get(name) for name in factors})
+    for names, there, elsewhere, other in (
+        ("AB", of_a, of_b, sides[1]),
+        ("BA", of_b, of_a, sides[0]),
+    ):
+        for key, row in there.items():
+            if key not in elsewhere:
+                why = other.failure({name: row.get(name) for name in factors})
                 only.append(
                     {
                         **dict(zip(keys, key, strict=True)),
                         "kind": row["kind"],
-                        "side": side,
-                        "why": f"failed in {'BA'[mine]}: {why}" if why else "",
+                        "side": names[0],
+                        "why": f"failed in {names[1]}: {why}" if why else "",
                     }
                 )
     return rows, only
@@ -234,24 +233,23 @@ def _figure(a: Mapping[str, Any], b: Mapping[str, Any], *, same: bool) -> dict[s
     elif min(one.mean, two.mean) <= 0:
         why = "a mean is not positive, so that there is no ratio"
     forbidden = bool(why)
-    found = Estimate(0, math.nan, math.nan, math.nan, "none")
+    quotient = Estimate.unknown(0, math.nan)
     if not forbidden:
-        found = independent(two, one, shared=same)
-        if not found.known():
-            runs = {n for n in (one.n, two.n) if n < 2}
-            why = "one run alone has no interval" if runs else "there is no interval"
+        quotient = independent(two, one, shared=same)
+        if not quotient.known():
+            alone = min(one.n, two.n) < 2
+            why = "one run alone has no interval" if alone else "there is no interval"
     row = {"kind": a["kind"], "unit": a["unit"] if a["unit"] == b["unit"] else ""}
     for side, mean in (("a", one), ("b", two)):
-        row |= {f"n_{side}": mean.n, f"mean_{side}": mean.mean}
-        row |= {f"low_{side}": mean.low, f"high_{side}": mean.high}
+        row |= {f"{name}_{side}": getattr(mean, name) for name in ("n", "mean", "low", "high")}
     return {
         **row,
-        "ratio": found.mean,
-        "ratio_low": found.low,
-        "ratio_high": found.high,
-        "error": found.error,
-        "freedom": found.freedom,
-        "p": p_value(found),
+        "ratio": quotient.mean,
+        "ratio_low": quotient.low,
+        "ratio_high": quotient.high,
+        "error": quotient.error,
+        "freedom": quotient.freedom,
+        "p": p_value(quotient),
         "verdict": NOT_COMPARABLE if forbidden else NO_DIFFERENCE,
         "why": why,
     }
@@ -270,37 +268,14 @@ def independent(above: Estimate, below: Estimate, *, shared: bool = False) -> Es
     both = (above, below)
     if shared or not all(one.resampled == "pooled" for one in both):
         return ratio(above, below)
-    own: Resampled = "repeats"
-    found = ratio(replace(above, resampled=own), replace(below, resampled=own))
-    return replace(found, resampled="pooled") if found.known() else found
-
-
-def p_value(found: Estimate, null: float = 1.0, side: Literal["two", "less"] = "two") -> float:
-    """p of a ratio on logarithms: that it is `null`, or (`less`) that it is not below.
-
-    nan where there is no interval; of a ratio without error 0 or 1.
-    """
-    if not found.known() or not found.mean > 0:
-        return math.nan
-    apart = math.log(found.mean / null)
-    if found.error == 0:
-        true = apart < 0 if side == "less" else apart != 0
-        return 0.0 if true else 1.0
-    t = apart / found.error
-    return float(stdtr(found.freedom, t) if side == "less" else 2 * stdtr(found.freedom, -abs(t)))
-
-
-def adjusted(values: Sequence[float]) -> list[float]:
-    """p adjusted by Holm's method; nan, which counts as no test, stays."""
-    known = np.array([p for p in values if not math.isnan(p)])
-    found = iter(holm_adjusted(known))
-    return [p if math.isnan(p) else float(next(found)) for p in values]
+    quotient = ratio(*(replace(one, resampled="repeats") for one in both))
+    return replace(quotient, resampled="pooled") if quotient.known() else quotient
 
 
 def _judge(figures: pd.DataFrame) -> None:
     """The adjusted p and the verdict of each figure, in place."""
     family = figures.groupby(["phase", "step", "measure"])["p"]
-    figures["p_adj"] = family.transform(lambda p: pd.Series(adjusted(p.to_list()), index=p.index))
+    figures["p_adj"] = family.transform(lambda p: pd.Series(holm_adjusted(p.array), index=p.index))
     verdicts, reasons = [], []
     for row in records(figures):
         verdict, why = row["verdict"], row["why"]
@@ -321,27 +296,20 @@ def _word(kind: str, of: float) -> str:
 
 def _nothing_in_common(sides: tuple[Side, Side], factors: Sequence[str]) -> str:
     """Why no figure is in both, with what to do."""
-    a, b = sides
     for name in factors:
-        levels = (a.levels(name), b.levels(name))
-        if not set(levels[0]) & set(levels[1]):
+        a, b = (side.levels(name) for side in sides)
+        if not set(a) & set(b):
+            pair = ":".join("" if not one or one[0] is None else level(one[0]) for one in (a, b))
             return (
                 f"A and B have no setting in common: factor {name} is "
-                f"{_words(levels[0]) or 'not there'} in A and {_words(levels[1]) or 'not there'} "
-                f"in B; compare two levels with --by {name}="
-                f"{_first(levels[0])}:{_first(levels[1])}"
+                f"{_words(a) or 'not there'} in A and {_words(b) or 'not there'} in B; compare two "
+                f"levels with --by {name}={pair}"
             )
     phases = [sorted({str(row["phase"]) for row in side.figures}) for side in sides]
     if not set(phases[0]) & set(phases[1]):
-        return (
-            "A and B have no phase in common: "
-            f"{', '.join(phases[0]) or 'nothing'} in A, {', '.join(phases[1]) or 'nothing'} in B"
-        )
+        words = [", ".join(names) or "nothing" for names in phases]
+        return f"A and B have no phase in common: {words[0]} in A, {words[1]} in B"
     return (
         "A and B have no figure in common: no setting of their factors has the same phase, step "
         f"and measure in both (matched by {', '.join(factors) or 'nothing'})"
     )
-
-
-def _first(levels: Sequence[Any]) -> str:
-    return "" if not levels or levels[0] is None else level(levels[0])

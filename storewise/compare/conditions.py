@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
-import numpy as np
-
 from storewise.analysis.common.text import binary
-from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.files.parts import instance_of
 from storewise.analysis.model.tables import Tables
 
@@ -40,21 +37,19 @@ class Difference:
 
 def differences(a: Tables, b: Tables) -> list[Difference]:
     """Config of the resolved studies, key by key, then conditions of the trials."""
-    found = []
     studies = (a.results.study, b.results.study)
     if all(studies):
-        found += _unequal("", *(dict(_flat(study)) for study in studies))
+        of_studies = _unequal(*(dict(_flat(study)) for study in studies))
     else:
         words = ["read" if study else "cannot be read" for study in studies]
-        found.append(Difference("study.json (its keys are not compared)", *words))
-    return found + _unequal("", *(conditions(tables) for tables in (a, b)))
+        of_studies = [Difference("study.json (its keys are not compared)", *words)]
+    return of_studies + _unequal(conditions(a), conditions(b))
 
 
-def _unequal(prefix: str, a: Mapping[str, str], b: Mapping[str, str]) -> list[Difference]:
-    names = [*a, *(name for name in b if name not in a)]
+def _unequal(a: Mapping[str, str], b: Mapping[str, str]) -> list[Difference]:
     return [
-        Difference(f"{prefix}{name}", a.get(name, ""), b.get(name, ""))
-        for name in names
+        Difference(name, a.get(name, ""), b.get(name, ""))
+        for name in {**a, **b}
         if a.get(name, "") != b.get(name, "")
     ]
 
@@ -81,58 +76,53 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 def conditions(tables: Tables) -> dict[str, str]:
     """What trials ran under, by name; where they differ among themselves, all that there was."""
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for part in tables.results.parts:
-        told = part.conditions
-        for name, version in (told.get("versions") or {}).items():
-            found.setdefault(f"version of {name}", set()).add(str(version))
-        host = told.get("host") or {}
+        stored = part.conditions
+        for name, version in (stored.get("versions") or {}).items():
+            values.setdefault(f"version of {name}", set()).add(str(version))
+        host = stored.get("host") or {}
         for name in _HOST:
             if name in host:
                 value = binary(host[name]) if name == "memory_bytes" else str(host[name])
-                found.setdefault(f"host: {name.removesuffix('_bytes')}", set()).add(value)
-        if instance := instance_of(told):
+                values.setdefault(f"host: {name.removesuffix('_bytes')}", set()).add(value)
+        if instance := instance_of(stored):
             value = f"{instance.get('type', '?')} {instance.get('life_cycle', '?')}"
-            found.setdefault("host: instance", set()).add(value)
-        if told.get("store_file_system"):
-            found.setdefault("file system of stores", set()).add(str(told["store_file_system"]))
+            values.setdefault("host: instance", set()).add(value)
+        if stored.get("store_file_system"):
+            values.setdefault("file system of stores", set()).add(str(stored["store_file_system"]))
     nodes = tables.nodes
     for column, name in (("version", "version of servers"), ("host", "hosts of servers")):
         if column in nodes and len(nodes):
-            found[name] = set(map(str, nodes[column].dropna()))
+            values[name] = set(map(str, nodes[column].dropna()))
+    words = {name: ", ".join(sorted(several)) for name, several in values.items()}
     inputs = tables.results.inputs
-    told = {name: ", ".join(sorted(values)) for name, values in found.items()}
     if inputs is not None:
-        told["inputs"] = _inputs(inputs)
-    return told
-
-
-def _inputs(inputs: InputTotals) -> str:
-    documents = "" if inputs.documents is None else f", {inputs.documents:,} documents"
-    return f"{inputs.files:,} files, {inputs.bytes:,} bytes{documents}"
+        documents = "" if inputs.documents is None else f", {inputs.documents:,} documents"
+        words["inputs"] = f"{inputs.files:,} files, {inputs.bytes:,} bytes{documents}"
+    return words
 
 
 def doubts(tables: Tables, side: str) -> list[str]:
     """Of warnings that say on what else a side's figures rest, one note per kind."""
-    found: dict[str, list[str]] = {}
+    kinds: dict[str, list[str]] = {}
     for warning in tables.warnings:
         if warning.code in DOUBTS:
             where = f"{warning.trial}: " if warning.trial else ""
-            found.setdefault(warning.code, []).append(where + warning.message)
+            kinds.setdefault(warning.code, []).append(where + warning.message)
     return [
         f"{side}, warning {code}: {texts[0]}"
         + (f"; and {len(texts) - 1} more" if len(texts) > 1 else "")
-        for code, texts in found.items()
+        for code, texts in kinds.items()
     ]
 
 
 def canary_ratio(a: Tables, b: Tables) -> float | None:
     """The processor's canary of B over that of A, geometric means; None where one has none."""
     means = []
-    for tables in (a, b):
-        found = tables.canary
-        values = [float(v) for v in found.loc[found["metric"] == "canary_cpu", "value"] if v > 0]
-        if not values:
+    for canary in (a.canary, b.canary):
+        values = canary.loc[(canary["metric"] == "canary_cpu") & (canary["value"] > 0), "value"]
+        if values.empty:
             return None
-        means.append(float(np.mean(np.log(values))))
-    return math.exp(means[1] - means[0])
+        means.append(geometric_mean(values))
+    return means[1] / means[0]

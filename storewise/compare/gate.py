@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import records
-from storewise.analysis.stats.intervals import LEVEL, Estimate, Resampled
-from storewise.compare.compare import NOT_COMPARABLE, Comparison, adjusted, p_value
+from storewise.analysis.stats.intervals import LEVEL, Estimate, holm_adjusted, p_value
+from storewise.compare.compare import NOT_COMPARABLE, Comparison
 from storewise.compare.sides import RATE, SIZE
 from storewise.errors import ResultError
 
@@ -40,8 +40,8 @@ class Gate:
 
 def parse_limit(text: str) -> float:
     """`10%` as 0.1; raises ResultError for what is no percentage between 0 and 100."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", text)
-    value = float(found.group(1)) if found else math.nan
+    number = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", text)
+    value = float(number.group(1)) if number else math.nan
     if not 0 <= value < 100:
         raise ResultError(
             f"--fail-if-slower {text!r}: expected a percentage from 0% to below 100%, such as 10%"
@@ -49,7 +49,7 @@ def parse_limit(text: str) -> float:
     return value / 100
 
 
-def gate(found: Comparison, limit: float) -> Gate:
+def gate(comparison: Comparison, limit: float) -> Gate:
     """Hold the rates and times of a comparison to a limit (a share: 0.1 for 10 %).
 
     A rate is slower where B/A lies below 1 - limit, a time where it lies above 1 + limit. Shown is
@@ -58,8 +58,8 @@ def gate(found: Comparison, limit: float) -> Gate:
 
     Raises ResultError where the comparison has no rate and no time.
     """
-    rows = found.figures[found.figures["kind"] != SIZE]
-    missing = found.only[(found.only["side"] == "A") & (found.only["kind"] != SIZE)]
+    rows = comparison.figures[comparison.figures["kind"] != SIZE]
+    missing = comparison.only[(comparison.only["side"] == "A") & (comparison.only["kind"] != SIZE)]
     if rows.empty:
         raise ResultError(
             "--fail-if-slower: no rate and no time is in both; leave out --measure or --phase, or "
@@ -67,7 +67,7 @@ def gate(found: Comparison, limit: float) -> Gate:
         )
     p_slower = [p_value(*_oriented(row, limit), "less") for row in records(rows)]
     verdicts, reasons = [], []
-    for row, p in zip(records(rows), adjusted(p_slower), strict=True):
+    for row, p in zip(records(rows), holm_adjusted(p_slower), strict=True):
         worse, bound = _oriented(row, limit)
         if p < ONE_SIDED:
             verdict, reason = "slower", ""
@@ -96,10 +96,8 @@ def gate(found: Comparison, limit: float) -> Gate:
 
 def _oriented(row: Mapping[str, Any], limit: float) -> tuple[Estimate, float]:
     """A figure as a ratio that is below a bound where B is slower: of a time that of A/B."""
-    known = row["verdict"] != NOT_COMPARABLE and not math.isnan(row["p"])
-    ratio, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
-    bound = 1 - limit
-    if row["kind"] != RATE:
-        ratio, low, high, bound = 1 / ratio, 1 / high, 1 / low, 1 / (1 + limit)
-    label: Resampled = "repeats" if known else "none"
-    return Estimate(0, ratio, low, high, label, row["error"], row["freedom"]), bound
+    if row["verdict"] == NOT_COMPARABLE or math.isnan(row["p"]):
+        return Estimate.unknown(0, row["ratio"]), 1 - limit
+    ends = row["ratio"], row["ratio_low"], row["ratio_high"]
+    ratio = Estimate(0, *ends, "repeats", row["error"], row["freedom"])
+    return (ratio, 1 - limit) if row["kind"] == RATE else (ratio.under(1.0), 1 / (1 + limit))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -32,20 +30,20 @@ _WIDEST = 10_000
 _COLOURS = {"faster": "green", "slower": "red", "smaller": "green", "larger": "yellow"}
 
 
-def print_text(found: Comparison, gate: Gate | None, console: Console) -> None:
+def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> None:
     """Write the comparison as text; colours only where the console is a terminal."""
-    console.print(f"A: {found.a}\nB: {found.b}", markup=False, highlight=False)
-    _print_differences(found, console)
-    shown = _varying(found)
-    for (phase, step, measure), rows in grouped(found.figures, ["phase", "step", "measure"]):
+    console.print(f"A: {comparison.a}\nB: {comparison.b}", markup=False, highlight=False)
+    _print_differences(comparison, console)
+    shown = _varying(comparison)
+    for (phase, step, measure), rows in grouped(comparison.figures, ["phase", "step", "measure"]):
         unit = rows["unit"].iloc[0]
         title = f"{phase}{f' ({step})' if step else ''}: {measure}"
         title += f", {unit}" if unit and unit != "s" else ""
         _print_figures(title, rows, shown, console)
-    _print_only(found, shown, console)
-    for note in found.notes:
+    _print_only(comparison, shown, console)
+    for note in comparison.notes:
         _say(f"Note: {note.removesuffix('.')}.", console)
-    _say(_statement(found), console)
+    _say(_statement(comparison), console)
     if gate is not None:
         for line in gate_lines(gate, shown):
             _say(line, console)
@@ -83,13 +81,13 @@ def _table(*names: str, whole: Sequence[str] = ()) -> Table:
     return table
 
 
-def _print_differences(found: Comparison, console: Console) -> None:
-    if not found.differences:
+def _print_differences(comparison: Comparison, console: Console) -> None:
+    if not comparison.differences:
         _heading("No difference of config, versions, hosts or seeds.", console)
         return
     _heading("What differs beside the figures", console)
     table = _table("", "A", "B")
-    for one in found.differences:
+    for one in comparison.differences:
         table.add_row(Text(one.what), Text(one.a or "-"), Text(one.b or "-"))
     _put(table, console)
 
@@ -128,8 +126,8 @@ def _interval(row: Mapping[str, Any]) -> str:
     return f"{least}-{_ratio(high)}"
 
 
-def _print_only(found: Comparison, shown: Sequence[str], console: Console) -> None:
-    for side, rows in grouped(found.only, ["side"]):
+def _print_only(comparison: Comparison, shown: Sequence[str], console: Console) -> None:
+    for side, rows in grouped(comparison.only, ["side"]):
         _heading(f"Only in {side[0]}", console)
         lines: dict[str, list[str]] = {}
         for row in records(rows):
@@ -141,21 +139,21 @@ def _print_only(found: Comparison, shown: Sequence[str], console: Console) -> No
             console.print(Padding(Text(f"{place}: {', '.join(measures)}"), (0, 0, 0, 1)))
 
 
-def _statement(found: Comparison) -> str:
-    counts = found.figures["verdict"].value_counts()
-    told = ", ".join(f"{count} {word}" for word, count in counts.items())
-    starred = (found.figures["why"] == CORRECTED).any()
+def _statement(comparison: Comparison) -> str:
+    counts = comparison.figures["verdict"].value_counts()
+    words = ", ".join(f"{count} {word}" for word, count in counts.items())
+    starred = (comparison.figures["why"] == CORRECTED).any()
     return (
-        f"\n{len(found.figures)} figures: {told}. Means over repeats ({_repeats(found, 'a')} in A, "
-        f"{_repeats(found, 'b')} in B) are geometric; B/A has its "
-        "95 % interval (Welch, on logarithms). A difference is called one where p, adjusted over "
-        f"the settings of a phase and measure by Holm's method, is below {ALPHA:g}."
+        f"\n{len(comparison.figures)} figures: {words}. Means over repeats "
+        f"({_repeats(comparison, 'a')} in A, {_repeats(comparison, 'b')} in B) are geometric; B/A "
+        "has its 95 % interval (Welch, on logarithms). A difference is called one where p, "
+        f"adjusted over the settings of a phase and measure by Holm's method, is below {ALPHA:g}."
         + (" *: the interval alone excludes 1, but not after that correction." if starred else "")
     )
 
 
-def _repeats(found: Comparison, side: str) -> str:
-    counts = found.figures[f"n_{side}"]
+def _repeats(comparison: Comparison, side: str) -> str:
+    counts = comparison.figures[f"n_{side}"]
     least, most = int(counts.min()), int(counts.max())
     return str(least) if least == most else f"{least} to {most}"
 
@@ -187,13 +185,15 @@ def _figure(row: Mapping[str, Any], shown: Sequence[str]) -> str:
     return f"{setting_words(row, shown)}, {row['phase']}{step}, {row['measure']}"
 
 
-def _varying(found: Comparison) -> list[str]:
+def _varying(comparison: Comparison) -> list[str]:
     """Factors that tell rows apart; the engine always does. One that only some engines have does
     so if it has several levels there."""
-    both = pd.concat([found.figures[list(found.factors)], found.only[list(found.factors)]])
+    both = pd.concat(
+        [comparison.figures[list(comparison.factors)], comparison.only[list(comparison.factors)]]
+    )
     return [
         name
-        for name in found.factors
+        for name in comparison.factors
         if name == "engine" or len({str(one) for one in both[name] if not missing(one)}) > 1
     ]
 
@@ -205,27 +205,27 @@ def setting_words(row: Mapping[str, Any], shown: Sequence[str]) -> str:
     return ", ".join([*engine, *([rest] if rest else [])]) or "all"
 
 
-def as_json(found: Comparison, gate: Gate | None) -> dict[str, Any]:
+def as_json(comparison: Comparison, gate: Gate | None) -> dict[str, Any]:
     """The comparison as plain data; what is unknown is None."""
-    told: dict[str, Any] = {
-        "a": found.a,
-        "b": found.b,
-        "differences": [asdict(one) for one in found.differences],
-        "factors": list(found.factors),
-        "figures": _plain(found.figures),
-        "only": _plain(found.only),
-        "notes": list(found.notes),
+    data: dict[str, Any] = {
+        "a": comparison.a,
+        "b": comparison.b,
+        "differences": [asdict(one) for one in comparison.differences],
+        "factors": list(comparison.factors),
+        "figures": _plain(comparison.figures),
+        "only": _plain(comparison.only),
+        "notes": list(comparison.notes),
         "correction": "holm",
         "alpha": ALPHA,
     }
     if gate is not None:
-        told["gate"] = {
+        data["gate"] = {
             "limit": gate.limit,
             "slower": _plain(gate.slower),
             "unsure": _plain(gate.unsure),
             "held": gate.held,
         }
-    return told
+    return data
 
 
 def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -233,18 +233,13 @@ def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _cell(value: Any) -> Any:
-    if missing(value) or (isinstance(value, float) and math.isinf(value)):
-        return None
-    return value.item() if hasattr(value, "item") else value
+    unknown = missing(value) or (isinstance(value, float) and math.isinf(value))
+    return None if unknown else value
 
 
-def as_csv(found: Comparison) -> str:
+def as_csv(comparison: Comparison) -> str:
     """The figures, then what only one side has (verdict: ``only in A``), as CSV."""
-    names = [*found.factors, *COLUMNS]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(_plain(found.figures))
-    for row in _plain(found.only):
-        writer.writerow({**row, "verdict": f"only in {row['side']}"})
-    return text.getvalue()
+    rows = _plain(comparison.figures)
+    rows += [{**row, "verdict": f"only in {row['side']}"} for row in _plain(comparison.only)]
+    table = pd.DataFrame(rows, columns=[*comparison.factors, *COLUMNS], dtype=object)
+    return table.to_csv(index=False, lineterminator="\n")

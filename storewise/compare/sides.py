@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import level
+from storewise.analysis.judge.comparable_steps import (
+    LOAD_RATE,
+    OTHER_RATE,
+    loads,
+    named_times,
+    of_rates,
+)
 from storewise.analysis.measure.steps import OTHER, PARAMETERS, step_parameters
-from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate, estimate, pooled
 from storewise.errors import ResultError
 from storewise.yamlfile import nearest
 
 RATE, TIME, SIZE = "rate", "time", "size"
-#: Rates that a load is judged by; any other phase by its operations.
-LOAD_RATES = ("documents_per_s", "insert_documents_per_s")
-OTHER_RATES = ("operations_per_s",)
 #: Percentiles of service times, and of response times where a rate was set: in a closed loop both
 #: are the same.
 PERCENTILES = ("p50", "p99")
 SIZES = ("bytes_per_document", "node_bytes")
-_OF_CLIENTS = (LOAD_RATES[0], *OTHER_RATES)
-_COLUMNS = ["trial", "phase", "step", "measure", "value", "unit", "kind", "part"]
 _KEYS = ["phase", "step", "measure"]
+_COLUMNS = ["trial", *_KEYS, "value", "unit", "kind", "part"]
+#: Trial, phase, step.
+StepKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,8 @@ class Side:
         """The levels of a factor in the figures, in order; empty where the study has it not."""
         if factor not in self.factors:
             return []
-        found = {row[factor] for row in self.figures}
-        return sorted(found, key=lambda one: (one is None, isinstance(one, str), one))
+        levels = {row[factor] for row in self.figures}
+        return sorted(levels, key=lambda one: (one is None, isinstance(one, str), one))
 
 
 def side_of(tables: Tables, at: Mapping[str, str]) -> Side:
@@ -75,19 +81,18 @@ def side_of(tables: Tables, at: Mapping[str, str]) -> Side:
             (dict(zip([*every, "phase"], map(_plain, levels), strict=True)), group)
             for levels, group in grouped(alike, [*every, "phase"])
         ]
-        # Those that are not asked for have their part in the spread that all share.
+        # Settings at other levels have their part in the spread that all share.
         means = _means([group for _, group in settings])
         for (levels, group), mean in zip(settings, means, strict=True):
             if not _has(levels, at):
                 continue
-            parts, units = set(group["part"]), set(group["unit"])
+            several = {n: group[n].nunique() > 1 for n in ("unit", "part")}
             figures.append(
                 {
                     **levels,
                     **dict(zip(_KEYS, keys, strict=True)),
                     "kind": group["kind"].iloc[0],
-                    "unit": units.pop() if len(units) == 1 else "several",
-                    "part": parts.pop() if len(parts) == 1 else "several",
+                    **{n: "several" if several[n] else group[n].iloc[0] for n in several},
                     "estimate": mean,
                 }
             )
@@ -103,10 +108,7 @@ def _has(levels: Mapping[str, Any], at: Mapping[str, str]) -> bool:
 
 def _plain(value: Any) -> Any:
     """A level as both sides have it: whole numbers are integers, whatever a column made of them."""
-    if isinstance(value, bool | str) or value is None:
-        return value
-    if hasattr(value, "item"):
-        value = value.item()
+    value = value.item() if hasattr(value, "item") else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -139,8 +141,8 @@ def _means(groups: Sequence[pd.DataFrame]) -> list[Estimate]:
     kinds = [group["kind"].iloc[0] for group in groups]
     shared = pooled([v if k != SIZE else [] for v, k in zip(values, kinds, strict=True)])
     return [
-        own if own is not None else estimate(v, counted=kind == SIZE)
-        for own, v, kind in zip(shared, values, kinds, strict=True)
+        mean or estimate(v, counted=kind == SIZE)
+        for mean, v, kind in zip(shared, values, kinds, strict=True)
     ]
 
 
@@ -151,77 +153,66 @@ def measurements(tables: Tables) -> pd.DataFrame:
     answer is a figure (`highest_rate`): their steps differ between repeats. Rates that the study
     set are none either.
     """
-    throughput, latency = tables.throughput, tables.latency
-    loads = set(throughput.loc[throughput["measure"] == LOAD_RATES[1], "phase"])
-    load = throughput["phase"].isin(loads)
-    rates = throughput[
-        (load & throughput["measure"].isin(LOAD_RATES))
-        | (~load & throughput["measure"].isin(OTHER_RATES))
-    ].assign(kind=RATE)
-    told = _step_names(tables)
-    paced = {key for key, (_, rate) in told.items() if rate}
-    rates = rates.loc[[key not in paced for key in _step_keys(rates)]]
-    times = latency[
-        latency["percentile"].isin(PERCENTILES)
-        & (latency["operation"].astype(str) != FINISH)
-        & latency["time"].isin(("service", "response"))
-    ]
-    keep = [
-        time == "service" or key in paced
-        for time, key in zip(times["time"], _step_keys(times), strict=True)
-    ]
-    times = times[keep]
-    times = times.assign(
-        measure=times["operation"].astype(str)
-        + "_"
-        + times["time"].astype(str)
-        + "_time_"
-        + times["percentile"].astype(str),
-        kind=TIME,
-        part="",
-    )
+    throughput, times = tables.throughput, tables.latency
+    names = _step_names(tables)
+    paced = {key for key, (_, rate) in names.items() if rate}
+    rates = throughput[of_rates(throughput, loads(throughput))].assign(kind=RATE)
+    rates = rates[~_of_steps(rates, paced)]
+    times = named_times(times, PERCENTILES).assign(kind=TIME, part="")
+    response = (times["time"] == "response") & _of_steps(times, paced)
+    times = times[(times["time"] == "service") | response]
     sizes = tables.storage[tables.storage["measure"].isin(SIZES)].assign(kind=SIZE, part="")
-    searches = tables.searches
-    answers = searches[searches["rate"].notna()]
-    answers = answers.assign(
-        step=[_search_name(row) for row in records(answers)],
-        measure="highest_rate",
-        value=answers["rate"].astype(float),
-        unit="operations/s",
-        kind=RATE,
-        part="",
-    )
+    searches = records(tables.searches)
     searched = {
         (str(row["trial"]), str(row["phase"]), int(row["first_step"]) + n)
-        for row in records(searches)
+        for row in searches
         for n in range(int(row["steps"]))
     }
+    answers = pd.DataFrame(
+        [
+            {
+                **{name: row[name] for name in ("trial", "phase")},
+                "step": _search_name(row),
+                "measure": "highest_rate",
+                "value": float(row["rate"]),
+                "unit": "operations/s",
+                "kind": RATE,
+                "part": "",
+            }
+            for row in searches
+            if not missing(row["rate"])
+        ],
+        columns=_COLUMNS,
+    )
     frames = []
     for frame in (rates, times, sizes):
-        keys = _step_keys(frame)
-        frame = frame.assign(step=[told.get(key, ("", False))[0] for key in keys])
-        frames.append(frame.loc[[key not in searched for key in keys], _COLUMNS])
-    filled = [frame for frame in (*frames, answers[_COLUMNS]) if len(frame)]
-    if not filled:
-        return pd.DataFrame(columns=_COLUMNS)
-    found = pd.concat([frame.astype(object) for frame in filled], ignore_index=True)
-    # What stores nothing says how fast clients are: it has no calls or data that could be told.
+        frame = frame[~_of_steps(frame, searched)]
+        steps = [names.get(key, ("", False))[0] for key in _step_keys(frame)]
+        frames.append(frame.assign(step=steps)[_COLUMNS])
+    every = pd.concat([frame.astype(object) for frame in (*frames, answers)], ignore_index=True)
+    # What stores nothing says how fast clients are: it has no calls or data that could be timed.
     trials = tables.trials
     ceiling = set(trials.loc[trials["engine"] == CEILING, "trial"]) if "engine" in trials else ()
-    found = found[~found["trial"].isin(ceiling) | found["measure"].isin(_OF_CLIENTS)]
-    return found.astype({name: str for name in _COLUMNS if name != "value"} | {"value": float})
+    of_clients = every["measure"].isin((LOAD_RATE, OTHER_RATE))
+    every = every[~every["trial"].isin(ceiling) | of_clients]
+    return every.astype({name: str for name in _COLUMNS if name != "value"} | {"value": float})
 
 
-def _step_keys(frame: pd.DataFrame) -> list[tuple[str, str, int]]:
+def _step_keys(frame: pd.DataFrame) -> list[StepKey]:
     return [
         (str(trial), str(phase), int(step))
         for trial, phase, step in zip(frame["trial"], frame["phase"], frame["step"], strict=True)
     ]
 
 
-def _step_names(tables: Tables) -> dict[tuple[str, str, int], tuple[str, bool]]:
-    """Of steps that were told something: what, in words, and whether that was a rate."""
-    found: dict[tuple[str, str, int], tuple[str, bool]] = {}
+def _of_steps(frame: pd.DataFrame, steps: Collection[StepKey]) -> NDArray[np.bool_]:
+    """Of each row whether it is of one of these steps."""
+    return np.array([key in steps for key in _step_keys(frame)], dtype=bool)
+
+
+def _step_names(tables: Tables) -> dict[StepKey, tuple[str, bool]]:
+    """Of steps with parameters these in words, and whether a rate was among them."""
+    names: dict[StepKey, tuple[str, bool]] = {}
     seen: dict[tuple[str, str, str], int] = {}
     for row in records(step_parameters(tables.results.parts)):
         words = [f"{n} {level(row[n])}" for n in PARAMETERS if not missing(row[n])]
@@ -231,8 +222,8 @@ def _step_names(tables: Tables) -> dict[tuple[str, str, int], tuple[str, bool]]:
         count = seen[trial, phase, name] = seen.get((trial, phase, name), 0) + 1
         if count > 1:
             name += f" (again, {count})"
-        found[trial, phase, int(row["step"])] = (name, not missing(row["rate"]))
-    return found
+        names[trial, phase, int(row["step"])] = (name, not missing(row["rate"]))
+    return names
 
 
 def _search_name(row: Mapping[str, Any]) -> str:

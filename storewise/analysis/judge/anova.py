@@ -11,79 +11,58 @@ factors get tables of their own (column `engines`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.common.frames import grouped
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.judge.comparable_steps import (
+    LOAD_RATES,
+    OTHER_RATE,
+    at_steps,
+    loads,
+    of_rates,
+    set_rates,
+)
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.anova import Interactions
+from storewise.analysis.stats.anova import Interactions, Row, Specification
 from storewise.analysis.stats.anova_groups import (
     ALPHA,
-    Ask,
-    Found,
+    CHECKS,
+    Analyses,
     Group,
-    adjusted,
     levels_in_words,
     one_group,
     pair_columns,
 )
+from storewise.analysis.stats.intervals import holm_adjusted
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
 from storewise.yamlfile import nearest
 
-#: Rates that a load and any other phase is judged by.
-LOAD_RATES = ("documents_per_s", "insert_documents_per_s")
-OTHER_RATES = ("operations_per_s",)
 #: Percentiles of the service time.
 TIMES = ("p50", "p99")
 #: Factors up to which all interactions are asked for, beyond it pairs only.
 FULL = 3
+_KEYS = ["phase", "step", "measure"]
+_TERM = tuple(one.name for one in fields(Row) if one.name != "factors")
 COLUMNS = (
-    "phase",
-    "step",
-    "measure",
-    "engines",
-    "term",
-    "df",
-    "sum_sq",
-    "f",
-    "p",
-    "eta_sq_partial",
-    "omega_sq",
-    "log",
-    "n",
-    "left_out",
-    "normality_p",
-    "equal_variance_p",
+    *(*_KEYS, "engines", *_TERM),
+    *("log", "n", "left_out", "normality_p", "equal_variance_p"),
 )
 PAIR_COLUMNS = (
-    "phase",
-    "step",
-    "measure",
-    "engines",
-    "factor",
-    "a",
-    "b",
-    "difference",
-    "low",
-    "high",
-    "p_adj",
-    "reject",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "log",
+    *(*_KEYS, "engines", "factor", "a", "b", "difference", "low", "high", "p_adj", "reject"),
+    *("ratio", "ratio_low", "ratio_high", "log"),
 )
-_KEYS = ["phase", "step", "measure"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """What of a study is analysed; the defaults are those of its judged tables."""
 
     response: str | None = None
@@ -120,22 +99,18 @@ def responses(tables: Tables) -> pd.DataFrame:
     filled = [frame[columns] for frame in frames if len(frame)]
     if not filled:
         return pd.DataFrame(columns=columns)
-    found = pd.concat(filled, ignore_index=True)
-    found = found[~found["phase"].isin(set(tables.searches["phase"]))]
-    rated = tables.steps.loc[tables.steps["rate"].notna(), ["phase", "step"]].drop_duplicates()
-    if rated.empty:
-        return found
-    told = found.merge(rated, on=["phase", "step"], how="left", indicator=True)
-    return found[~(found["rate"] & (told["_merge"] == "both").to_numpy())]
+    rows = pd.concat(filled, ignore_index=True)
+    rows = rows[~rows["phase"].isin(set(tables.searches["phase"]))]
+    return rows[~(rows["rate"] & at_steps(rows, set_rates(tables)))]
 
 
-def study_analyses(tables: Tables, wanted: Wanted) -> Found:
+def study_analyses(tables: Tables, selection: Selection) -> Analyses:
     """The analyses of variance of a study; AnalysisError for names that it does not have."""
     factors = list(tables.results.factors)
     for option, names in (
-        ("--factors", wanted.factors),
-        ("--by", wanted.by),
-        ("--tukey", [wanted.tukey] if wanted.tukey else []),
+        ("--factors", selection.factors),
+        ("--by", selection.by),
+        ("--tukey", [selection.tukey] if selection.tukey else []),
     ):
         for name in names:
             if name not in factors:
@@ -143,16 +118,16 @@ def study_analyses(tables: Tables, wanted: Wanted) -> Found:
                     f"{option}: the study has no factor {name!r}{nearest(name, factors)}; its "
                     f"factors are {', '.join(factors)}"
                 )
-            if option == "--by" and name in wanted.factors:
+            if option == "--by" and name in selection.factors:
                 raise AnalysisError(f"factor {name!r} is in --factors and in --by")
-    for name in wanted.numeric:
-        if name not in (wanted.factors or factors):
+    for name in selection.numeric:
+        if name not in (selection.factors or factors):
             raise AnalysisError(f"--numeric: {name!r} is none of the factors")
         if not pd.api.types.is_numeric_dtype(tables.trials[name]):
             raise AnalysisError(f"--numeric: the levels of {name!r} are no numbers")
-    rows = _asked_rows(tables, wanted)
+    rows = _selected_rows(tables, selection)
     if rows.empty or "engine" not in tables.trials:
-        return Found((), ())
+        return Analyses(())
     trials = tables.trials[["trial", *factors]]
     trials = trials[~trials["engine"].isin([CEILING, BASELINE])]
     joined = rows.merge(trials, on="trial", how="inner")
@@ -162,45 +137,39 @@ def study_analyses(tables: Tables, wanted: Wanted) -> Found:
     keyed = sorted(grouped(joined, _KEYS), key=lambda item: order[str(item[0][0])])
     for (phase, step, measure), part in keyed:
         named = {"phase": str(phase), "step": int(step), "measure": str(measure)}
-        for by, frame in _comparable(part, factors, wanted.by):
+        for by, frame in _comparable(part, factors, selection.by):
             by = {**named, **by}
-            words = levels_in_words(by)
             try:
-                groups.append(_analysed(frame, by, factors, wanted))
+                groups.append(_analysed(frame, by, factors, selection))
             except AnalysisError as error:
-                not_possible.append((words, str(error).removeprefix(f"{words}: ")))
-    return Found(groups, not_possible)
+                not_possible.append((levels_in_words(by), str(error)))
+    return Analyses(groups, not_possible)
 
 
-def _asked_rows(tables: Tables, wanted: Wanted) -> pd.DataFrame:
-    found = responses(tables)
-    phases = tables.phases_of(found)
-    if wanted.phase is not None:
-        if wanted.phase not in phases:
+def _selected_rows(tables: Tables, selection: Selection) -> pd.DataFrame:
+    rows = responses(tables)
+    phases = tables.phases_of(rows)
+    if selection.phase is not None:
+        if selection.phase not in phases:
             raise AnalysisError(
-                f"--phase: there is no phase {wanted.phase!r}{nearest(wanted.phase, phases)}; "
-                f"phases with results are {', '.join(phases)}"
+                f"--phase: there is no phase {selection.phase!r}{nearest(selection.phase, phases)};"
+                f" phases with results are {', '.join(phases)}"
             )
-        found = found[found["phase"] == wanted.phase]
-    if wanted.response is None:
-        loads = set(found.loc[found["measure"] == LOAD_RATES[1], "phase"])
+        rows = rows[rows["phase"] == selection.phase]
+    names = rows["measure"].astype(str)
+    if selection.response is None:
         times = tuple(f"_service_time_{p}" for p in TIMES)
-        found = found[~found["measure"].astype(str).str.startswith(f"{FINISH}_")]
-        load = found["phase"].isin(loads)
-        mine = (
-            (load & found["measure"].isin(LOAD_RATES))
-            | (~load & found["measure"].isin(OTHER_RATES))
-            | found["measure"].astype(str).str.endswith(times)
-        )
-        return found[mine]
-    measures = sorted(set(map(str, found["measure"])))
-    chosen = [m for m in measures if m == wanted.response or m.endswith(f"_time_{wanted.response}")]
+        rates = of_rates(rows, loads(rows))
+        return rows[(rates | names.str.endswith(times)) & ~names.str.startswith(f"{FINISH}_")]
+    measures = sorted(set(names))
+    ending = f"_time_{selection.response}"
+    chosen = [m for m in measures if m == selection.response or m.endswith(ending)]
     if not chosen:
         raise AnalysisError(
-            f"--response: there is no measure {wanted.response!r}"
-            f"{nearest(wanted.response, measures)}; measures are {', '.join(measures)}"
+            f"--response: there is no measure {selection.response!r}"
+            f"{nearest(selection.response, measures)}; measures are {', '.join(measures)}"
         )
-    return found[found["measure"].isin(chosen)]
+    return rows[rows["measure"].isin(chosen)]
 
 
 def _comparable(
@@ -220,30 +189,29 @@ def _comparable(
 
 
 def _analysed(
-    rows: pd.DataFrame, by: dict[str, object], factors: Sequence[str], wanted: Wanted
+    rows: pd.DataFrame, by: dict[str, object], factors: Sequence[str], selection: Selection
 ) -> Group:
     varying = [f for f in factors if rows[f].nunique() > 1]
-    chosen = [f for f in wanted.factors if f in varying] if wanted.factors else varying
+    chosen = [f for f in selection.factors if f in varying] if selection.factors else varying
     if not chosen:
         raise AnalysisError("no factor has two levels with results")
     cells = rows.groupby(chosen, observed=True).ngroups
     if len(rows) == cells:
         raise AnalysisError("no levels were repeated (`repeats: 2` or more in the study)")
-    log = wanted.log if wanted.log is not None else bool((rows["value"] > 0).all())
-    ask = Ask(
+    log = selection.log if selection.log is not None else bool((rows["value"] > 0).all())
+    spec = Specification(
         str(by["measure"]),
         tuple(chosen),
-        tuple(f for f in wanted.numeric if f in chosen),
+        tuple(f for f in selection.numeric if f in chosen),
         log,
-        1,
-        wanted.typ,
-        wanted.interactions,
-        wanted.robust,
-        wanted.tukey if wanted.tukey in chosen else None,
-        FULL if len(chosen) <= FULL else 2,
+        typ=selection.typ,
+        interactions=selection.interactions,
+        robust=selection.robust,
+        tukey=selection.tukey if selection.tukey in chosen else None,
+        highest=FULL if len(chosen) <= FULL else 2,
     )
-    group = one_group(rows.rename(columns={"value": ask.response}), by, ask)
-    others = [f for f in varying if f not in chosen and f not in wanted.by]
+    group = one_group(rows.rename(columns={"value": spec.response}), by, spec)
+    others = [f for f in varying if f not in chosen and f not in selection.by]
     note = (
         f"{', '.join(others)} vary, too, and what they explain is in the residual" if others else ""
     )
@@ -252,88 +220,73 @@ def _analysed(
 
 def variance(tables: Tables) -> Judged:
     """Table `variance` of a study: COLUMNS, one row per term, the residual included; `tukey`."""
-    found = study_analyses(tables, Wanted())
+    groups = study_analyses(tables, Selection()).groups
     rows = [
         {
             **group.by,
-            "term": row.term,
-            "df": row.df,
-            "sum_sq": row.sum_sq,
-            "f": row.f,
-            "p": row.p,
-            "eta_sq_partial": row.eta_sq_partial,
-            "omega_sq": row.omega_sq,
-            "log": group.ask.log,
-            "n": group.found.n,
-            "left_out": ", ".join(term for term, _ in group.found.left_out),
-            "normality_p": group.found.normality.p,
-            "equal_variance_p": group.found.equal_variance.p,
+            **row.columns(),
+            "log": group.spec.log,
+            "n": group.variance.n,
+            "left_out": ", ".join(term for term, _ in group.variance.left_out),
+            "normality_p": group.variance.normality.p,
+            "equal_variance_p": group.variance.equal_variance.p,
         }
-        for group in found.groups
-        for row in group.found.rows
+        for group in groups
+        for row in group.variance.rows
     ]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     numbers = ["f", "p", "eta_sq_partial", "omega_sq", "normality_p", "equal_variance_p"]
     return Judged(
         table.astype(dict.fromkeys(numbers, float)),
-        list(_warnings(found.groups)),
-        {"tukey": _tukey_pairs(found.groups)},
+        list(_warnings(groups)),
+        {"tukey": _tukey_pairs(groups)},
     )
 
 
 def _tukey_pairs(groups: Sequence[Group]) -> pd.DataFrame:
     """Table `tukey` of a study: PAIR_COLUMNS, each pair of engines in each rate."""
-    rates = {*LOAD_RATES, *OTHER_RATES}
     chosen = [
-        replace(group, ask=replace(group.ask, tukey="engine"))
+        replace(group, spec=replace(group.spec, tukey="engine"))
         for group in groups
-        if group.by["measure"] in rates and "engine" in group.ask.factors
+        if group.by["measure"] in (*LOAD_RATES, OTHER_RATE) and "engine" in group.spec.factors
     ]
     rows = [
-        {**group.by, **pair_columns(group, pair), "log": group.ask.log}
+        {**group.by, **pair_columns(group, pair), "log": group.spec.log}
         for group in chosen
-        for pair in tukey(group.found.model, "engine")
+        for pair in tukey(group.variance.model, "engine")
     ]
     return pd.DataFrame(rows, columns=list(PAIR_COLUMNS))
+
+
+#: Of each check in CHECKS the code of its warning, and the remedy.
+_REMEDIES = (
+    ("residuals_not_normal", "look at the extreme repeats; give more repeats"),
+    ("unequal_variance", "`storewise analyse RESULTS --robust` takes the covariance HC3"),
+)
 
 
 def _warnings(groups: Sequence[Group]) -> Iterable[StudyWarning]:
     """One warning per kind of check that fails, whatever the number of tables: p values are
     adjusted for their number, as `storewise analyse` does."""
-    kinds = (
-        (
-            "residuals_not_normal",
-            "residuals are not normal",
-            [g.found.normality.p for g in groups],
-            "look at the extreme repeats; give more repeats",
-        ),
-        (
-            "unequal_variance",
-            "residuals do not spread alike",
-            [g.found.equal_variance.p for g in groups],
-            "`storewise analyse RESULTS --robust` takes the covariance HC3",
-        ),
-    )
-    for code, what, values, remedy in kinds:
-        tested = [(g, p) for g, p in zip(groups, values, strict=True) if p is not None]
-        if not tested:
-            continue
+    for (_, what, of_group), (code, remedy) in zip(CHECKS, _REMEDIES, strict=True):
+        adjusted = holm_adjusted([of_group(group).p for group in groups])
         names = [
-            f"{g.ask.response} of phase {g.by['phase']}"
-            for g, p in zip(groups, adjusted(values), strict=True)
-            if p is not None and p < ALPHA
+            f"{group.spec.response} of phase {group.by['phase']}"
+            for group, p in zip(groups, adjusted, strict=True)
+            if p < ALPHA
         ]
         if names:
             named = ", ".join(dict.fromkeys(names[:3]))
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            tested = int(np.isfinite(adjusted).sum())
             yield StudyWarning(
                 code,
                 "",
-                f"analysis of variance of {named}{more} ({len(names)} of {len(tested)} tables): "
+                f"analysis of variance of {named}{more} ({len(names)} of {tested} tables): "
                 f"{what}, so that its F and p are doubtful",
                 remedy,
             )
-    left_out = {term for group in groups for term, _ in group.found.left_out}
+    left_out = {term for group in groups for term, _ in group.variance.left_out}
     if left_out:
         yield StudyWarning(
             "interaction_left_out",

@@ -10,35 +10,56 @@ trips, or too few clients to keep the store busy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.engines import CEILING
-from storewise.analysis.common.frames import grouped, missing, records, rows_of
+from storewise.analysis.common.engines import CEILING, embedded
+from storewise.analysis.common.frames import grouped, keys_of, missing, numbered, records, rows_of
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.judge.host_utilization import (
-    CPU_BUSY,
-    DISK_BUSY,
-    DISK_QUEUES,
-    DISK_WAIT,
-    LINK_BUSY,
-    MEMORY_FULL,
-    OWN_CPU,
-    OWN_SHARE,
-    SWAPPING,
-)
-from storewise.analysis.judge.host_utilization import HostFacts as HostFacts
-from storewise.analysis.judge.host_utilization import HostUse as HostUse
-from storewise.analysis.judge.host_utilization import host_facts as host_facts
-from storewise.analysis.judge.host_utilization import host_uses as host_uses
+from storewise.analysis.files.parts import SESSION, Part
+from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
 
+#: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %
+#: leaves no second idle for long.
+CPU_BUSY = 0.9
+#: Shares of its processors, of a server that has so many: above the second they are no limit to it.
+OWN_CPU = (0.9, 1.1)
+#: Share of time with work from which on a disk was the limit by itself.
+DISK_BUSY = 0.9
+#: From here on requests queue: with one server and even services (M/D/1) they take
+#: 1 + u / (2 - 2u) times as long at utilization u, 1.75 times at 60 %. With processors that wait
+#: for disks as much as DISK_WAIT says that is a limit too.
+DISK_QUEUES = 0.6
+DISK_WAIT = 0.2
+#: Share of memory in use, page cache not counted.
+MEMORY_FULL = 0.95
+#: Bytes per second to and from swap that are more than leftovers: any lasting paging is saturation.
+SWAPPING = 2.0**20
+#: Share of the links' speed in one direction; the rest is headers and what a second's mean hides.
+LINK_BUSY = 0.8
+#: Servers that evidence names.
+NAMED = 3
+#: Part of the processors' busy time that a trial's own processes must have had, lest other work
+#: be the limit.
+OWN_SHARE = 0.5
+
+#: Of `host`, from which it is read.
+_METRICS = (
+    *("cpu_user", "cpu_system", "cpu_iowait", "cpu_steal", "disk_busy", "memory_used"),
+    *("swap_in", "swap_out", "network_received", "network_sent"),
+    *("client_cpu", "store_cpu", "router_cpu"),
+)
+#: What follows from these for a host, as fields of `HostUse`.
+_USES = ("cpu", "iowait", "steal", "disk", "memory", "swap", "network", "traffic", "client_cpu")
 #: Share of a target rate from which on it was reached.
 REACHED = 0.98
 
@@ -61,6 +82,57 @@ COLUMNS = (*STEP, "limited_by", "also", "evidence", "host", "node", *SHARES, "se
 
 
 @dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What a host has; nan where it is not known. `link` is bytes/s in one direction."""
+
+    cpus: float = math.nan
+    memory: float = math.nan
+    link: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What one host was busy with in one step. Shares are of 1 and nan where unknown.
+
+    `own_cpu` is the most of all processors' time that the trial's own processes can have had,
+    `servers` maps each server on it to (cores used, processors it was given), `clients` says
+    whether clients ran here, `client_cpu` is that of the busiest client process in cores.
+    """
+
+    host: str
+    cpu: float = math.nan
+    own_cpu: float = math.nan
+    iowait: float = math.nan
+    steal: float = math.nan
+    disk: float = math.nan
+    memory: float = math.nan
+    swap: float = math.nan
+    network: float = math.nan
+    traffic: float = math.nan
+    client_cpu: float = math.nan
+    clients: bool = False
+    servers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> bool:
+        """Whether servers and clients, or several servers, were on this host."""
+        return len(self.servers) + self.clients > 1
+
+    @property
+    def who(self) -> str:
+        """Whose host it is."""
+        names = [*sorted(self.servers), *(["clients"] if self.clients else [])]
+        return all_of(names)
+
+    @property
+    def short(self) -> str:
+        """The same, many servers by their number."""
+        if len(self.servers) <= NAMED:
+            return self.who
+        return all_of([f"{len(self.servers)} servers", *(["clients"] if self.clients else [])])
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """One limit that was reached, on which host, with the figures; `share` sorts equal kinds."""
 
@@ -72,12 +144,12 @@ class Cause:
 
 def causes(use: HostUse) -> list[Cause]:
     """The limits that one host had reached."""
-    found = []
+    reached = []
     where = f"of the host of {use.short}" if use.short else f"of host {use.host}"
     if use.swap >= SWAPPING or use.memory >= MEMORY_FULL:
         paging = f", {binary(use.swap)}/s to and from swap" if use.swap >= SWAPPING else ""
         share = f"memory {where} {_percent(use.memory)} in use{paging}"
-        found.append(Cause(MEMORY, share, use.host, use.memory))
+        reached.append(Cause(MEMORY, share, use.host, use.memory))
     if use.cpu >= CPU_BUSY:
         text = f"CPU {where} {_percent(use.cpu)} busy"
         kind = SHARED_CPU if use.shared else CPU
@@ -86,24 +158,24 @@ def causes(use: HostUse) -> list[Cause]:
             text += f", at most {_percent(use.own_cpu)} by this trial's processes"
         if use.steal >= 1 - CPU_BUSY:
             text += f", {_percent(use.steal)} stolen by other virtual machines"
-        found.append(Cause(kind, text, use.host, use.cpu))
+        reached.append(Cause(kind, text, use.host, use.cpu))
     elif not use.shared:
         # Several on a host are not always held to what they were given.
-        for name, (cores, given) in sorted(use.servers.items()):
-            if OWN_CPU[0] * given <= cores <= OWN_CPU[1] * given:
-                text = f"{name} used {cores:.2f} cores and was given {given:g}"
-                found.append(Cause(CPU, text, use.host, cores / given))
+        for name, (cores, processors) in sorted(use.servers.items()):
+            if OWN_CPU[0] * processors <= cores <= OWN_CPU[1] * processors:
+                text = f"{name} used {cores:.2f} cores and was given {processors:g}"
+                reached.append(Cause(CPU, text, use.host, cores / processors))
     queued = use.disk >= DISK_QUEUES and use.iowait >= DISK_WAIT
     if use.disk >= DISK_BUSY or queued:
         text = f"disk {where} {_percent(use.disk)} busy, iowait {_percent(use.iowait)}"
-        found.append(Cause(DISK, text, use.host, use.disk))
+        reached.append(Cause(DISK, text, use.host, use.disk))
     if use.network >= LINK_BUSY:
         text = (
             f"network {where} at {_percent(use.network)} of its links' speed "
             f"({binary(use.traffic)}/s)"
         )
-        found.append(Cause(NETWORK, text, use.host, use.network))
-    return found
+        reached.append(Cause(NETWORK, text, use.host, use.network))
+    return reached
 
 
 def _percent(share: float) -> str:
@@ -118,39 +190,44 @@ def limits(tables: Tables) -> Judged:
         key: list(dict.fromkeys(map(str, group["reason"])))
         for key, group in grouped(tables.client_bound, STEP)
     }
-    rates = target_rates(tables.steps, factors)
+    rated = records(tables.steps[tables.steps["rate"].notna()])
+    rates = {
+        (*key_of(row, factors), str(row["phase"]), int(row["step"])): float(row["rate"])
+        for row in rated
+    }
     uses = host_uses(tables, every=False)
     steps = tables.throughput
-    durations = steps[steps["measure"] == "duration"]
-    reached = {
+    achieved = {
         (r.trial, r.phase, r.step): float(r.value)
         for r in rows_of(steps[steps["measure"] == "operations_per_s"])
     }
     rows = []
-    for step in rows_of(durations):
+    for step in rows_of(steps[steps["measure"] == "duration"]):
         key = (str(step.trial), str(step.phase), int(step.step))
-        trial = trials.get(key[0], {})
-        found = [Cause(CLIENT, reason, "", math.nan) for reason in bound.get(key, ())]
+        trial = {**dict.fromkeys(factors), **trials.get(key[0], {})}
+        step_causes = [Cause(CLIENT, reason, "", math.nan) for reason in bound.get(key, ())]
         if trial.get("engine") == CEILING:
-            found = [Cause(CLIENT, "there is no store, only the client", "", math.nan)]
-        levels = tuple(None if missing(trial.get(f)) else trial[f] for f in factors)
-        target = rates.get((*levels, *key[1:]), math.nan)
-        if reached.get(key, 0.0) >= REACHED * target:
-            text = f"{reached[key]:,.0f} of {target:,.0f} operations/s that were asked for"
-            found.append(Cause(SET_RATE, text, "", math.nan))
-        mine = uses.get(key, [])
-        for use in mine:
-            found += causes(use)
-        rows.append(_row(key, found, mine, float(step.wall)))
+            step_causes = [Cause(CLIENT, "there is no store, only the client", "", math.nan)]
+        target = rates.get((*key_of(trial, factors), *key[1:]), math.nan)
+        if achieved.get(key, 0.0) >= REACHED * target:
+            text = f"{achieved[key]:,.0f} of {target:,.0f} operations/s that were asked for"
+            step_causes.append(Cause(SET_RATE, text, "", math.nan))
+        hosts = uses.get(key, [])
+        step_causes += [cause for use in hosts for cause in causes(use)]
+        rows.append(_row(key, step_causes, hosts, float(step.wall)))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return Judged(table, _warnings(table))
 
 
 def _row(
-    key: tuple[str, str, int], found: Sequence[Cause], uses: Sequence[HostUse], seconds: float
+    key: tuple[str, str, int],
+    step_causes: Sequence[Cause],
+    uses: Sequence[HostUse],
+    seconds: float,
 ) -> dict[str, Any]:
     ranked = sorted(
-        found, key=lambda c: (ORDER.index(c.kind), -c.share if not math.isnan(c.share) else 0.0)
+        step_causes,
+        key=lambda c: (ORDER.index(c.kind), -c.share if not math.isnan(c.share) else 0.0),
     )
     kinds = list(dict.fromkeys(c.kind for c in ranked))
     seen = [use for use in uses if not math.isnan(use.cpu)]
@@ -158,7 +235,8 @@ def _row(
     if ranked and ranked[0].host:
         shown = next(use for use in uses if use.host == ranked[0].host)
     elif seen:
-        shown = max(seen, key=_pressure)
+        # The nearest to any of its limits.
+        shown = max(seen, key=lambda use: np.nanmax([use.cpu, use.disk, use.memory, use.network]))
     if ranked:
         evidence = "; ".join(dict.fromkeys(c.evidence for c in ranked))
     elif shown is not None:
@@ -180,14 +258,8 @@ def _row(
     }
 
 
-def _pressure(use: HostUse) -> float:
-    """How near a host was to any of its limits."""
-    shares = (use.cpu, use.disk, use.memory, use.network)
-    return max(share for share in shares if not math.isnan(share))
-
-
 def _quiet(use: HostUse) -> str:
-    """What a host was busy with that had reached no limit."""
+    """What a host was busy with that had reached no"""
     network = (
         "network unknown (its links' speed is not known)"
         if math.isnan(use.network)
@@ -196,19 +268,6 @@ def _quiet(use: HostUse) -> str:
     parts = [f"CPU {_percent(use.cpu)}", f"disk {_percent(use.disk)}"]
     parts += [f"memory {_percent(use.memory)}", network]
     return f"the busiest host ({use.short or use.host}): {', '.join(parts)}"
-
-
-def target_rates(steps: pd.DataFrame, factors: Sequence[str]) -> dict[tuple[Any, ...], float]:
-    """Operations/s that the study asked for, by factors' levels, phase and step."""
-    told = steps[steps["rate"].notna()]
-    return {
-        (
-            *(None if missing(row[f]) else row[f] for f in factors),
-            str(row["phase"]),
-            int(row["step"]),
-        ): float(row["rate"])
-        for row in records(told)
-    }
 
 
 def _warnings(table: pd.DataFrame) -> list[StudyWarning]:
@@ -226,3 +285,112 @@ def _warnings(table: pd.DataFrame) -> list[StudyWarning]:
             "keep other work off the hosts (`exclusive` allocation of nodes) and measure again",
         )
     ]
+
+
+def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:
+    """What each host has, as the jobs on it recorded."""
+    facts: dict[str, HostFacts] = {}
+    for part in parts:
+        host = part.conditions.get("host")
+        if isinstance(host, Mapping) and host.get("name"):
+            facts[str(host["name"])] = HostFacts(
+                cpus=float(host.get("cpus") or math.nan),
+                memory=float(host.get("memory_bytes") or math.nan),
+                link=float(host.get("link_mbit") or math.nan) * 1e6 / 8,
+            )
+    return facts
+
+
+def host_uses(tables: Tables, *, every: bool = True) -> dict[tuple[str, str, int], list[HostUse]]:
+    """What every host of a trial was busy with, by trial, phase and step.
+
+    Without `every` only hosts that a limit may be read from (`_telling`).
+    """
+    facts = host_facts(tables.results.parts)
+    trials = {str(row["trial"]): row for row in records(tables.trials)}
+    #: Servers and the processors that each was given, by trial and host.
+    placed: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows_of(tables.nodes):
+        host = "" if missing(row.host) else str(row.host)
+        threads = math.nan if missing(row.threads) else float(row.threads)
+        placed.setdefault((str(row.trial), host), {})[str(row.node)] = threads
+    load = tables.host[tables.host["phase"] != SESSION]
+    of_node = (load["node"] != "").to_numpy()
+    cores: dict[tuple[str, str, int, str], dict[str, float]] = {}
+    for row in rows_of(load[of_node & (load["metric"] == "store_cpu").to_numpy()]):
+        key = (str(row.trial), str(row.phase), int(row.step), str(row.host))
+        cores.setdefault(key, {})[str(row.node)] = float(row.mean)
+    means = _means(load[~of_node], facts)
+    spread = Counter(means[means["client_cpu"].notna()][STEP].itertuples(index=False, name=None))
+    uses: dict[tuple[str, str, int], list[HostUse]] = {}
+    for row in records(means if every else _telling(means, placed)):
+        key = (row["trial"], row["phase"], row["step"], row["host"])
+        step, trial, host = key[:3], trials.get(key[0], {}), key[3]
+        servers = {
+            node: (cores.get(key, {}).get(node, math.nan), threads)
+            for node, threads in placed.get((key[0], host), {}).items()
+        }
+        work = _client_cores(row, trial, spread[step])
+        work += sum(used for used, _ in servers.values())
+        clients = not math.isnan(row["client_cpu"])
+        own_cpu = min(1.0, work / facts.get(host, HostFacts()).cpus)
+        use = {name: row[name] for name in _USES}
+        uses.setdefault(step, []).append(
+            HostUse(host, own_cpu=own_cpu, clients=clients, servers=servers, **use)
+        )
+    return uses
+
+
+def _means(load: pd.DataFrame, facts: Mapping[str, HostFacts]) -> pd.DataFrame:
+    """One row per trial, phase, step and host with the means of _METRICS, and _USES."""
+    load = load[load["metric"].isin(_METRICS)]
+    places = numbered(load, [*STEP, "host"])
+    wide = keys_of(load, [*STEP, "host"], places.first)
+    metric = load["metric"].astype("category").cat
+    mean = np.full((places.groups, len(metric.categories)), np.nan)
+    mean[places.number, metric.codes.to_numpy()] = load["mean"].to_numpy(dtype=float)
+    known = dict(zip(metric.categories, mean.T, strict=True))
+    wide = wide.assign(**{name: known.get(name, np.nan) for name in _METRICS})
+    of_host = [facts.get(host, HostFacts()) for host in wide["host"]]
+    traffic = np.fmax(wide["network_received"], wide["network_sent"])
+    return wide.assign(
+        cpu=(wide["cpu_user"] + wide["cpu_system"] + wide["cpu_steal"]) / 100,
+        iowait=wide["cpu_iowait"] / 100,
+        steal=wide["cpu_steal"] / 100,
+        disk=wide["disk_busy"] / 100,
+        memory=wide["memory_used"] / np.array([one.memory for one in of_host]),
+        swap=wide["swap_in"] + wide["swap_out"],
+        traffic=traffic,
+        network=traffic / np.array([one.link for one in of_host]),
+    )
+
+
+def _telling(means: pd.DataFrame, placed: Collection[tuple[str, str]]) -> pd.DataFrame:
+    """The rows of hosts that a limit may be read from: those with servers, those that reached one,
+    and of each step the busiest. Of hundreds of hosts with clients the others tell nothing more.
+    """
+    cpu, disk, memory, network = (
+        means[name].to_numpy() for name in ("cpu", "disk", "memory", "network")
+    )
+    keys = zip(means["trial"], means["host"], strict=True)
+    keep = np.array([key in placed for key in keys], dtype=bool)
+    keep |= (cpu >= CPU_BUSY) | (memory >= MEMORY_FULL) | (means["swap"].to_numpy() >= SWAPPING)
+    keep |= (disk >= min(DISK_BUSY, DISK_QUEUES)) | (network >= LINK_BUSY)
+    pressure = np.fmax(np.fmax(cpu, disk), np.fmax(memory, network))
+    # `_row` shows hosts whose processors are known only.
+    pressure = np.where(np.isnan(cpu) | np.isnan(pressure), -np.inf, pressure)
+    steps = numbered(means, STEP)
+    highest = steps.highest(pressure)
+    keep |= pressure == highest[steps.number]
+    return means[keep]
+
+
+def _client_cores(mean: Mapping[str, float], trial: Mapping[str, Any], hosts: int) -> float:
+    """The cores that clients and routers used on a host, at most; `hosts` have clients."""
+    counts = [trial.get(name) for name in ("workers", "processes")]
+    workers, processes = (1 if missing(n) else int(n or 1) for n in counts)
+    cores = mean["client_cpu"] * math.ceil(workers / max(1, hosts)) * processes
+    if embedded(str(trial.get("engine"))) and not math.isnan(mean["store_cpu"]):
+        # An embedded store works in its clients; `store_cpu` is their sum.
+        cores = mean["store_cpu"]
+    return float(np.nansum([cores, mean["router_cpu"]]))

@@ -1,60 +1,117 @@
-"""Which steps of a phase tell how stores compare.
+"""Which rates a phase is judged by, and which of its steps tell how stores compare.
 
-An open loop's throughput is the rate that it was told to keep, so such steps rank no store; the
-answers of searches do. Steps that were asked different things (another distribution, another number
-of operations, a slowed node) are compared with their like only; how many clients reach the most is
-a store's own affair.
+A load is judged by its documents, any other phase by its operations. An open loop's throughput is
+the rate that it was set to, so such steps rank no store; the answers of searches do, whose steps
+differ between repeats. Steps that differ in their work (another distribution, another number of
+operations, a slowed node) are compared with their like only; how many clients reach the most is a
+store's own affair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from storewise.analysis.common.engines import BASELINE, CEILING, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.measure.steps import ALL, OTHER
+from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.tables import Tables
 
-#: Column with what a row's step was asked, in words.
+#: Rates of a load: with and without the time in which clients read and parse.
+LOAD_RATES = ("documents_per_s", "insert_documents_per_s")
+LOAD_RATE = LOAD_RATES[0]
+OTHER_RATE = "operations_per_s"
+#: Column with what is particular about a row's step, in words.
 WITH = "with"
 
 
-def closed_steps(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Of rows of one phase (a summary's) those of closed loops that were asked the same.
+def loads(table: pd.DataFrame) -> set[str]:
+    """The phases that load, by the measures that only these have."""
+    rows = table["measure"].isin([LOAD_RATES[1], "parse_share"])
+    return set(map(str, table.loc[rows, "phase"]))
 
-    What is asked is what the fastest store was fastest at. The steps are told in column WITH.
+
+def set_rates(tables: Tables) -> set[tuple[str, int]]:
+    """(phase, step) whose rate the study, or a search of it, has set."""
+    steps = tables.steps
+    rated = steps[steps["rate"].notna() | steps["phase"].isin(set(tables.searches["phase"]))]
+    return {(str(p), int(s)) for p, s in zip(rated["phase"], rated["step"], strict=True)}
+
+
+def at_steps(rows: pd.DataFrame, steps: Collection[tuple[str, int]]) -> NDArray[np.bool_]:
+    """Of each row whether it is of one of these steps."""
+    places = zip(rows["phase"], rows["step"], strict=True)
+    return np.array([(str(p), int(s)) in steps for p, s in places], dtype=bool)
+
+
+def of_rates(
+    rows: pd.DataFrame, loading: Collection[str], load_rates: Sequence[str] = LOAD_RATES
+) -> pd.Series:
+    """Of each row whether its measure is a rate that its phase is judged by."""
+    load = rows["phase"].isin(loading)
+    return (load & rows["measure"].isin(load_rates)) | (~load & (rows["measure"] == OTHER_RATE))
+
+
+def headline_rates(tables: Tables, table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table with the one rate of each phase, without steps whose rate was set."""
+    rates = table[of_rates(table, loads(tables.throughput), [LOAD_RATE])]
+    return rates[~at_steps(rates, set_rates(tables))]
+
+
+def named_times(latency: pd.DataFrame, percentiles: Collection[str] = ()) -> pd.DataFrame:
+    """Rows of percentiles of times (some or all, without those of a load's end) with their measure:
+    ``get_service_time_p99``."""
+    rows = latency[latency["operation"].astype(str) != FINISH]
+    rows = rows[rows["percentile"].isin(percentiles)] if percentiles else rows
+    operation, time, percentile = (
+        rows[name].astype(str) for name in ("operation", "time", "percentile")
+    )
+    return rows.assign(measure=operation + "_" + time + "_time_" + percentile)
+
+
+def closed_steps(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Of rows of one phase (a summary's) those of closed loops that had the same work.
+
+    That is what the fastest store was fastest at. Column WITH has what tells the steps apart.
     """
-    mine = steps[(steps["operation"] == ALL) & steps["phase"].isin(rows["phase"])]
-    if mine.empty:
+    of_phase = steps[(steps["operation"] == ALL) & steps["phase"].isin(rows["phase"])]
+    if of_phase.empty:
         return rows.assign(**{WITH: ""})
-    told = mine.drop_duplicates(["phase", "step"])[["phase", "step", "clients", "planned", OTHER]]
-    rated = mine.loc[mine["rate"].notna(), ["phase", "step"]].drop_duplicates()
-    found = rows.merge(told, on=["phase", "step"], how="left")
-    found = found.merge(rated, on=["phase", "step"], how="left", indicator=True)
-    found = found[found["_merge"] == "left_only"].drop(columns="_merge")
-    if found.empty:
-        return found.assign(**{WITH: ""})
-    found[OTHER] = found[OTHER].fillna("")
-    several = {n: found[n].nunique() > 1 for n in ("clients", "planned", OTHER)}
-    stores = found[~found["engine"].isin([CEILING, BASELINE])]
+    parameters = of_phase.drop_duplicates(["phase", "step"])
+    parameters = parameters[["phase", "step", "clients", "planned", OTHER]]
+    rated = of_phase[of_phase["rate"].notna()]
+    paced = set(zip(rated["phase"].astype(str), rated["step"].astype(int), strict=True))
+    kept = rows[~at_steps(rows, paced)].merge(parameters, on=["phase", "step"], how="left")
+    if kept.empty:
+        return kept.assign(**{WITH: ""})
+    kept[OTHER] = kept[OTHER].fillna("")
+    several = {n: kept[n].nunique() > 1 for n in ("clients", "planned", OTHER)}
+    stores = kept[~kept["engine"].isin([CEILING, BASELINE])]
     if len(stores):
         top = max(records(stores), key=lambda row: float(row["mean"]))
-        found = found[found[OTHER] == top[OTHER]]
+        kept = kept[kept[OTHER] == top[OTHER]]
         if not pd.isna(top["planned"]):
-            found = found[found["planned"] == top["planned"]]
+            kept = kept[kept["planned"] == top["planned"]]
     words = []
-    for row in records(found):
+    for row in records(kept):
         parts = [row[OTHER]] if several[OTHER] else []
         if several["planned"] and not pd.isna(row["planned"]):
             parts.append(f"{row['planned']:,.0f} operations")
         if several["clients"] and not pd.isna(row["clients"]):
-            clients = row["clients"]
-            parts.append(f"{clients:,.0f} client{'s' if clients != 1 else ''}")
+            parts.append(clients_in_words(row["clients"]))
         words.append(", ".join(part for part in parts if part))
-    return found.assign(**{WITH: words})
+    return kept.assign(**{WITH: words})
+
+
+def clients_in_words(count: float) -> str:
+    """``1 client``, ``2,000 clients``."""
+    return f"{count:,.0f} client{'s' if count != 1 else ''}"
 
 
 def open_phases(steps: pd.DataFrame) -> set[str]:
@@ -64,8 +121,8 @@ def open_phases(steps: pd.DataFrame) -> set[str]:
 
 def limits(highest: pd.DataFrame, searches: pd.DataFrame) -> list[tuple[str, str]]:
     """(phase, limit in words) of the searches, answered or not, in their order."""
-    found = [*records(searches), *records(highest)]
-    return list(dict.fromkeys((str(row["phase"]), limit_words(row)) for row in found))
+    rows = [*records(searches), *records(highest)]
+    return list(dict.fromkeys((str(row["phase"]), limit_words(row)) for row in rows))
 
 
 def limit_words(row: Mapping[str, Any]) -> str:
@@ -85,11 +142,10 @@ def answers(highest: pd.DataFrame, phase: str, limit: str) -> pd.DataFrame:
 def sentences(
     phases: Sequence[str], steps: pd.DataFrame, searches: pd.DataFrame, trials: pd.DataFrame
 ) -> list[str]:
-    """What is to be said of open loops: which phases rank no store, and which searches found no
-    rate."""
+    """Sentences about open loops: which phases rank no store, and which searches found no rate."""
     text = []
-    asked = open_phases(steps) - set(searches["phase"])
-    if quiet := [f"phase {phase}" for phase in phases if phase in asked]:
+    paced = open_phases(steps) - set(searches["phase"])
+    if quiet := [f"phase {phase}" for phase in phases if phase in paced]:
         text.append(
             f"Of {all_of(quiet)} nothing is said here: the rates were set by the study; how long "
             "operations took at each is in the table and figures of steps."

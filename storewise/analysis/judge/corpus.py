@@ -22,8 +22,11 @@ from statsmodels.regression.linear_model import OLS
 from storewise.analysis.common.engines import CEILING, counts_copies
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
+from storewise.analysis.measure.latency_intervals import key_of
+from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.intervals import LEVEL
+from storewise.analysis.stats.intervals import ESTIMATE, LEVEL
 from storewise.study.prices import Corpus
 from storewise.workloads.registry import WORKLOADS, workload
 
@@ -78,12 +81,6 @@ def corpus_of(study: Mapping[str, Any]) -> Corpus:
         return Corpus()
 
 
-def load_phases(summary: pd.DataFrame) -> set[str]:
-    """The phases that loaded, by the measures that only these have."""
-    told = summary["measure"].isin(["insert_documents_per_s", "parse_share"])
-    return set(map(str, summary.loc[told, "phase"]))
-
-
 def full_size(tables: Tables) -> FullSize | None:
     """The corpus in documents; None where the study loaded none of such texts."""
     study = tables.results.study
@@ -105,24 +102,19 @@ def full_size(tables: Tables) -> FullSize | None:
 
 def documents_loaded(throughput: pd.DataFrame) -> pd.DataFrame:
     """Documents that each trial loaded: trial, phase, step, documents (rate times wall time)."""
-    phases = load_phases(throughput)
-    rows = throughput[
-        throughput["phase"].isin(phases) & (throughput["measure"] == "documents_per_s")
-    ]
-    return rows.assign(documents=rows["value"] * rows["wall"])[
-        ["trial", "phase", "step", "documents"]
-    ].reset_index(drop=True)
+    rows = throughput[throughput["phase"].isin(loads(throughput))]
+    rows = rows[rows["measure"] == LOAD_RATE]
+    rows = rows.assign(documents=rows["value"] * rows["wall"])
+    return rows[["trial", "phase", "step", "documents"]].reset_index(drop=True)
 
 
 def text_per_document(storage: pd.DataFrame) -> float:
     """Bytes of decompressed text per document, the median over trials; nan where none tells."""
-    wide = storage[storage["measure"].isin(["bytes_per_document", "share_of_raw_input"])]
+    measures = ["bytes_per_document", "share_of_raw_input"]
+    wide = storage[storage["measure"].isin(measures) & (storage["value"] > 0)]
     wide = wide.pivot_table(index="trial", columns="measure", values="value", observed=True)
-    wide = wide.reindex(columns=["bytes_per_document", "share_of_raw_input"]).dropna()
-    wide = wide[(wide > 0).all(axis=1)]
-    if wide.empty:
-        return math.nan
-    return float((wide["bytes_per_document"] / wide["share_of_raw_input"]).median())
+    size, share = (wide.get(name, pd.Series(dtype=float)) for name in measures)
+    return float((size / share).median())
 
 
 def line(documents: Sequence[float], sizes: Sequence[float], at: float) -> Line | None:
@@ -143,9 +135,8 @@ def line(documents: Sequence[float], sizes: Sequence[float], at: float) -> Line 
     fixed, slope = map(float, model.params)
     if slope <= 0:
         return None
-    found = model.get_prediction(np.array([[1.0, at / scale]])).summary_frame(alpha=1 - LEVEL)
-    low, high = float(found["obs_ci_lower"].iloc[0]), float(found["obs_ci_upper"].iloc[0])
-    mean = float(found["mean"].iloc[0])
+    prediction = model.get_prediction(np.array([[1.0, at / scale]])).summary_frame(alpha=1 - LEVEL)
+    mean, low, high = map(float, prediction[["mean", "obs_ci_lower", "obs_ci_upper"]].iloc[0])
     return Line(fixed, slope / scale, mean, max(0.0, low), high, int(model.df_resid))
 
 
@@ -163,75 +154,63 @@ def copies(row: Mapping[str, Any]) -> int:
 def corpus_disk(tables: Tables, full: FullSize) -> pd.DataFrame:
     """What the corpus takes on disk, all replicas included, per setting of a load.
 
-    Columns: factors, phase, step, n, mean, low, high, resampled (``line``: the interval of a
-    fitted line), error, freedom, note. Where the study varied `volume` and a line fits, there is
-    one row over all volumes, whose level of `volume` is empty.
+    Columns: factors, phase, step, ESTIMATE (`resampled` is ``line`` for the interval of a fitted
+    line), note. Where the study varied `volume` and a line fits, there is one row over all volumes,
+    whose level of `volume` is empty.
     """
     factors = list(tables.results.factors)
-    names = ["n", "mean", "low", "high", "resampled", "error", "freedom", "note"]
-    rows: list[dict[str, Any]] = []
     sizes = tables.storage_summary
     sizes = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["mean"] > 0)]
     if "engine" in factors:
         sizes = sizes[sizes["engine"] != CEILING]
-    fitted = _lines(tables, full) if VOLUME in factors else {}
-    others = [f for f in factors if f != VOLUME]
-    done = set()
+    keys = [*(f for f in factors if f != VOLUME), "phase", "step"]
+    lines = _lines(tables, full, keys) if VOLUME in factors else {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in records(sizes):
-        setting = {f: row[f] for f in others}
-        place = {"phase": str(row["phase"]), "step": int(row["step"])}
-        key = (*(None if missing(v) else v for v in setting.values()), *place.values())
-        times = copies(row)
-        note = f"times {times} replicas, which its size leaves out" if times > 1 else ""
-        if key in fitted:
-            if key not in done:
-                done.add(key)
-                found, n = fitted[key]
-                told = {
-                    "n": n,
-                    "mean": found.mean * times,
-                    "low": found.low * times,
-                    "high": found.high * times,
-                    "resampled": "line",
-                    "error": math.nan,
-                    "freedom": float(found.freedom),
-                }
-                rows.append({**setting, **place, **told, "note": _words("line over volume", note)})
-            continue
-        factor = full.documents * times
-        told = {name: row[name] for name in names if name != "note"}
-        told |= {name: row[name] * factor for name in ("mean", "low", "high")}
-        level = {VOLUME: row[VOLUME]} if VOLUME in factors else {}
-        rows.append(
-            {**setting, **level, **place, **told, "note": _words("per document as loaded", note)}
-        )
-    return pd.DataFrame(rows, columns=[*factors, "phase", "step", *names])
+        times, key = copies(row), key_of(row, keys)
+        line_of_key = lines.get(key)
+        if line_of_key is not None:
+            figure = {name: getattr(line_of_key, name) for name in ("mean", "low", "high")}
+            figure |= {
+                "n": line_of_key.freedom + 2,
+                "resampled": "line",
+                "error": math.nan,
+                "freedom": float(line_of_key.freedom),
+            }
+            note = "line over volume"
+        else:
+            figure = as_estimate(row).times(full.documents).columns()
+            note = "per document as loaded"
+            if VOLUME in factors:
+                figure[VOLUME] = row[VOLUME]
+                key = (*key, row[VOLUME])
+        figure |= {name: figure[name] * times for name in ("mean", "low", "high")}
+        if times > 1:
+            note += f"; times {times} replicas, which its size leaves out"
+        rows.setdefault(key, {**{name: row[name] for name in keys}, **figure, "note": note})
+    return pd.DataFrame(list(rows.values()), columns=[*factors, "phase", "step", *ESTIMATE, "note"])
 
 
-def _words(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
-
-
-def _lines(tables: Tables, full: FullSize) -> dict[tuple[Any, ...], tuple[Line, int]]:
-    """Lines and the number of their points, by levels of all factors but `volume`, phase, step."""
-    others = [f for f in tables.results.factors if f != VOLUME]
+def _lines(tables: Tables, full: FullSize, keys: Sequence[str]) -> dict[tuple[Any, ...], Line]:
+    """Lines by levels of all factors but `volume`, phase and step."""
+    factors = [name for name in keys if name not in ("phase", "step")]
     sizes = tables.storage[tables.storage["measure"] == "store_bytes"]
     sizes = sizes.merge(documents_loaded(tables.throughput), on=["trial", "phase", "step"])
-    sizes = sizes.merge(tables.trials[["trial", *others]], on="trial")
-    found = {}
-    for key, group in grouped(sizes, [*others, "phase", "step"]):
+    sizes = sizes.merge(tables.trials[["trial", *factors]], on="trial")
+    lines = {}
+    for key, group in grouped(sizes, keys):
         documents = group["documents"].round()  # a rate times a time, so whole but for rounding
-        fit = line(documents.to_list(), group["value"].to_list(), full.documents)
-        if fit is not None:
-            found[(*key[:-1], int(key[-1]))] = (fit, fit.freedom + 2)
-    return found
+        fitted = line(documents.to_list(), group["value"].to_list(), full.documents)
+        if fitted is not None:
+            lines[key] = fitted
+    return lines
 
 
 def corpus_warnings(tables: Tables, full: FullSize) -> list[StudyWarning]:
     """That the corpus is far beyond what was loaded, or made of other files."""
-    found = []
+    warnings = []
     if full.multiple > FAR:
-        found.append(
+        warnings.append(
             StudyWarning(
                 "extrapolated",
                 "",
@@ -244,18 +223,18 @@ def corpus_warnings(tables: Tables, full: FullSize) -> list[StudyWarning]:
         )
     inputs, corpus = tables.results.inputs, corpus_of(tables.results.study)
     if full.by == "text" and inputs is not None and inputs.documents and inputs.files:
-        mine = full.text_per_document * inputs.documents / inputs.files
-        theirs = corpus.bytes / corpus.files
-        if max(mine / theirs, theirs / mine) > UNLIKE:
-            found.append(
+        each = inputs.documents / inputs.files
+        of_input, of_corpus = full.text_per_document * each, corpus.bytes / corpus.files
+        if max(of_input / of_corpus, of_corpus / of_input) > UNLIKE:
+            warnings.append(
                 StudyWarning(
                     "unlike_corpus",
                     "",
-                    f"a file of the corpus has {theirs:,.0f} bytes of text on average, one of "
-                    f"these inputs {mine:,.0f}; by files the corpus would have "
+                    f"a file of the corpus has {of_corpus:,.0f} bytes of text on average, one of "
+                    f"these inputs {of_input:,.0f}; by files the corpus would have "
                     f"{corpus.files * inputs.documents / inputs.files:.3g} documents instead of "
                     f"{full.documents:.3g}",
                     "take a sample of the corpus itself as inputs, or set `corpus` to your own",
                 )
             )
-    return found
+    return warnings

@@ -7,22 +7,28 @@ price over performance (the "$/tps" of Anon et al., Datamation 31(7), 1985) per 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from pydantic import ValidationError
 
 from storewise.analysis.common.engines import CEILING, embedded, external
 from storewise.analysis.common.frames import grouped, missing, records, rows_of
+from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size, load_phases
-from storewise.analysis.judge.headline_rates import set_rates
-from storewise.analysis.judge.host_prices import HostPrices, hosts_paid
+from storewise.analysis.files.parts import Part, host_of, instance_of
+from storewise.analysis.judge.comparable_steps import LOAD_RATE, OTHER_RATE, loads, set_rates
+from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size
+from storewise.analysis.measure.latency_intervals import key_of
+from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.intervals import ESTIMATE
+from storewise.metrics.ec2_instance import market
 from storewise.study.prices import HostPrice, Prices
 
 MILLION = 1e6
@@ -30,78 +36,147 @@ HOUR = 3600.0
 #: Bytes of what `gb_month` is the price of.
 GB = 1e9
 MONTHS = 12
-#: The columns of an estimate.
-_ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
-COLUMNS = ("phase", "step", "measure", "unit", *_ESTIMATE, "nodes_paid", "clients_paid")
+COLUMNS = ("phase", "step", "measure", "unit", *ESTIMATE, "nodes_paid", "clients_paid")
 TEXTS = ("basis", "paced", "note")
+AS_PLACED = "hosts as the jobs lay on them"
+ONE_EACH = "one host for each server and worker, though all ran on one"
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The hosts that are paid for a trial, by name (one as often as it is paid), and why these."""
+
+    nodes: tuple[str, ...]
+    clients: tuple[str, ...]
+    basis: str
+
+
+def hosts_paid(
+    servers: Sequence[str], workers: int, clients: Iterable[str], *, one_job: bool = False
+) -> Hosts:
+    """The hosts to be paid for a trial.
+
+    `servers` has the host of each server, `clients` those of the workers, of which there are
+    `workers`. Where all of them ran on a single host (a test on one machine) each is paid as if it
+    had its own, for that is what is deployed. Else hosts are paid, not jobs: those that had
+    several once, those of servers and clients both as servers'. `one_job` says that all workers
+    were one job (`embedded: one_host`) and need one host wherever they run.
+    """
+    nodes, others = tuple(dict.fromkeys(servers)), sorted(set(clients))
+    if one_job:
+        return Hosts(nodes, tuple(others[:1]), AS_PLACED)
+    every = {*nodes, *others}
+    if len(every) <= 1 and len(servers) + workers > 1:
+        return Hosts(tuple(servers), tuple(every) * workers, ONE_EACH)
+    return Hosts(nodes, tuple(host for host in others if host not in nodes), AS_PLACED)
+
+
+class HostPrices:
+    """Prices of a study's hosts by what they were: a cloud's instances by type and price class,
+    else `node_hour` and `client_hour`."""
+
+    def __init__(self, parts: Iterable[Part], prices: Prices) -> None:
+        self._prices = prices
+        self._instances = {
+            (part.trial, host_of(part.conditions)[0]): (
+                str(instance.get("type", "")),
+                market(str(instance.get("life_cycle", ""))),
+            )
+            for part in parts
+            if (instance := instance_of(part.conditions))
+        }
+
+    def of(self, trial: str, hosts: Hosts) -> HostPrice:
+        """An hour of all hosts of a trial; its basis is empty where none is an instance."""
+        kinds: tuple[tuple[Literal["node", "client"], Sequence[str]], ...] = (
+            ("node", hosts.nodes),
+            ("client", hosts.clients),
+        )
+        none = ("", market(""))
+        priced = [
+            self._prices.host(kind, *self._instances.get((trial, host), none))
+            for kind, names in kinds
+            for host in names
+        ]
+        known = any((trial, host) in self._instances for host in (*hosts.nodes, *hosts.clients))
+        counts = Counter(one.basis for one in priced)
+        texts = [f"{number} x {basis}" for basis, number in sorted(counts.items())]
+        basis = f"priced as {all_of(texts)}" if known else ""
+        return HostPrice(sum(one.hour for one in priced), basis)
+
+    def warnings(self) -> list[StudyWarning]:
+        """One where types of instances were used that have no price."""
+        texts = sorted(
+            f"{kind} {bought.replace('_', ' ')}"
+            for kind, bought in set(self._instances.values())
+            if getattr(self._prices.instances.get(kind), bought, None) is None
+        )
+        if not texts:
+            return []
+        return [
+            StudyWarning(
+                "no_instance_price",
+                "",
+                f"there is no price of {all_of(texts)}; costs take another, which they name",
+                "add it to `instances` in config/prices.yaml and run `snakemake report` with the "
+                "study's file; nothing is measured again",
+            )
+        ]
 
 
 def per_million(rate: Mapping[str, Any], hosts: float) -> dict[str, Any]:
     """Hours of `hosts` per million of what `rate` counts per second, as an estimate's columns.
 
-    h = hosts * 10^6 / rate / 3600; the interval's ends change places. On logarithms the error of a
-    reciprocal is that of the number. Where the rate's interval reaches 0 the cost has no upper end,
-    and so no interval.
+    h = hosts * 10^6 / rate / 3600; the interval's ends change places. Where the rate's interval
+    reaches 0 the cost has no upper end, and so no interval.
     """
-    factor = hosts * MILLION / HOUR
-    known = rate["resampled"] != "none" and rate["low"] > 0
-    return {
-        "n": rate["n"],
-        "mean": factor / rate["mean"],
-        "low": factor / rate["high"] if known else math.nan,
-        "high": factor / rate["low"] if known else math.nan,
-        "resampled": rate["resampled"] if known else "none",
-        "error": rate["error"] if known else math.nan,
-        "freedom": rate["freedom"] if known else math.nan,
-    }
-
-
-def scaled(row: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """An estimate times a number; on logarithms its error stays."""
-    found = {name: row[name] for name in _ESTIMATE}
-    return found | {name: row[name] * factor for name in ("mean", "low", "high")}
+    return as_estimate(rate).under(hosts * MILLION / HOUR).columns()
 
 
 def costs(tables: Tables) -> Judged:
     """The table `costs`: one row per factors' levels, phase, step and measure."""
     factors = list(tables.results.factors)
     columns = [*factors, *COLUMNS, *TEXTS]
-    empty = pd.DataFrame(columns=columns)
     if "engine" not in factors or tables.summary.empty:
-        return Judged(empty)
+        return Judged(pd.DataFrame(columns=columns))
     prices, warnings = _prices(tables.results.study)
     hour = HostPrices(tables.results.parts, prices) if prices is not None else None
     if hour is not None:
         warnings += hour.warnings()
     rows = _phases(tables, factors, prices, hour)
     if not rows:
-        return Judged(empty)
+        return Judged(pd.DataFrame(columns=columns))
     full = full_size(tables)
     if full is not None:
         warnings += corpus_warnings(tables, full)
         for row in records(corpus_disk(tables, full)):
             place = {name: row[name] for name in (*factors, "phase", "step")}
             place |= {"basis": "disk only, all replicas", "paced": False, "note": row["note"]}
-            rows.append({**place, "measure": "corpus_bytes", "unit": "B", **scaled(row, 1.0)})
+            size = as_estimate(row)
+            rows.append({**place, "measure": "corpus_bytes", "unit": "B", **size.columns()})
             if prices is not None:
                 rows.append(
                     {
                         **place,
-                        "note": "; ".join(filter(None, [row["note"], prices.source])),
+                        "note": _joined(row["note"], prices.source),
                         "measure": "corpus_money_per_year",
                         "unit": f"{prices.currency}/year",
-                        **scaled(row, prices.gb_month * MONTHS / GB),
+                        **size.times(prices.gb_month * MONTHS / GB).columns(),
                     }
                 )
     return Judged(pd.DataFrame(rows, columns=columns), warnings)
 
 
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
+
+
 def _prices(study: Mapping[str, Any]) -> tuple[Prices | None, list[StudyWarning]]:
-    given = study.get("prices")
+    stored = study.get("prices")
     problem = "the results have no prices"
     try:
-        if given:
-            return Prices.model_validate(given), []
+        if stored:
+            return Prices.model_validate(stored), []
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"prices.{'.'.join(map(str, first['loc']))} of the results: {first['msg']}"
@@ -120,70 +195,63 @@ def _phases(
     tables: Tables, factors: list[str], prices: Prices | None, hour: HostPrices | None
 ) -> list[dict[str, Any]]:
     """Hours and money of each phase."""
-    loads = load_phases(tables.summary)
+    loading = loads(tables.summary)
     paid = paid_hosts(tables, hour).merge(tables.trials[["trial", *factors]], on="trial")
     by_setting = {key: _mean_hosts(group) for key, group in grouped(paid, [*factors, "phase"])}
     paced = set_rates(tables)
     rows: list[dict[str, Any]] = []
     for row in records(tables.summary):
-        load = str(row["phase"]) in loads
-        rate = row["measure"] == ("documents_per_s" if load else "operations_per_s")
+        load = str(row["phase"]) in loading
+        rate = row["measure"] == (LOAD_RATE if load else OTHER_RATE)
         if str(row["engine"]) == CEILING or not (rate or row["measure"] == "duration"):
             continue
-        setting = tuple(None if missing(row[f]) else row[f] for f in factors)
-        hosts = by_setting.get((*setting, str(row["phase"])))
+        hosts = by_setting.get((*key_of(row, factors), str(row["phase"])))
         if hosts is None or not row["mean"] > 0:
             continue
-        nodes, clients, basis, note, price, priced = hosts
-        notes = [note] if note else []
+        note = hosts["note"]
         if external(str(row["engine"])):
-            notes.append("the database's own hosts are not known and not paid")
+            note = _joined(note, "the database's own hosts are not known and not paid")
+        nodes, clients = hosts["nodes_paid"], hosts["clients_paid"]
         place = {name: row[name] for name in (*factors, "phase", "step")} | {
             "nodes_paid": nodes,
             "clients_paid": clients,
-            "basis": basis,
+            "basis": hosts["basis"],
             "paced": (str(row["phase"]), int(row["step"])) in paced,
-            "note": "; ".join(notes),
+            "note": note,
         }
         what = "documents" if load else "operations"
         for name, count in (("node", nodes), ("client", clients), ("host", nodes + clients)):
             if not count:
                 continue
             if rate:
-                told = {
-                    "measure": f"{name}_hours_per_million",
-                    "unit": f"h/10^6 {what}",
-                    **per_million(row, count),
-                }
+                measure, unit = f"{name}_hours_per_million", f"h/10^6 {what}"
+                figure = per_million(row, count)
             else:
-                told = {
-                    "measure": f"{name}_hours",
-                    "unit": "h",
-                    **scaled(row, count / HOUR),
-                }
-            rows.append({**place, **told})
+                measure, unit = f"{name}_hours", "h"
+                figure = as_estimate(row).times(count / HOUR).columns()
+            rows.append({**place, "measure": measure, "unit": unit, **figure})
         if rate and prices is not None:
             rows.append(
                 {
                     **place,
-                    "note": "; ".join(filter(None, [*notes, priced, prices.source])),
+                    "note": _joined(note, hosts["priced"], prices.source),
                     "measure": "money_per_million",
                     "unit": f"{prices.currency}/10^6 {what}",
-                    **per_million(row, price),
+                    **per_million(row, hosts["price_hour"]),
                 }
             )
     return rows
 
 
-def _mean_hosts(paid: pd.DataFrame) -> tuple[float, float, str, str, float, str]:
-    """Hosts of servers and of clients over the repeats of one setting, their basis, and a note;
-    the price of their hour, and how that is made."""
-    nodes, clients = paid["nodes_paid"].to_list(), paid["clients_paid"].to_list()
-    same = len({*zip(nodes, clients, strict=True)}) == 1
-    note = "" if same else "hosts differed between repeats; their mean is paid"
-    priced = ", or ".join(sorted({text for text in paid["priced"] if text}))
-    price = fmean(paid["price_hour"])
-    return fmean(nodes), fmean(clients), str(paid["basis"].iloc[0]), note, price, priced
+def _mean_hosts(paid: pd.DataFrame) -> dict[str, Any]:
+    """One row for the repeats of one setting, of means, with a note where their hosts differ."""
+    same = len(paid[["nodes_paid", "clients_paid"]].drop_duplicates()) == 1
+    return {
+        **{name: fmean(paid[name]) for name in ("nodes_paid", "clients_paid", "price_hour")},
+        "basis": str(paid["basis"].iloc[0]),
+        "note": "" if same else "hosts differed between repeats; their mean is paid",
+        "priced": ", or ".join(sorted({text for text in paid["priced"] if text})),
+    }
 
 
 def paid_hosts(tables: Tables, hour: HostPrices | None) -> pd.DataFrame:
@@ -201,16 +269,15 @@ def paid_hosts(tables: Tables, hour: HostPrices | None) -> pd.DataFrame:
         for (trial, phase), group in grouped(seen, ["trial", "phase"])
     }
     one_host = tables.results.study.get("embedded") == "one_host"
-    rows = []
     phases = tables.throughput[["trial", "phase"]].drop_duplicates()
-    told = phases.merge(tables.trials, on="trial")
-    for row in records(told):
+    rows = []
+    for row in records(phases.merge(tables.trials, on="trial")):
         trial, phase = str(row["trial"]), str(row["phase"])
         workers = 1 if missing(row.get("workers", 1)) else int(row.get("workers", 1))
-        mine = clients.get((trial, phase)) or set(str(row["host"]).split(", "))
+        of_clients = clients.get((trial, phase)) or set(str(row["host"]).split(", "))
         one_job = one_host and embedded(str(row.get("engine", "")))
-        found = hosts_paid(servers.get(trial, []), workers, mine, one_job=one_job)
-        price = hour.of(trial, found) if hour is not None else HostPrice(0.0, "")
-        rows.append((trial, phase, len(found.nodes), len(found.clients), found.basis, *price))
+        hosts = hosts_paid(servers.get(trial, []), workers, of_clients, one_job=one_job)
+        price = hour.of(trial, hosts) if hour is not None else HostPrice(0.0, "")
+        rows.append((trial, phase, len(hosts.nodes), len(hosts.clients), hosts.basis, *price))
     columns = ["trial", "phase", "nodes_paid", "clients_paid", "basis", "price_hour", "priced"]
     return pd.DataFrame(rows, columns=columns)

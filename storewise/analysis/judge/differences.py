@@ -2,13 +2,12 @@
 
 Within a phase, step and measure every two choices (a store with what it promises) are compared at
 equal levels of all other factors, and every two levels of a factor within one engine. The figure is
-the ratio of their means with its 95 % interval (`resample.ratio`).
+the ratio of their means with its 95 % interval (`intervals.ratio`).
 
 Many pairs find many differences by chance, so p (Student's t of the logarithm of the ratio, degrees
-of freedom of Welch and Satterthwaite) is adjusted by Holm's method (*Scandinavian Journal of
-Statistics* 6, 1979) over the *family* of all pairs of one phase, measure and factor. `low_adj` and
-`high_adj` are the interval at the level at which Holm's method judged the pair: it leaves out 1
-exactly where the pair is called different.
+of freedom of Welch and Satterthwaite) is adjusted by Holm's method over the *family* of all pairs
+of one phase, measure and factor. `low_adj` and `high_adj` are the interval at the level at which
+Holm's method judged the pair: it leaves out 1 exactly where the pair is called different.
 """
 
 from __future__ import annotations
@@ -20,23 +19,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from storewise.analysis.common.choices import PROMISES, label, varying_promises
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side, own_factor
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import level, setting
-from storewise.analysis.judge.headline_rates import headline_rates
+from storewise.analysis.judge.comparable_steps import headline_rates, named_times
+from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.holm import holm_adjusted
-from storewise.analysis.stats.intervals import LEVEL, Estimate, ratio
+from storewise.analysis.stats.intervals import (
+    ESTIMATE,
+    LEVEL,
+    Estimate,
+    holm_adjusted,
+    p_value,
+    ratio,
+)
 from storewise.study.factors import OF_SERVERS
-
-Floats = NDArray[np.float64]
 
 #: What `factor` says of pairs of choices.
 CHOICE = "choice"
@@ -45,31 +47,12 @@ TIMES = ("p50", "p99")
 #: The seconds and operations of a single run know nothing of what differs from run to run, which is
 #: mostly more: nothing is called different on them alone.
 _NOT_ENOUGH = ("seconds", "operations", "none")
-#: Ratios nearer to 1 than this are equal, but for rounding.
-_ROUNDING = 1e-12
-COLUMNS = (
-    "phase",
-    "step",
-    "measure",
-    "unit",
-    "factor",
-    "a",
-    "b",
-    "a_where",
-    "b_where",
-    "n",
-    "ratio",
-    "low",
-    "high",
-    "resampled",
-    "p",
-    "p_adj",
-    "low_adj",
-    "high_adj",
-    "pairs",
-    "differs",
-)
 _KEYS = ["phase", "step", "measure", "unit"]
+COLUMNS = (
+    *(*_KEYS, "factor", "a", "b", "a_where", "b_where"),
+    *("n", "ratio", "low", "high", "resampled"),
+    *("p", "p_adj", "low_adj", "high_adj", "pairs", "differs"),
+)
 
 
 def differences(tables: Tables) -> Judged:
@@ -80,62 +63,45 @@ def differences(tables: Tables) -> Judged:
     no choices and are left out.
     """
     factors = list(tables.results.factors)
-    figures = compared_figures(tables)
-    rows: list[dict[str, Any]] = []
-    estimates: list[Estimate] = []
     promises = varying_promises(tables.results.trials, factors)
-    for place, group in grouped(figures, _KEYS):
-        named = dict(zip(_KEYS, place, strict=True))
-        found = records(group)
-        for more, one, other in itertools.chain(
-            _choices(found, factors, promises), _levels(found, factors)
-        ):
+    rows: list[dict[str, Any]] = []
+    families: dict[tuple[Any, ...], list[tuple[dict[str, Any], Estimate]]] = {}
+    for place, group in grouped(compared_figures(tables), _KEYS):
+        alike = records(group)
+        pairs = itertools.chain(_choices(alike, factors, promises), _levels(alike, factors))
+        for pair, one, other in pairs:
             estimate = ratio(as_estimate(one), as_estimate(other))
-            estimates.append(estimate)
-            rows.append({**named, **more, **_ratio_columns(estimate)})
-    families: dict[tuple[Any, ...], list[int]] = {}
-    for number, row in enumerate(rows):
-        key = (row["phase"], row["measure"], row["factor"])
-        families.setdefault(key, []).append(number)
-    for numbers in families.values():
-        tested = [n for n in numbers if not math.isnan(rows[n]["p"])]
-        for n in numbers:
-            rows[n]["pairs"] = len(tested)
-        for n, judged in zip(tested, holm([estimates[n] for n in tested]), strict=True):
-            rows[n] |= judged
+            row = {**dict(zip(_KEYS, place, strict=True)), **pair, **_ratio_columns(estimate)}
+            rows.append(row)
+            family = families.setdefault((row["phase"], row["measure"], row["factor"]), [])
+            family.append((row, estimate))
+    for family in families.values():
+        tested = [(row, estimate) for row, estimate in family if not math.isnan(row["p"])]
+        for row, _ in family:
+            row["pairs"] = len(tested)
+        judged = holm([estimate for _, estimate in tested])
+        for (row, _), columns in zip(tested, judged, strict=True):
+            row |= columns
     return Judged(pd.DataFrame(rows, columns=[*factors, *COLUMNS]))
 
 
 def compared_figures(tables: Tables) -> pd.DataFrame:
-    """Means over repeats that are compared: factors, phase, step, measure, unit, n, mean, low,
-    high, resampled, error, freedom.
+    """Means over repeats that are compared: factors, phase, step, measure, unit, ESTIMATE.
 
     They are the rates of `headline_rates`, p50 and p99 of the service time of each operation, and
     the store's bytes per document.
     """
-    columns = [
-        *tables.results.factors,
-        *_KEYS,
-        *("n", "mean", "low", "high", "resampled", "error", "freedom"),
-    ]
-    times = tables.latency_summary
-    times = times[
-        (times["time"] == "service")
-        & times["percentile"].isin(TIMES)
-        & (times["operation"] != FINISH)
-    ]
-    times = times.assign(
-        measure=times["operation"].astype(str) + "_service_time_" + times["percentile"].astype(str),
-        mean=times["value"],
-    )
+    columns = [*tables.results.factors, *_KEYS, *ESTIMATE]
+    times = named_times(tables.latency_summary, TIMES)
+    times = times[times["time"] == "service"].assign(mean=lambda rows: rows["value"])
     sizes = tables.storage_summary
     sizes = sizes[sizes["measure"] == "bytes_per_document"]
     frames = [headline_rates(tables, tables.summary), times, sizes]
     filled = [frame.reindex(columns=columns) for frame in frames if len(frame)]
     if not filled:
         return pd.DataFrame(columns=columns)
-    found = pd.concat(filled, ignore_index=True)
-    return found[~found["engine"].isin([CEILING, BASELINE])]
+    figures = pd.concat(filled, ignore_index=True)
+    return figures[~figures["engine"].isin([CEILING, BASELINE])]
 
 
 Pair = tuple[dict[str, Any], Mapping[str, Any], Mapping[str, Any]]
@@ -146,21 +112,20 @@ def _choices(
 ) -> Iterable[Pair]:
     held = [f for f in client_side(factors) if f not in PROMISES]
     # What only some engines have: equal where both have it.
-    own = [f for f in factors if f in OF_SERVERS or own_factor(f)]
+    special = [f for f in factors if f in OF_SERVERS or own_factor(f)]
     alike: dict[tuple[Any, ...], list[tuple[str, dict[str, Any]]]] = {}
     levels: dict[tuple[str, str], set[str]] = {}
     for row in rows:
-        for f in own:
+        for f in special:
             levels.setdefault((row["engine"], f), set()).add(str(row[f]))
-        key = tuple(None if missing(row[f]) else row[f] for f in held)
-        alike.setdefault(key, []).append((label(row, promises), row))
+        alike.setdefault(key_of(row, held), []).append((label(row, promises), row))
     for named in alike.values():
         ordered = sorted(named, key=lambda one: one[0])
         for (a, one), (b, other) in itertools.combinations(ordered, 2):
-            shared = [f for f in own if not (missing(one[f]) or missing(other[f]))]
+            shared = [f for f in special if not (missing(one[f]) or missing(other[f]))]
             if a == b or any(one[f] != other[f] for f in shared):
                 continue
-            alone = [f for f in own if f not in shared]
+            alone = [f for f in special if f not in shared]
             yield (
                 {
                     **{f: one[f] for f in (*held, *shared)},
@@ -189,8 +154,7 @@ def _levels(rows: Sequence[dict[str, Any]], factors: Sequence[str]) -> Iterable[
         alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in rows:
             if not missing(row[factor]):
-                key = tuple(None if missing(row[f]) else row[f] for f in held)
-                alike.setdefault(key, []).append(row)
+                alike.setdefault(key_of(row, held), []).append(row)
         for group in alike.values():
             for one, other in itertools.combinations(_in_order(group, factor), 2):
                 yield (
@@ -214,37 +178,29 @@ def _in_order(rows: Sequence[dict[str, Any]], factor: str) -> list[dict[str, Any
     return sorted(rows, key=lambda row: str(row[factor]))
 
 
-def _ratio_columns(found: Estimate) -> dict[str, Any]:
+def _ratio_columns(estimate: Estimate) -> dict[str, Any]:
     return {
-        "n": found.n,
-        "ratio": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "resampled": found.resampled,
-        "p": p_of(found),
+        "n": estimate.n,
+        "ratio": estimate.mean,
+        "low": estimate.low,
+        "high": estimate.high,
+        "resampled": estimate.resampled,
+        "p": p_of(estimate),
         "p_adj": math.nan,
         "low_adj": math.nan,
         "high_adj": math.nan,
-        "pairs": 0,
         "differs": False,
     }
 
 
-def p_of(found: Estimate) -> float:
+def p_of(estimate: Estimate) -> float:
     """The probability of such a ratio, or one farther from 1, of equal means; nan without an
     interval, and where a single run's seconds or operations are all there is."""
-    if found.resampled in _NOT_ENOUGH or not found.mean > 0:
-        return math.nan
-    distance = abs(math.log(found.mean))
-    if found.error == 0:
-        return 0.0 if distance > _ROUNDING else 1.0
-    return 2 * float(stdtr(found.freedom, -distance / found.error))
+    return math.nan if estimate.resampled in _NOT_ENOUGH else p_value(estimate)
 
 
 def holm(family: Sequence[Estimate]) -> list[dict[str, Any]]:
     """p_adj, low_adj, high_adj and differs of each ratio of a family (all with a p)."""
-    if not family:
-        return []
     alpha = 1 - LEVEL
     p = np.array([p_of(one) for one in family])
     adjusted = holm_adjusted(p)
@@ -253,15 +209,13 @@ def holm(family: Sequence[Estimate]) -> list[dict[str, Any]]:
     # Holm judges the smallest p at alpha / m, the next at alpha / (m - 1), and all from the first
     # that fails on at the level of that one.
     order = {int(place): rank for rank, place in enumerate(np.argsort(p, kind="stable"))}
-    found = []
+    judged = []
     for place, one in enumerate(family):
-        rank = min(order[place], count)
+        rank = min(order[place], count, size - 1)
         half = 0.0
         if one.error > 0:
-            half = (
-                -float(stdtrit(one.freedom, alpha / (size - min(rank, size - 1)) / 2)) * one.error
-            )
-        found.append(
+            half = -float(stdtrit(one.freedom, alpha / (size - rank) / 2)) * one.error
+        judged.append(
             {
                 "p_adj": float(adjusted[place]),
                 "low_adj": one.mean * math.exp(-min(half, 700.0)),
@@ -269,4 +223,4 @@ def holm(family: Sequence[Estimate]) -> list[dict[str, Any]]:
                 "differs": bool(rejected[place]),
             }
         )
-    return found
+    return judged

@@ -37,50 +37,19 @@ MIN_STEPS = 3
 #: What `response` compares.
 STATISTICS = ("mean", "p50", "p95", "p99")
 OPERATIONS = "operations_per_s"
+#: What a knee is made of.
+MEASURES = (OPERATIONS, "response_mean", "response_p99")
 
 KNEE_COLUMNS = (
-    "phase",
-    OTHER,
-    "planned",
-    "loop",
-    "load",
-    "steps",
-    "lowest",
-    "highest",
-    "knee",
-    "knee_low",
-    "knee_high",
-    "throughput",
-    "throughput_low",
-    "throughput_high",
-    "latency",
-    "latency_low",
-    "latency_high",
-    "latency_p99",
-    "power",
-    "saturation",
-    "saturation_low",
-    "saturation_high",
-    "saturation_load",
-    "kneedle",
-    "n",
-    "resampled",
-    "flags",
-    "reason",
+    *("phase", OTHER, "planned", "loop", "load", "steps", "lowest", "highest"),
+    *("knee", "knee_low", "knee_high", "throughput", "throughput_low", "throughput_high"),
+    *("latency", "latency_low", "latency_high", "latency_p99", "power"),
+    *("saturation", "saturation_low", "saturation_high", "saturation_load"),
+    *("kneedle", "n", "resampled", "flags", "reason"),
 )
 RESPONSE_COLUMNS = (
-    "phase",
-    "step",
-    "operation",
-    "clients",
-    "rate",
-    OTHER,
-    "statistic",
-    "service",
-    "response",
-    "ratio",
-    "n",
-    "unit",
+    *("phase", "step", "operation", "clients", "rate", OTHER),
+    *("statistic", "service", "response", "ratio", "n", "unit"),
 )
 
 
@@ -156,7 +125,7 @@ def knees(tables: Tables) -> Judged:
     last step). `reason` says why there is no knee. Searches are left out: their steps are no curve.
     """
     factors = list(tables.results.factors)
-    wide = _steps(tables, factors)
+    wide = list(_steps(tables, factors))
     rows: list[dict[str, Any]] = []
     for loop, load, held in (("closed", "clients", []), ("open", "rate", ["clients"])):
         of_loop = [step for step in wide if math.isnan(step["rate"]) == (loop == "closed")]
@@ -173,22 +142,19 @@ def knees(tables: Tables) -> Judged:
 def _steps(tables: Tables, factors: Sequence[str]) -> Iterable[dict[str, Any]]:
     """One dict per step of all operations together: factors, its parameters, and of throughput,
     mean and p99 of the response time the row of `steps` (None where there is none)."""
-    found = tables.steps
-    wanted = (OPERATIONS, "response_mean", "response_p99")
-    found = found[
-        (found["operation"] == ALL)
-        & found["measure"].isin(wanted)
-        & ~found["phase"].isin(set(tables.searches["phase"]))
+    rows = tables.steps
+    rows = rows[
+        (rows["operation"] == ALL)
+        & rows["measure"].isin(MEASURES)
+        & ~rows["phase"].isin(set(tables.searches["phase"]))
     ]
     keys = [*factors, "phase", "step", "clients", "rate", "planned", OTHER]
-    steps = []
-    for levels, group in grouped(found, keys):
+    for levels, group in grouped(rows, keys):
         step = dict(zip(keys, levels, strict=True))
         for name in ("clients", "rate"):
             step[name] = math.nan if step[name] is None else float(step[name])
         by_measure = {row["measure"]: row for row in records(group)}
-        steps.append({**step, **{name: by_measure.get(name) for name in wanted}})
-    return steps
+        yield {**step, **{name: by_measure.get(name) for name in MEASURES}}
 
 
 def _row(steps: Sequence[dict[str, Any]], loop: str, load: str) -> dict[str, Any]:
@@ -209,15 +175,14 @@ def _row(steps: Sequence[dict[str, Any]], loop: str, load: str) -> dict[str, Any
     if any(one is None or not one["mean"] > 0 for one in (*rates, *times)):
         return {**row, "reason": "a step has no throughput or no response times"}
     repeated = all(one["n"] > 1 and one["error"] >= 0 for one in (*rates, *times))
-    found = find(
+    errors = [(x["error"], t["error"]) for x, t in zip(rates, times, strict=True)]
+    knee = find(
         [one["mean"] for one in rates],
         [one["mean"] for one in times],
-        errors=[(x["error"], t["error"]) for x, t in zip(rates, times, strict=True)]
-        if repeated
-        else None,
+        errors=errors if repeated else None,
         closed=loop == "closed",
     )
-    best, most = found.power, found.saturation
+    best, most = knee.power, knee.saturation
     tail = steps[best]["response_p99"]
     flags = {
         "lowest step": best == 0,
@@ -232,17 +197,14 @@ def _row(steps: Sequence[dict[str, Any]], loop: str, load: str) -> dict[str, Any
         "power": rates[best]["mean"] / times[best]["mean"],
         **_interval("saturation", rates[most]),
         "saturation_load": steps[most][load],
-        "kneedle": steps[found.kneedle][load],
+        "kneedle": steps[knee.kneedle][load],
         "n": min(one["n"] for one in rates),
         "flags": ", ".join(name for name, true in flags.items() if true),
     }
-    if found.share:
-        low, high = ends(found.share)
-        row |= {
-            "knee_low": steps[low][load],
-            "knee_high": steps[high][load],
-            "resampled": "repeats",
-        }
+    if knee.share:
+        low, high = ends(knee.share)
+        row |= {"knee_low": steps[low][load], "knee_high": steps[high][load]}
+        row["resampled"] = "repeats"
     return row
 
 
@@ -259,10 +221,10 @@ def response(tables: Tables) -> Judged:
     Schroeder, Wierman & Harchol-Balter, "Open versus closed", NSDI 2006). Times are in s.
     """
     factors = list(tables.results.factors)
-    found = tables.steps
+    steps = tables.steps
     keys = [*factors, "phase", "step", "operation", "clients", "rate", OTHER]
     rows = []
-    for levels, group in grouped(found[found["rate"].notna()], keys):
+    for levels, group in grouped(steps[steps["rate"].notna()], keys):
         values = {row["measure"]: row for row in records(group)}
         for name in STATISTICS:
             service, waited = values.get(f"service_{name}"), values.get(f"response_{name}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,18 @@ from scipy.stats import kendalltau, theilslopes
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.judge.headline_rates import LOAD_RATE, OTHER_RATE, loads
+from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads, of_rates
 from storewise.analysis.measure.host_load import UNSTEADY
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.holm import holm_adjusted
-from storewise.analysis.stats.intervals import LEVEL, MIN_SECONDS, autocorrelation, effective
+from storewise.analysis.stats.intervals import (
+    LEVEL,
+    MIN_SECONDS,
+    autocorrelation,
+    effective,
+    holm_adjusted,
+)
 
 Floats = NDArray[np.float64]
 
@@ -64,48 +69,34 @@ REMEDIES: Mapping[str, str] = {
 #: slopes between all pairs grow with the square.
 POINTS = 120
 
-COLUMNS = (
-    *STEP,
-    "measure",
-    "seconds",
-    "mean",
-    "cv",
-    "cv_counting",
-    "drift_per_min",
-    "drift_low",
-    "drift_high",
-    "drift_change",
-    "drift_p",
-    "autocorrelation",
-    "effective_seconds",
-    "repeats",
-    "cv_repeats",
-    "of_repeats",
-    "canary",
-    "canary_metric",
-    "flags",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """What the seconds of one step say; nan where they are too few.
 
     `cv` is their coefficient of variation, `cv_counting` the one that counting operations alone
-    gives (Poisson: 1 / sqrt(operations per second)); `slope`, `low` and `high` are per second as a
-    share of the mean, `p` is of no drift; `effective` is the number of independent seconds.
+    gives (Poisson: 1 / sqrt(operations per second)). Drifts are shares of the mean: per minute
+    with the interval, and over all the seconds; `drift_p` is of no drift. `effective_seconds` is
+    the number of independent ones.
     """
 
     seconds: int
     mean: float
     cv: float
     cv_counting: float
-    slope: float
-    low: float
-    high: float
-    p: float
-    autocorrelation: float
-    effective: float
+    drift_per_min: float = math.nan
+    drift_low: float = math.nan
+    drift_high: float = math.nan
+    drift_change: float = math.nan
+    drift_p: float = math.nan
+    autocorrelation: float = math.nan
+    effective_seconds: float = math.nan
+
+
+COLUMNS = (
+    *(*STEP, "measure", *(one.name for one in fields(Series))),
+    *("repeats", "cv_repeats", "of_repeats", "canary", "canary_metric", "flags"),
+)
 
 
 def of_series(rates: Sequence[float], operations_per_s: float = math.inf) -> Series:
@@ -115,26 +106,27 @@ def of_series(rates: Sequence[float], operations_per_s: float = math.inf) -> Ser
     mean = float(values.mean()) if n else math.nan
     counting = 1 / math.sqrt(operations_per_s) if operations_per_s > 0 else math.nan
     if n < 2 or not mean > 0:
-        return Series(n, mean, math.nan, counting, *[math.nan] * 6)
+        return Series(n, mean, math.nan, counting)
     cv = float(values.std(ddof=1)) / mean
     if n < MIN_SECONDS:
-        return Series(n, mean, cv, counting, *[math.nan] * 6)
+        return Series(n, mean, cv, counting)
     if values.min() == values.max():
-        return Series(n, mean, 0.0, counting, 0.0, 0.0, 0.0, 1.0, 0.0, float(n))
+        return Series(n, mean, 0.0, counting, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, float(n))
     times, points = _averaged(values / mean)
-    found = theilslopes(points, times, alpha=LEVEL)
-    size = effective(len(points), autocorrelation(points - found.slope * times, 2))
+    drift = theilslopes(points, times, alpha=LEVEL)
+    size = effective(len(points), autocorrelation(points - drift.slope * times, 2))
     wider = math.sqrt(len(points) / size)
-    r = autocorrelation(values - found.slope * mean * np.arange(n), 2)
+    r = autocorrelation(values - drift.slope * mean * np.arange(n), 2)
     p = float(kendalltau(times, points).pvalue)
     return Series(
         n,
         mean,
         cv,
         counting,
-        float(found.slope),
-        float(found.slope - wider * (found.slope - found.low_slope)),
-        float(found.slope + wider * (found.high_slope - found.slope)),
+        60 * float(drift.slope),
+        60 * float(drift.slope - wider * (drift.slope - drift.low_slope)),
+        60 * float(drift.slope + wider * (drift.high_slope - drift.slope)),
+        n * float(drift.slope),
         2 * float(ndtr(float(ndtri(max(p, 1e-300) / 2)) / wider)),
         r,
         effective(n, r),
@@ -161,21 +153,17 @@ def noise(tables: Tables) -> Judged:
     """
     rows = _steps(tables)
     canaries = canary_ratios(tables.canary)
-    tested = [row for row in rows if not math.isnan(row["drift_p"])]
-    drifts: set[int] = set()
-    if tested:
-        adjusted = holm_adjusted(np.array([row["drift_p"] for row in tested]))
-        drifts = {id(r) for r, p in zip(tested, adjusted, strict=True) if p <= 1 - LEVEL}
-    for row in rows:
+    drift_p = holm_adjusted([row["drift_p"] for row in rows])
+    for row, p in zip(rows, drift_p, strict=True):
         row["canary"], row["canary_metric"] = canaries.get(row["trial"], (math.nan, ""))
-        row["flags"] = ", ".join(flags(row, drifts=id(row) in drifts))
+        row["flags"] = ", ".join(flags(row, drifts=bool(p <= 1 - LEVEL)))
     return Judged(pd.DataFrame(rows, columns=list(COLUMNS)), list(_warnings(rows)))
 
 
 def flags(row: Mapping[str, Any], *, drifts: bool) -> list[str]:
     """The flags of a row of the table; `drifts` says that its drift is more than chance."""
     beyond = row["cv"] ** 2 - row["cv_counting"] ** 2
-    found = {
+    holds = {
         "spread": beyond > SPREAD**2,
         "drift": drifts and abs(row["drift_change"]) > DRIFT,
         "autocorrelation": row["effective_seconds"] < MIN_SECONDS
@@ -183,7 +171,7 @@ def flags(row: Mapping[str, Any], *, drifts: bool) -> list[str]:
         "repeats": row["repeats"] > 1 and abs(row["of_repeats"] - 1) > OFF,
         "canary": not 1 / UNLIKE <= row["canary"] <= UNLIKE and not math.isnan(row["canary"]),
     }
-    return [name for name in REMEDIES if found[name]]
+    return [name for name in REMEDIES if holds[name]]
 
 
 def _by_chance(n: int) -> float:
@@ -195,10 +183,8 @@ def _by_chance(n: int) -> float:
 def _steps(tables: Tables) -> list[dict[str, Any]]:
     """All columns but those of the canary, and no flags."""
     factors = list(tables.results.factors)
-    loading = loads(tables)
     rates = tables.throughput
-    wanted = [LOAD_RATE if phase in loading else OTHER_RATE for phase in rates["phase"]]
-    rates = rates[rates["measure"] == wanted]
+    rates = rates[of_rates(rates, loads(rates), [LOAD_RATE])]
     rates = rates.merge(tables.trials[["trial", *factors]], on="trial", how="inner")
     steady = tables.series[tables.series["steady"].astype(bool)]
     seconds = {
@@ -212,10 +198,12 @@ def _steps(tables: Tables) -> list[dict[str, Any]]:
         spread = float(values.std(ddof=1) / values.mean()) if several and middle > 0 else math.nan
         for row in records(setting):
             key = (str(row["trial"]), str(row["phase"]), int(row["step"]))
+            measure = str(row["measure"])
             rows.append(
                 {
                     **dict(zip(STEP, key, strict=True)),
-                    **_series_columns(str(row["measure"]), seconds.get(key)),
+                    "measure": measure,
+                    **asdict(_series(measure, seconds.get(key))),
                     "repeats": len(values),
                     "cv_repeats": spread,
                     "of_repeats": row["value"] / middle if several and middle > 0 else math.nan,
@@ -224,42 +212,27 @@ def _steps(tables: Tables) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: tuple(row[k] for k in STEP))
 
 
-def _series_columns(measure: str, seconds: pd.DataFrame | None) -> dict[str, Any]:
+def _series(measure: str, seconds: pd.DataFrame | None) -> Series:
     if seconds is None:
-        found = of_series([])
-    else:
-        ordered = seconds.sort_values("second")
-        found = of_series(ordered[measure].to_list(), float(ordered["operations"].mean()))
-    return {
-        "measure": measure,
-        "seconds": found.seconds,
-        "mean": found.mean,
-        "cv": found.cv,
-        "cv_counting": found.cv_counting,
-        "drift_per_min": 60 * found.slope,
-        "drift_low": 60 * found.low,
-        "drift_high": 60 * found.high,
-        "drift_change": found.seconds * found.slope,
-        "drift_p": found.p,
-        "autocorrelation": found.autocorrelation,
-        "effective_seconds": found.effective,
-    }
+        return of_series([])
+    ordered = seconds.sort_values("second")
+    return of_series(ordered[measure].to_list(), float(ordered["operations"].mean()))
 
 
 def canary_ratios(canary: pd.DataFrame) -> dict[str, tuple[float, str]]:
     """Of each trial the canary that is farthest from its median over the study, as a ratio to that
     median, and its metric; none of canaries that fewer than USUAL trials have."""
-    found: dict[str, tuple[float, str]] = {}
+    farthest: dict[str, tuple[float, str]] = {}
     rows = canary[canary["value"] > 0]
     for (metric, _), group in grouped(rows, ["metric", "taken_by"]):
         if group["trial"].nunique() < USUAL:
             continue
         ratios = group["value"] / group["value"].median()
         for trial, ratio in zip(group["trial"], ratios, strict=True):
-            known = found.get(str(trial))
+            known = farthest.get(str(trial))
             if known is None or abs(math.log(ratio)) > abs(math.log(known[0])):
-                found[str(trial)] = (float(ratio), str(metric))
-    return found
+                farthest[str(trial)] = (float(ratio), str(metric))
+    return farthest
 
 
 def _warnings(rows: Sequence[Mapping[str, Any]]) -> Iterable[StudyWarning]:
@@ -268,39 +241,30 @@ def _warnings(rows: Sequence[Mapping[str, Any]]) -> Iterable[StudyWarning]:
         if row["flags"]:
             by_trial.setdefault(row["trial"], []).append(row)
     for trial, noisy in by_trial.items():
-        said: list[str] = []
-        flagged: set[str] = set()
+        texts: list[str] = []
+        flagged = {flag for row in noisy for flag in row["flags"].split(", ")}
         for row in noisy:
-            own = row["flags"].split(", ")
             step = f", step {row['step']}" if row["step"] else ""
-            parts = [_words(flag, row) for flag in own if flag != "canary"]
+            parts = [_words(flag, row) for flag in row["flags"].split(", ") if flag != "canary"]
             if parts:
-                said.append(f"phase {row['phase']}{step}: {all_of(parts)}")
-            flagged.update(own)
+                texts.append(f"phase {row['phase']}{step}: {all_of(parts)}")
         if "canary" in flagged:
-            said.append(_words("canary", noisy[0]))
+            texts.append(_words("canary", noisy[0]))
         remedies = [text for flag, text in REMEDIES.items() if flag in flagged]
-        yield StudyWarning("noisy_trial", trial, "; ".join(said), "; ".join(remedies))
+        yield StudyWarning("noisy_trial", trial, "; ".join(texts), "; ".join(remedies))
 
 
 def _words(flag: str, row: Mapping[str, Any]) -> str:
-    if flag == "spread":
-        return f"seconds differ by {row['cv']:.0%} (coefficient of variation)"
-    if flag == "drift":
-        change = row["drift_change"]
-        return (
-            f"the rate {'rose' if change > 0 else 'fell'} by {abs(change):.0%} of its mean in its "
-            "steady part"
-        )
-    if flag == "autocorrelation":
-        return (
-            f"{row['seconds']} seconds are worth {row['effective_seconds']:.1f} independent ones "
-            f"(autocorrelation {row['autocorrelation']:.2f})"
-        )
-    if flag == "repeats":
-        off = row["of_repeats"] - 1
-        return (
-            f"the rate is {abs(off):.0%} {'above' if off > 0 else 'below'} the median of "
-            f"{row['repeats']} repeats"
-        )
-    return f"{row['canary_metric']} before it was {row['canary']:.2g} times the study's median"
+    change, off = row["drift_change"], row["of_repeats"] - 1
+    texts = {
+        "spread": f"seconds differ by {row['cv']:.0%} (coefficient of variation)",
+        "drift": f"the rate {'rose' if change > 0 else 'fell'} by {abs(change):.0%} of its mean in "
+        "its steady part",
+        "autocorrelation": f"{row['seconds']} seconds are worth {row['effective_seconds']:.1f} "
+        f"independent ones (autocorrelation {row['autocorrelation']:.2f})",
+        "repeats": f"the rate is {abs(off):.0%} {'above' if off > 0 else 'below'} the median of "
+        f"{row['repeats']} repeats",
+        "canary": f"{row['canary_metric']} before it was {row['canary']:.2g} times the study's "
+        "median",
+    }
+    return texts[flag]

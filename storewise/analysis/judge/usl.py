@@ -13,12 +13,17 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import grouped
-from storewise.analysis.judge.headline_rates import OTHER_RATE, headline_rates, set_rates
+from storewise.analysis.judge.comparable_steps import (
+    OTHER_RATE,
+    at_steps,
+    headline_rates,
+    set_rates,
+)
 from storewise.analysis.measure.scaling import numeric_factors
 from storewise.analysis.measure.steps import ALL, OTHER
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.usl import Interval, Usl, fit, not_fitted
+from storewise.analysis.stats.usl import Usl, fit, not_fitted
 
 #: Factors that are counts of what works at once.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
@@ -28,19 +33,9 @@ CLIENTS = "clients"
 OVER_REPEATS = ("repeats", "pooled")
 PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
 COLUMNS = (
-    "phase",
-    "step",
-    "measure",
-    "unit",
-    "factor",
-    "levels",
-    "lowest",
-    "highest",
+    *("phase", "step", "measure", "unit", "factor", "levels", "lowest", "highest"),
     *(name + end for name in PARAMETERS for end in ("", "_low", "_high")),
-    "r2",
-    "resampled",
-    "flags",
-    "reason",
+    *("r2", "resampled", "flags", "reason"),
 )
 
 
@@ -70,9 +65,7 @@ def _of_clients(tables: Tables, factors: list[str]) -> Iterable[dict[str, Any]]:
     rates = steps[
         (steps["operation"] == ALL) & (steps["measure"] == OTHER_RATE) & steps[CLIENTS].notna()
     ]
-    told = set_rates(tables)
-    places = zip(rates["phase"], rates["step"], strict=True)
-    rates = rates.loc[[(str(p), int(s)) not in told for p, s in places]]
+    rates = rates[~at_steps(rates, set_rates(tables))]
     keys = [*factors, "phase", "planned", OTHER, "measure", "unit"]
     for levels, group in grouped(rates, keys):
         # Several steps with the same clients differ in nothing that is known: the first counts.
@@ -99,25 +92,13 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
     if not row["reason"]:
         # What the seconds of a single run vary by is not what runs vary by.
         errors = group["error"].astype(float).where(group["resampled"].isin(OVER_REPEATS))
-        row |= fit_columns(fit(levels, rates, errors.to_list()))
+        row |= _fit_columns(fit(levels, rates, errors.to_list()))
     return row
 
 
-def fit_columns(found: Usl) -> dict[str, Any]:
-    """A fit as columns of a table."""
-    intervals: tuple[Interval, ...] = (
-        found.rate_of_one,
-        found.sigma,
-        found.kappa,
-        found.peak,
-        found.peak_rate,
-    )
-    row: dict[str, Any] = {}
-    for name, one in zip(PARAMETERS, intervals, strict=True):
+def _fit_columns(law: Usl) -> dict[str, Any]:
+    parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
+    row: dict[str, Any] = {"r2": law.r2, "resampled": law.resampled, "flags": ", ".join(law.flags)}
+    for name, one in zip(PARAMETERS, parameters, strict=True):
         row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
-    return {
-        **row,
-        "r2": found.r2,
-        "resampled": found.resampled,
-        "flags": ", ".join(found.flags),
-    }
+    return row

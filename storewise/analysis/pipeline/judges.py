@@ -30,7 +30,6 @@ JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "costs": cost.costs,
     "limits": limits.limits,
     "capacity": capacity.capacity,
-    "capacity_curve": capacity.capacity_curve,
     # Of all the others.
     "verdict": verdictdata.verdict_table,
 }

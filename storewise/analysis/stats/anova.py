@@ -24,8 +24,9 @@ the mean square of the residual and SS_t the corrected total sum of squares of t
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -36,13 +37,46 @@ from statsmodels.stats.anova import anova_lm
 from storewise.analysis.stats.residual_checks import Check, Floats, cells, equal_variance, normality
 from storewise.errors import AnalysisError
 
-#: "auto": all that the rows can carry, the others are told; "all" or an order: those, or an error.
+#: "auto": all that the rows can carry, the others are named; "all" or an order: those, or an
+#: error.
 Interactions = Literal["auto", "all", "none"] | int
 RESIDUAL = "Residual"
 #: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
 ROUNDING = 1e-24
 #: Cells of the design matrix above which a factor must have been meant as a number.
 MOST_CELLS = 20_000_000
+#: The factors of a term; several are an interaction.
+Term = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """What is analysed and how.
+
+    `numeric` factors enter as numbers (a straight line), all others as levels. `log` takes the
+    natural logarithm of the response. `repeats` counts each row so many times, for rows that are
+    means of so many equal repeats. `typ` is that of the sums of squares. `robust` takes F and p
+    from the covariance HC3 (MacKinnon and White 1985; Long and Ervin, *The American Statistician*
+    54, 2000), while the sums of squares and effect sizes stay the ordinary ones. `tukey` is a
+    factor whose levels are compared in pairs. `highest` is the order of the highest interactions
+    that are tried, all by default.
+    """
+
+    response: str
+    factors: tuple[str, ...]
+    numeric: tuple[str, ...] = ()
+    log: bool = False
+    repeats: int = 1
+    typ: int = 2
+    interactions: Interactions = "auto"
+    robust: bool = False
+    tukey: str | None = None
+    highest: int | None = None
+
+    @property
+    def numbers(self) -> list[str]:
+        """The factors that are numbers."""
+        return [factor for factor in self.factors if factor in self.numeric]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +90,11 @@ class Row:
     p: float | None = None
     eta_sq_partial: float | None = None
     omega_sq: float | None = None
-    factors: tuple[str, ...] = ()
-    """Those of the term; several are an interaction."""
+    factors: Term = ()
+
+    def columns(self) -> dict[str, Any]:
+        """The row but for its factors."""
+        return {name: value for name, value in asdict(self).items() if name != "factors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +102,12 @@ class Model:
     """The fitted model, for comparisons of levels: statsmodels' result and how it was coded."""
 
     fitted: Any
-    factors: tuple[str, ...]
+    names: Mapping[str, str]
+    """What each factor is called in the formula."""
     levels: Mapping[str, tuple[Any, ...]]
     """Of each factor that is no number, in their order."""
     means: Mapping[str, float]
     """Of each number, as it was put into the model."""
-    names: Mapping[str, str]
-    """What each factor is called in the formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,109 +132,82 @@ class Variance:
         return self.rows[-1].df / (self.n - self.parameters)
 
 
-@dataclass(frozen=True, slots=True)
-class _Term:
-    factors: tuple[str, ...]
+def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
+    """The table of variance of the response over the factors, one row of `table` per observation.
 
-    @property
-    def name(self) -> str:
-        return ":".join(self.factors)
-
-    def parts(self) -> list[_Term]:
-        """The interactions of one factor less."""
-        return [_Term(p) for p in itertools.combinations(self.factors, len(self.factors) - 1)]
-
-    def formula(self, names: Mapping[str, str]) -> str:
-        return ":".join(names[f] for f in self.factors)
-
-
-def analysis_of_variance(
-    table: pd.DataFrame,
-    response: str,
-    factors: Sequence[str],
-    *,
-    numeric: Sequence[str] = (),
-    log: bool = False,
-    repeats: int = 1,
-    typ: int = 2,
-    interactions: Interactions = "auto",
-    robust: bool = False,
-    highest: int | None = None,
-) -> Variance:
-    """The table of variance of `response` over `factors`, one row of `table` per observation.
-
-    `numeric` factors enter as numbers (a straight line), all others as levels. `log` takes the
-    natural logarithm of the response. `repeats` counts each row so many times, for rows that are
-    means of so many equal repeats. `robust` takes F and p from the covariance HC3 (MacKinnon and
-    White 1985; Long and Ervin, *The American Statistician* 54, 2000), while the sums of squares
-    and effect sizes stay the ordinary ones. `highest` is the order of the highest interactions
-    that are tried, all by default. Raises AnalysisError where the rows cannot carry it.
+    Raises AnalysisError where the rows cannot carry it.
     """
-    if typ not in (1, 2, 3):
-        raise AnalysisError(f"type of sums of squares {typ}: 1, 2 or 3 is possible")
-    if robust and typ == 1:
+    if spec.robust and spec.typ == 1:
         raise AnalysisError("sums of squares of type 1 have no robust test; take type 2 or 3")
-    if repeats < 1:
-        raise AnalysisError(f"{repeats} repeats of each row: at least 1 is needed")
-    if robust and repeats > 1:
+    if spec.robust and spec.repeats > 1:
         raise AnalysisError(
             "robust tests take each row's own error, and rows that count several times have none "
             "apart; give --robust or --repeats, not both"
         )
-    y = _response(table, response, log, repeats)
-    blocks, levels = _blocks(table, factors, numeric)
-    terms, left_out = _terms(table, factors, numeric, blocks, len(y), interactions, highest)
-    if typ == 3:
-        for factor in set(numeric) & set(factors):
-            x = table[factor].to_numpy(dtype=float)
-            blocks[factor] = (x / x.std())[:, None]
-    data, names = _data(table, y, factors, blocks, levels)
-    formula = "y ~ " + " + ".join(term.formula(names) for term in terms)
+    y = _response(table, spec)
+    # Factors have names of our own, for theirs may be anything.
+    data = pd.DataFrame({"y": y})
+    names: dict[str, str] = {}
+    levels: dict[str, tuple[Any, ...]] = {}
+    blocks: dict[str, Floats] = {}
+    for number, factor in enumerate(spec.factors):
+        column = f"f{number}"
+        if factor in spec.numeric:
+            x = _checked(table, factor).to_numpy(dtype=float)
+            # Tests of types 1 and 2 stay the same, only rounding gets less.
+            centred = (x - x.mean()) / x.std()
+            names[factor], blocks[factor] = column, centred[:, None]
+            data[column] = x / x.std() if spec.typ == 3 else centred
+            continue
+        codes, known = pd.factorize(_checked(table, factor), sort=True)
+        if len(known) * len(table) > MOST_CELLS:
+            raise AnalysisError(
+                f"factor {factor} has {len(known):,} levels; is it a number (--numeric)?"
+            )
+        # Coded by a call, for then a formula keeps the order of its terms; it puts numbers behind
+        # what has levels of its own.
+        names[factor], blocks[factor] = f"coded({column}, {len(known)})", coded(codes, len(known))
+        data[column], levels[factor] = codes, tuple(known)
+    terms, left_out = _terms(table, spec, blocks)
+    formula = "y ~ " + " + ".join(_formula(term, names) for term in terms)
     fitted = once = OLS.from_formula(formula, data).fit()
     if once.ssr <= ROUNDING * float(y @ y):
         raise AnalysisError(
-            f"the model fits every {response} exactly, so that nothing is left to hold the factors "
-            "against; give repeats of the same levels, or fewer factors"
+            f"the model fits every {spec.response} exactly, so that nothing is left to hold the "
+            "factors against; give repeats of the same levels, or fewer factors"
         )
-    if robust and float(once.get_influence().hat_matrix_diag.max()) > 1 - 1e-9:
+    if spec.robust and float(once.get_influence().hat_matrix_diag.max()) > 1 - 1e-9:
         raise AnalysisError(
             "robust tests need at least two rows in each cell: one row has a cell to itself and "
             "always fits; leave --robust or an interaction away"
         )
-    if repeats > 1:
-        fitted = OLS.from_formula(formula, data.loc[data.index.repeat(repeats)]).fit()
-    table_of = anova_lm(fitted, typ=typ)
-    tests = anova_lm(fitted, typ=typ, robust="hc3") if robust else table_of
-    rows = _rows(table_of, tests, terms, names, fitted)
-    parameters = len(y) - int(once.df_resid)
+    if spec.repeats > 1:
+        fitted = OLS.from_formula(formula, data.loc[data.index.repeat(spec.repeats)]).fit()
+    freedom = int(once.df_resid)
+    of_cell = None if spec.numbers else cells(table, spec.factors)
     return Variance(
-        rows=rows,
+        rows=_rows(fitted, spec, {term: _formula(term, names) for term in terms}),
         left_out=left_out,
-        normality=normality(once.resid, int(once.df_resid)),
-        equal_variance=equal_variance(
-            once.resid,
-            None if set(numeric) & set(factors) else cells(table, factors),
-            once.fittedvalues,
-        ),
-        model=Model(
-            fitted,
-            tuple(factors),
-            levels,
-            {f: float(blocks[f].mean()) for f in factors if f in numeric},
-            names,
-        ),
+        normality=normality(once.resid, freedom),
+        equal_variance=equal_variance(once.resid, of_cell, once.fittedvalues),
+        model=Model(fitted, names, levels, {f: float(data[names[f]].mean()) for f in spec.numbers}),
         n=len(y),
-        parameters=parameters,
+        parameters=len(y) - freedom,
     )
 
 
-def _response(table: pd.DataFrame, response: str, log: bool, repeats: int) -> Floats:
+def _formula(term: Term, names: Mapping[str, str]) -> str:
+    return ":".join(names[factor] for factor in term)
+
+
+def _response(table: pd.DataFrame, spec: Specification) -> Floats:
+    response = spec.response
     y = table[response].to_numpy(dtype=float)
     if not np.isfinite(y).all():
         raise AnalysisError(
             f"{response}: {int((~np.isfinite(y)).sum())} values are no finite numbers"
         )
-    if log:
+    if spec.log:
         if (y <= 0).any():
             raise AnalysisError(
                 f"{response}: {int((y <= 0).sum())} values have no logarithm (<= 0)"
@@ -206,7 +215,7 @@ def _response(table: pd.DataFrame, response: str, log: bool, repeats: int) -> Fl
         y = np.log(y)
     with np.errstate(over="ignore"):
         total = float(y @ y)
-    if not np.isfinite(total * repeats):
+    if not np.isfinite(total * spec.repeats):
         raise AnalysisError(
             f"{response}: values up to {np.abs(y).max():.3g} are too large to be squared; give "
             "them in a larger unit, or take --log-response"
@@ -218,55 +227,15 @@ def _response(table: pd.DataFrame, response: str, log: bool, repeats: int) -> Fl
     return y
 
 
-def _blocks(
-    table: pd.DataFrame, factors: Sequence[str], numeric: Sequence[str]
-) -> tuple[dict[str, Floats], dict[str, tuple[Any, ...]]]:
-    """The columns of each factor in the design matrix, and the levels of those with levels."""
-    blocks: dict[str, Floats] = {}
-    levels: dict[str, tuple[Any, ...]] = {}
-    for factor in factors:
-        found = table[factor]
-        if found.isna().any():
-            raise AnalysisError(f"factor {factor}: {int(found.isna().sum())} rows have no level")
-        if found.nunique() < 2:
-            only = f" ({found.iloc[0]!s})" if len(found) else ""
-            raise AnalysisError(f"factor {factor} has only one level{only}; two or more are needed")
-        if factor in numeric:
-            x = found.to_numpy(dtype=float)
-            # Tests of types 1 and 2 stay the same, only rounding gets less.
-            blocks[factor] = ((x - x.mean()) / x.std())[:, None]
-            continue
-        codes, known = pd.factorize(found, sort=True)
-        if len(known) * len(table) > MOST_CELLS:
-            raise AnalysisError(
-                f"factor {factor} has {len(known):,} levels; is it a number (--numeric)?"
-            )
-        levels[factor] = tuple(known)
-        blocks[factor] = contrasts(len(known))[codes]
-    return blocks, levels
-
-
-def _data(
-    table: pd.DataFrame,
-    y: Floats,
-    factors: Sequence[str],
-    blocks: Mapping[str, Floats],
-    levels: Mapping[str, tuple[Any, ...]],
-) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The columns of the model, and how its formula calls the factors: by names of our own, for
-    theirs may be anything. Levels are coded by a call, for then a formula keeps the order of its
-    terms; with levels of its own it puts numbers behind them."""
-    data = pd.DataFrame({"y": y})
-    names = {}
-    for number, factor in enumerate(factors):
-        column = f"f{number}"
-        if factor in levels:
-            data[column] = pd.factorize(table[factor], sort=True)[0]
-            names[factor] = f"coded({column}, {len(levels[factor])})"
-        else:
-            data[column] = blocks[factor][:, 0]
-            names[factor] = column
-    return data, names
+def _checked(table: pd.DataFrame, factor: str) -> pd.Series:
+    """The levels of a factor; AnalysisError where rows have none or all the same one."""
+    values = table[factor]
+    if values.isna().any():
+        raise AnalysisError(f"factor {factor}: {int(values.isna().sum())} rows have no level")
+    if values.nunique() < 2:
+        only = f" ({values.iloc[0]!s})" if len(values) else ""
+        raise AnalysisError(f"factor {factor} has only one level{only}; two or more are needed")
+    return values
 
 
 def coded(codes: Any, levels: int) -> Floats:
@@ -280,49 +249,46 @@ def contrasts(levels: int) -> Floats:
     return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
 
 
-def _product(blocks: Mapping[str, Floats], term: _Term) -> Floats:
-    columns = blocks[term.factors[0]]
-    for factor in term.factors[1:]:
+def _product(blocks: Mapping[str, Floats], term: Term) -> Floats:
+    columns = blocks[term[0]]
+    for factor in term[1:]:
         columns = (columns[:, :, None] * blocks[factor][:, None, :]).reshape(len(columns), -1)
     return columns
 
 
 def _terms(
-    table: pd.DataFrame,
-    factors: Sequence[str],
-    numeric: Sequence[str],
-    blocks: Mapping[str, Floats],
-    n: int,
-    interactions: Interactions,
-    most: int | None,
-) -> tuple[list[_Term], tuple[tuple[str, str], ...]]:
+    table: pd.DataFrame, spec: Specification, blocks: Mapping[str, Floats]
+) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
-    asked = {"auto": len(factors), "all": len(factors), "none": 1}.get(str(interactions))
-    highest = min(len(factors), int(interactions) if asked is None else asked, most or len(factors))
+    n, every = len(table), len(spec.factors)
+    orders = {"auto": every, "all": every, "none": 1}
+    wanted = orders.get(str(spec.interactions)) or int(spec.interactions)
+    highest = min(every, wanted, spec.highest or every)
     basis = np.full((n, 1), 1 / np.sqrt(n))
-    kept: list[_Term] = []
+    kept: list[Term] = []
     out: list[tuple[str, str]] = []
     for order in range(1, highest + 1):
-        terms = [_Term(chosen) for chosen in itertools.combinations(factors, order)]
+        terms = list(itertools.combinations(spec.factors, order))
         wider, fitting, reasons, parameters = basis, [], [], basis.shape[1]
         for term in terms:
-            if order > 1 and not all(part in kept for part in term.parts()):
-                reasons.append((term.name, "a part of it is left out"))
+            name = ":".join(term)
+            if order > 1 and not all(p in kept for p in itertools.combinations(term, order - 1)):
+                reasons.append((name, "a part of it is left out"))
                 continue
-            parameters += int(np.prod([blocks[f].shape[1] for f in term.factors]))
+            parameters += math.prod(blocks[f].shape[1] for f in term)
             if parameters >= n:
                 break
-            found = _widened(wider, _product(blocks, term))
-            if found is None:
-                reasons.append((term.name, _aliased(table, term, numeric)))
+            widened = _widened(wider, _product(blocks, term))
+            if widened is None:
+                reasons.append((name, _aliased(table, term, spec.numeric)))
                 parameters = wider.shape[1]
             else:
-                wider = found
+                wider = widened
                 fitting.append(term)
         if parameters >= n:
             # All of this order, so that the order of the factors makes no difference.
             why = f"{n} rows leave no residual degrees of freedom with it"
-            reasons = [(term.name, why) for term in terms]
+            reasons = [(":".join(term), why) for term in terms]
         else:
             basis, kept = wider, [*kept, *fitting]
         if order == 1 and parameters >= n:
@@ -334,7 +300,7 @@ def _terms(
         if order == 1 and reasons:
             raise AnalysisError(f"factor {reasons[0][0]}: {reasons[0][1]}; leave one of them out")
         out += reasons
-    if out and interactions != "auto":
+    if out and spec.interactions != "auto":
         name, why = out[0]
         raise AnalysisError(
             f"interaction {name}: {why}; leave it out (--interactions none, or 2 for pairs only)"
@@ -347,55 +313,41 @@ def _widened(basis: Floats, columns: Floats) -> Floats | None:
     # Twice, for what one pass leaves of rounding is itself not orthogonal.
     rest = columns - basis @ (basis.T @ columns)
     rest -= basis @ (basis.T @ rest)
-    own, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+    directions, sizes, _ = np.linalg.svd(rest, full_matrices=False)
     if sizes.min() <= 1e-8 * float(np.linalg.norm(columns, ord=2)):
         return None
-    return np.column_stack([basis, own])
+    return np.column_stack([basis, directions])
 
 
-def _aliased(table: pd.DataFrame, term: _Term, numeric: Sequence[str]) -> str:
+def _aliased(table: pd.DataFrame, term: Term, numeric: Sequence[str]) -> str:
     """Why a term cannot be told from those before it, with up to three empty cells."""
-    by_level = [f for f in term.factors if f not in numeric]
-    if len(term.factors) > 1 and len(by_level) == len(term.factors):
-        there = set(map(tuple, table[by_level].drop_duplicates().to_numpy().tolist()))
-        each = [list(pd.factorize(table[f], sort=True)[1]) for f in by_level]
+    if len(term) > 1 and not set(term) & set(numeric):
+        there = set(map(tuple, table[list(term)].drop_duplicates().to_numpy().tolist()))
+        each = [list(pd.factorize(table[f], sort=True)[1]) for f in term]
         empty = [cell for cell in itertools.product(*each) if cell not in there]
-        shown = [", ".join(f"{f}={v}" for f, v in zip(by_level, c, strict=True)) for c in empty[:3]]
+        shown = [", ".join(f"{f}={v}" for f, v in zip(term, c, strict=True)) for c in empty[:3]]
         more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
         if empty:
             return f"no rows with {'; '.join(shown)}{more}"
     return "its levels go together with those of the terms before it, so their effects are one"
 
 
-def _rows(
-    sums: pd.DataFrame,
-    tests: pd.DataFrame,
-    terms: Sequence[_Term],
-    names: Mapping[str, str],
-    fitted: Any,
-) -> tuple[Row, ...]:
+def _rows(fitted: Any, spec: Specification, formulas: Mapping[Term, str]) -> tuple[Row, ...]:
+    sums = anova_lm(fitted, typ=spec.typ)
+    tests = anova_lm(fitted, typ=spec.typ, robust="hc3") if spec.robust else sums
     residual, total = float(fitted.ssr), float(fitted.centered_tss)
     mean_square = residual / float(fitted.df_resid)
     rows = []
-    for term in terms:
-        key = term.formula(names)
-        sum_sq, df = (float(sums[column].loc[key]) for column in ("sum_sq", "df"))
-        f, p = (float(tests[column].loc[key]) for column in ("F", "PR(>F)"))
+    for term, formula in formulas.items():
+        name = ":".join(term)
+        sum_sq, df = (float(sums[column].loc[formula]) for column in ("sum_sq", "df"))
+        f, p = (float(tests[column].loc[formula]) for column in ("F", "PR(>F)"))
         if not np.isfinite([sum_sq, f, p]).all():
             raise AnalysisError(
-                f"term {term.name} cannot be tested: its covariance is singular; leave --robust or "
+                f"term {name} cannot be tested: its covariance is singular; leave --robust or "
                 "an interaction away"
             )
-        rows.append(
-            Row(
-                term.name,
-                round(df),
-                sum_sq,
-                f,
-                p,
-                sum_sq / (sum_sq + residual),
-                (sum_sq - df * mean_square) / (total + mean_square),
-                term.factors,
-            )
-        )
+        eta = sum_sq / (sum_sq + residual)
+        omega = (sum_sq - df * mean_square) / (total + mean_square)
+        rows.append(Row(name, round(df), sum_sq, f, p, eta, omega, term))
     return (*rows, Row(RESIDUAL, round(float(fitted.df_resid)), residual))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -25,11 +26,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class PlainTable:
-    """The cells as text, without spaces around them, by column; `lines` are those of the file."""
+    """The cells as text, without spaces around them; the index has the lines of the file."""
 
     name: str
-    columns: Mapping[str, Sequence[str]]
-    lines: Sequence[int]
+    cells: pd.DataFrame
 
 
 def parse_table(content: bytes, name: str) -> PlainTable:
@@ -43,10 +43,11 @@ def parse_table(content: bytes, name: str) -> PlainTable:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise AnalysisError(f"{name}, line {line}: is not UTF-8 text; convert it first") from error
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text), strict=True)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     heading: list[str] = []
-    rows: list[list[str]] = []
-    lines: list[int] = []
+    rows: dict[int, list[str]] = {}
     try:
         for cells in reader:
             stripped = [cell.strip() for cell in cells]
@@ -60,21 +61,15 @@ def parse_table(content: bytes, name: str) -> PlainTable:
                     f"{len(heading)}"
                 )
             else:
-                rows.append(stripped)
-                lines.append(reader.line_num)
+                rows[reader.line_num] = stripped
     except csv.Error as error:
         raise AnalysisError(f"{name}, line {reader.line_num}: is not CSV: {error}") from error
     if not heading:
         raise AnalysisError(f"{name}: is empty; a heading and rows are expected")
     if not rows:
         raise AnalysisError(f"{name}: has a heading but no rows")
-    cells_by_column = zip(*rows, strict=True)
-    return PlainTable(name, dict(zip(heading, cells_by_column, strict=True)), lines)
-
-
-def _separator(text: str) -> str:
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return max(",;\t", key=first.count)
+    lines = pd.Index(list(rows), name="line")
+    return PlainTable(name, pd.DataFrame(list(rows.values()), lines, heading, dtype=object))
 
 
 def _heading(cells: list[str], name: str, line: int) -> list[str]:
@@ -105,8 +100,8 @@ def observations(
     used: dict[str, str] = {}
     for option, names in named.items():
         for column in names:
-            if column not in table.columns:
-                known = list(table.columns)
+            if column not in table.cells:
+                known = list(map(str, table.cells))
                 raise AnalysisError(
                     f"{table.name}: {option}: there is no column {column!r}"
                     f"{nearest(column, known)}; columns are {', '.join(known)}"
@@ -125,25 +120,25 @@ def observations(
                 f"{table.name}: --numeric: {column!r} is none of the --factors"
                 f"{nearest(column, list(factors))} ({', '.join(factors)})"
             )
-    frame = pd.DataFrame(index=pd.Index(table.lines, name="line"))
+    frame = table.cells[list(used)].copy()
     for column in used:
-        cells = table.columns[column]
-        _no_empty(table, column)
-        if column == response or column in numeric:
-            frame[column] = _numbers(table, column)
-        elif all(map(_WHOLE.fullmatch, cells)):
-            frame[column] = [int(cell) for cell in cells]
-        elif all(map(_NUMBER.fullmatch, cells)) and not any(map(_padded, cells)):
-            frame[column] = [float(cell) for cell in cells]
-        else:
-            frame[column] = pd.Series(list(cells), index=frame.index, dtype=object)
-    if log:
-        low = frame.index[frame[response] <= 0]
-        if len(low):
+        cells = frame[column]
+        if len(empty := cells.index[cells == ""]):
             raise AnalysisError(
-                f"{table.name}, {_lines(list(low))}: column {response!r} has values of 0 or less, "
-                "which have no logarithm; leave --log-response away"
+                f"{table.name}, {_lines(list(empty))}: column {column!r} is empty; fill it or take "
+                "the rows out: nothing is guessed"
             )
+        if column == response or column in numeric:
+            frame[column] = _numbers(table.name, cells)
+        elif all(map(_WHOLE.fullmatch, cells)):
+            frame[column] = cells.map(int).astype("int64")
+        elif all(map(_NUMBER.fullmatch, cells)) and not any(map(_padded, cells)):
+            frame[column] = cells.map(float).astype(float)
+    if log and len(low := frame.index[frame[response] <= 0]):
+        raise AnalysisError(
+            f"{table.name}, {_lines(list(low))}: column {response!r} has values of 0 or less, "
+            "which have no logarithm; leave --log-response away"
+        )
     return frame
 
 
@@ -153,27 +148,14 @@ def _padded(cell: str) -> bool:
     return len(digits) > 1 and digits[0] == "0" and digits[1] not in ".eE"
 
 
-def _no_empty(table: PlainTable, column: str) -> None:
-    empty = [n for n, cell in zip(table.lines, table.columns[column], strict=True) if not cell]
-    if empty:
+def _numbers(name: str, cells: pd.Series) -> pd.Series:
+    values = cells.map(lambda cell: float(cell) if _NUMBER.fullmatch(cell) else math.inf)
+    for line, cell in cells[values.abs() == math.inf].items():
+        comma = " (numbers have a decimal point, no comma)" if "," in cell else ""
         raise AnalysisError(
-            f"{table.name}, {_lines(empty)}: column {column!r} is empty; fill it or take the rows "
-            "out: nothing is guessed"
+            f"{name}, line {line}: column {cells.name!r} must be a number; found {cell!r}{comma}"
         )
-
-
-def _numbers(table: PlainTable, column: str) -> list[float]:
-    found = []
-    for line, cell in zip(table.lines, table.columns[column], strict=True):
-        value = float(cell) if _NUMBER.fullmatch(cell) else float("inf")
-        if abs(value) == float("inf"):
-            comma = " (numbers have a decimal point, no comma)" if "," in cell else ""
-            raise AnalysisError(
-                f"{table.name}, line {line}: column {column!r} must be a number; found "
-                f"{cell!r}{comma}"
-            )
-        found.append(value)
-    return found
+    return values.astype(float)
 
 
 def _lines(lines: Sequence[int]) -> str:

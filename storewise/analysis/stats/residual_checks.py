@@ -56,8 +56,8 @@ def equal_variance(
     if of_cell is not None:
         groups = [residuals[of_cell == cell] for cell in np.unique(of_cell)]
         if len(groups) > 1 and min(map(len, groups)) >= TESTABLE:
-            found = stats.levene(*groups, center="median")
-            return Check("Brown-Forsythe", float(found.pvalue))
+            test = stats.levene(*groups, center="median")
+            return Check("Brown-Forsythe", float(test.pvalue))
     if len(residuals) - 2 < TESTABLE:
         return Check(f"not tested: {len(residuals)} rows", None)
     _, p, _, _ = het_breuschpagan(residuals, np.column_stack([np.ones(len(residuals)), estimates]))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -47,23 +46,22 @@ class Pair:
 
 def tukey(model: Model, factor: str, *, robust: bool = False) -> list[Pair]:
     """All pairs of levels of a factor of a fitted model; AnalysisError for a number."""
-    if factor not in model.factors:
-        raise AnalysisError(f"{factor} is no factor of the model ({', '.join(model.factors)})")
+    if factor not in model.names:
+        raise AnalysisError(f"{factor} is no factor of the model ({', '.join(model.names)})")
     if factor not in model.levels:
         raise AnalysisError(f"factor {factor} is a number; pairs of levels need a factor of levels")
     levels = model.levels[factor]
-    coded = contrasts(len(levels))
-    rows = {level: _mean_row(model, factor, row) for level, row in zip(levels, coded, strict=True)}
-    pairs = list(itertools.combinations(levels, 2))
-    hypotheses = np.vstack([rows[a] - rows[b] for a, b in pairs])
+    rows = [_mean_row(model, factor, row) for row in contrasts(len(levels))]
+    hypotheses = np.vstack([a - b for a, b in itertools.combinations(rows, 2)])
     covariance = model.fitted.cov_HC3 if robust else model.fitted.cov_params()
-    found = model.fitted.t_test(hypotheses, cov_p=np.asarray(covariance))
-    differences = np.atleast_1d(found.effect)
-    errors = np.atleast_1d(found.sd).ravel()
+    contrast = model.fitted.t_test(hypotheses, cov_p=np.asarray(covariance))
+    differences = np.atleast_1d(contrast.effect)
+    errors = np.atleast_1d(contrast.sd).ravel()
     freedom = float(model.fitted.df_resid)
     ranges = np.abs(differences) / errors * math.sqrt(2)
     adjusted = np.clip(stats.studentized_range.sf(ranges, len(levels), freedom), 0.0, 1.0)
     half = critical(len(levels), freedom) / math.sqrt(2) * errors
+    pairs = itertools.combinations(levels, 2)
     return [
         Pair(a, b, float(d), float(d - h), float(d + h), float(p))
         for (a, b), d, h, p in zip(pairs, differences, half, adjusted, strict=True)
@@ -82,19 +80,10 @@ def _mean_row(model: Model, factor: str, coded: Floats) -> Floats:
     Sum-to-zero contrasts average to 0 over the levels of the other factors, and so do products of
     them; numbers are at their mean.
     """
-    values: dict[str, float] = {"Intercept": 1.0}
-    for name in model.factors:
-        column = model.names[name]
-        if name in model.means:
-            width, row = 1, [model.means[name]]
-        else:
-            width = len(model.levels[name]) - 1
-            row = list(coded) if name == factor else [0.0] * width
-        values |= {f"{column}[{i}]": value for i, value in enumerate(row)}
-        if width == 1:
-            values[column] = row[0]
-    return np.array([_product(values, name) for name in model.fitted.model.exog_names])
-
-
-def _product(values: Mapping[str, float], column: str) -> float:
-    return math.prod(values[part] for part in column.split(":"))
+    values = {"Intercept": 1.0} | {model.names[name]: mean for name, mean in model.means.items()}
+    for name, levels in model.levels.items():
+        row = coded if name == factor else np.zeros(len(levels) - 1)
+        values |= {f"{model.names[name]}[{i}]": value for i, value in enumerate(row)}
+        values[model.names[name]] = row[0]  # what a single column is called
+    columns = model.fitted.model.exog_names
+    return np.array([math.prod(values[part] for part in name.split(":")) for name in columns])

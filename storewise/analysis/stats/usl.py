@@ -24,15 +24,14 @@ Resampled residuals themselves give 95 % intervals that cover 75 to 90 % with fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from scipy.special import stdtrit
 
-from storewise.analysis.stats.intervals import LEVEL, SEED
+from storewise.analysis.stats.intervals import LEVEL, SEED, half_width
 
 Floats = NDArray[np.float64]
 
@@ -78,10 +77,6 @@ class Usl:
     resampled: str
     flags: tuple[str, ...]
 
-    def rate(self, level: float) -> float:
-        """The rate that the law gives at a level."""
-        return float(law(level, self.rate_of_one.value, self.sigma.value, self.kappa.value))
-
 
 def law(level: float | Floats, rate_of_one: float, sigma: float, kappa: float) -> float | Floats:
     """X(N)."""
@@ -118,21 +113,19 @@ def fit(
         raise ValueError(reason)
     n = np.asarray(levels, dtype=float)
     logs = np.log(np.asarray(rates, dtype=float))
-    known = np.asarray(errors if errors is not None else [math.nan] * len(n), dtype=float)
-    told = bool(np.all(np.isfinite(known) & (known > 0)))
-    scale = known if told else np.ones(len(n))
+    known = np.asarray(errors if errors is not None else math.nan, dtype=float)
+    repeated = bool(np.all(np.isfinite(known) & (known > 0)))
     design = np.column_stack([np.ones(len(n)), n, n * (n - 1)])
-    best = _solve(design, np.log(n) - logs, scale)
+    curve = _Curve(n, design, known if repeated else np.ones(len(n)), repeated)
+    best = curve.solve(logs)
     fitted = np.log(n) - np.log(design @ best)
-    draws = _draws(fitted, logs, scale, best, told, resamples)
-    found = np.array(
-        [_parameters(_solve(design, np.log(n) - row, scale, best)) for row in draws]
-    ).reshape(-1, 5)
+    draws = curve.draws(logs, fitted, int((best > 0).sum()), resamples)
+    resampled = [_parameters(curve.solve(row, best)) for row in draws]
     values = _parameters(best)
-    ends = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="inverted_cdf")
+    ends = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], 0, method="inverted_cdf")
     one, sigma, kappa, peak, peak_rate = (
         Interval(value, float(low), float(high))
-        for value, low, high in zip(values, ends[0], ends[1], strict=True)
+        for value, low, high in zip(values, *ends, strict=True)
     )
     total = float(np.sum((logs - logs.mean()) ** 2))
     left = float(np.sum((logs - fitted) ** 2))
@@ -143,63 +136,90 @@ def fit(
         peak,
         peak_rate,
         r2=1 - left / total if total > 0 else math.nan,
-        resampled="repeats" if told else "residuals",
-        flags=_flags(n, logs, design, scale, best, values[3], told),
+        resampled="repeats" if repeated else "residuals",
+        flags=tuple(curve.flags(logs, best, peak.value)),
     )
 
 
-def _solve(design: Floats, wanted: Floats, scale: Floats, start: Floats | None = None) -> Floats:
-    """Non-negative s, b, c whose log(design @ (s, b, c)) is nearest to `wanted`: Gauss-Newton, each
-    step halved until it is no worse."""
-    if start is None:
-        # Relative errors of N / X: the same problem where residuals are small.
-        start, _ = nnls(design / (np.exp(wanted) * scale)[:, None], 1 / scale)
-    best, far = start, _distance(design, wanted, scale, start)
-    for _ in range(_STEPS):
-        curve = design @ best
-        target, _ = nnls(design / (curve * scale)[:, None], (1 + wanted - np.log(curve)) / scale)
-        share, trial = 1.0, target
-        while (now := _distance(design, wanted, scale, trial)) > far and share > _NEAR:
-            share /= 2
-            trial = best + share * (target - best)
-        if now > far:
-            break
-        gained, best, far = far - now, trial, now
-        if gained <= _NEAR * max(far, _ROUNDING**2):
-            break
-    return best
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """The levels of a curve, the columns of N / X = s + b N + c N (N - 1), and the standard errors
+    of the logarithms of its rates (`repeated`; else all alike)."""
 
+    levels: Floats
+    design: Floats
+    scale: Floats
+    repeated: bool
 
-def _distance(design: Floats, wanted: Floats, scale: Floats, at: Floats) -> float:
-    curve = design @ at
-    if np.any(curve <= 0):
-        return math.inf
-    return float(np.sum(((np.log(curve) - wanted) / scale) ** 2))
+    def solve(self, logs: Floats, start: Floats | None = None) -> Floats:
+        """Non-negative s, b, c whose rates are nearest to these, on logarithms: Gauss-Newton, each
+        step halved until it is no worse."""
+        wanted = np.log(self.levels) - logs
+        if start is None:
+            # Relative errors of N / X: the same problem where residuals are small.
+            start, _ = nnls(self.design / (np.exp(wanted) * self.scale)[:, None], 1 / self.scale)
+        best, far = start, self._distance(wanted, start)
+        for _ in range(_STEPS):
+            target, _ = nnls(*self._linear(wanted, best))
+            share, trial = 1.0, target
+            while (now := self._distance(wanted, trial)) > far and share > _NEAR:
+                share /= 2
+                trial = best + share * (target - best)
+            if now > far:
+                break
+            gained, best, far = far - now, trial, now
+            if gained <= _NEAR * max(far, _ROUNDING**2):
+                break
+        return best
 
+    def _linear(self, wanted: Floats, at: Floats) -> tuple[Floats, Floats]:
+        """The linear problem of one step: its matrix and its right side."""
+        curve = self.design @ at
+        matrix = self.design / (curve * self.scale)[:, None]
+        return matrix, (1 + wanted - np.log(curve)) / self.scale
 
-def _draws(
-    fitted: Floats,
-    logs: Floats,
-    scale: Floats,
-    best: Floats,
-    told: bool,
-    resamples: int,
-) -> Floats:
-    """Logarithms of rates as another study would find them, one row per resample."""
-    rng = np.random.default_rng(SEED)
-    residuals = (logs - fitted) / scale
-    freedom = len(logs) - int((best > 0).sum())
-    if told:
-        chi = float(np.sum(residuals**2)) / freedom if freedom > 0 else 1.0
-        noise = rng.standard_normal((resamples, len(logs))) * max(1.0, math.sqrt(chi))
-        return fitted + noise * scale
-    spread = math.sqrt(float(np.sum(residuals**2)) / freedom)
-    if spread < _ROUNDING:
-        return np.tile(fitted, (1, 1))
-    # One estimate of the spread per resample, as uncertain as so few residuals make it.
-    sure = np.sqrt(freedom / rng.chisquare(freedom, size=(resamples, 1)))
-    noise = rng.standard_normal((resamples, len(logs))) * sure * spread
-    return fitted + np.clip(noise, -_FARTHEST, _FARTHEST)
+    def _distance(self, wanted: Floats, at: Floats) -> float:
+        curve = self.design @ at
+        if np.any(curve <= 0):
+            return math.inf
+        return float(np.sum(((np.log(curve) - wanted) / self.scale) ** 2))
+
+    def draws(self, logs: Floats, fitted: Floats, parameters: int, resamples: int) -> Floats:
+        """Logarithms of rates as another study would find them, one row per resample;
+        `parameters` are those above 0."""
+        rng = np.random.default_rng(SEED)
+        square = float(np.sum(((logs - fitted) / self.scale) ** 2))
+        freedom = len(logs) - parameters
+        if self.repeated:
+            chi = square / freedom if freedom > 0 else 1.0
+            noise = rng.standard_normal((resamples, len(logs))) * max(1.0, math.sqrt(chi))
+            return fitted + noise * self.scale
+        spread = math.sqrt(square / freedom)
+        if spread < _ROUNDING:
+            return fitted[None, :]
+        # One estimate of the spread per resample, as uncertain as so few residuals make it.
+        factor = np.sqrt(freedom / rng.chisquare(freedom, size=(resamples, 1)))
+        noise = rng.standard_normal((resamples, len(logs))) * factor * spread
+        return fitted + np.clip(noise, -_FARTHEST, _FARTHEST)
+
+    def flags(self, logs: Floats, best: Floats, peak: float) -> Iterable[str]:
+        """What to doubt of a fit."""
+        if math.isinf(peak):
+            yield "no peak"
+        elif peak > self.levels.max():
+            yield "extrapolated"
+        each = logs - np.log(self.levels)
+        if best[1] > 0 or not np.any(each > each[np.argmin(self.levels)] + _ROUNDING):
+            return
+        # b, whose sign is that of sigma, after one step of the fit without bounds.
+        rows, target = self._linear(-each, best)
+        solution = np.linalg.lstsq(rows, target, rcond=None)[0]
+        freedom = len(rows) - rows.shape[1]
+        chi = float(np.sum((rows @ solution - target) ** 2)) / freedom
+        variance = np.linalg.pinv(rows.T @ rows)[1, 1] * (max(1.0, chi) if self.repeated else chi)
+        if solution[1] < 0:
+            sure = solution[1] + half_width(math.sqrt(variance), freedom) < 0
+            yield "superlinear" if sure else "superlinear within the errors"
 
 
 def _parameters(at: Floats) -> tuple[float, float, float, float, float]:
@@ -214,40 +234,3 @@ def _parameters(at: Floats) -> tuple[float, float, float, float, float]:
     # Where it falls from the start on, one is best.
     peak = max(1.0, math.sqrt((1 - sigma) / kappa))
     return rate, sigma, kappa, peak, float(law(peak, rate, sigma, kappa))
-
-
-def _flags(
-    levels: Floats,
-    logs: Floats,
-    design: Floats,
-    scale: Floats,
-    best: Floats,
-    peak: float,
-    told: bool,
-) -> tuple[str, ...]:
-    flags = []
-    if math.isinf(peak):
-        flags.append("no peak")
-    elif peak > levels.max():
-        flags.append("extrapolated")
-    each = logs - np.log(levels)
-    if best[1] <= 0 and np.any(each > each[np.argmin(levels)] + _ROUNDING):
-        value, error = _unbound(design, np.log(levels) - logs, scale, best, told)
-        if value < 0:
-            freedom = len(levels) - design.shape[1]
-            sure = value + float(stdtrit(freedom, (1 + LEVEL) / 2)) * error < 0
-            flags.append("superlinear" if sure else "superlinear within the errors")
-    return tuple(flags)
-
-
-def _unbound(
-    design: Floats, wanted: Floats, scale: Floats, best: Floats, told: bool
-) -> tuple[float, float]:
-    """b, whose sign is that of sigma, after one step of the fit without bounds, and its error."""
-    curve = design @ best
-    rows = design / (curve * scale)[:, None]
-    target = (1 + wanted - np.log(curve)) / scale
-    found = np.linalg.lstsq(rows, target, rcond=None)[0]
-    chi = float(np.sum((rows @ found - target) ** 2)) / (len(rows) - design.shape[1])
-    variance = np.linalg.pinv(rows.T @ rows)[1, 1] * (max(1.0, chi) if told else chi)
-    return float(found[1]), math.sqrt(variance)

@@ -1,28 +1,28 @@
 """What was measured about each criterion: rows of the tables, one list per criterion.
 
-Each criterion takes its figures from one table and hands out rows over repeats: factors, the
-columns of an estimate (`n`, `mean`, `low`, `high`, `resampled`, `error`, `freedom`), `source_row`
-(the rows of the table's CSV file, from 0: ``3`` or ``3-5,9``), `with` (what else was asked, in
-words) and `note`. Which phase a criterion is measured in follows from the operations that the
-phase has, not from its name. The null engine and trials at rates that the study set are left out.
+Each criterion takes its figures from one table and hands out rows over repeats: factors, ESTIMATE,
+`source_row` (the rows of the table's CSV file, from 0: ``3`` or ``3-5,9``), `with` (what else is
+particular about the step, in words) and `note`. Which phase a criterion is measured in follows from
+the operations that the phase has, not from its name. The null engine and trials at rates that the
+study set are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, external
 from storewise.analysis.common.frames import records
 from storewise.analysis.judge import comparable_steps as comparable
-from storewise.analysis.judge.headline_rates import headline_rates, loads
+from storewise.analysis.judge.comparable_steps import headline_rates, loads
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.intervals import Estimate
 from storewise.study.criteria import BY_KEY
 
-ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
 #: Column of the rows' places in the CSV file of their table.
 SOURCE_ROW = "source_row"
 NOTE = "note"
@@ -43,45 +43,90 @@ SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What was measured about one criterion; `about` says of what (phase, level), in words."""
+class Standing:
+    """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
+    configuration in words. `rank` is 0 for the baseline, which is no store but what a user has
+    without one. `source_row` has the rows of the criterion's table behind it."""
 
-    key: str
+    label: str
+    topology: str
+    where: str
+    estimate: Estimate
+    rank: int
+    baseline: bool = False
+    note: str = ""
+    source_row: str = ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether no other choice was shown to be better."""
+        return self.rank == 1
+
+    @property
+    def shown(self) -> str:
+        """The choice with the shape of its cluster, where that matters."""
+        return f"{self.label} on {self.topology}" if self.topology else self.label
+
+    @property
+    def configuration(self) -> str:
+        return ", ".join(words for words in (self.topology, self.where) if words)
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """What was measured about one criterion, and how the choices stand at it.
+
+    `rows` come from the table `table`; `about` says of what (phase, level), in words. `standings`
+    are the baseline, then the choices by rank and figure, `sentence` is about them, `weight` the
+    criterion's share in the scores.
+    """
+
+    name: str
     title: str
     unit: str
     more: bool
     table: str
     rows: pd.DataFrame
     about: str = ""
+    least: float = 0.0
     counts: bool = True
     """Whether it counts where the study has no weights: not where others say the same."""
-    least: float = field(default=0.0)
+    standings: Sequence[Standing] = ()
+    sentence: str = ""
+    weight: float = 0.0
 
     @property
     def heading(self) -> str:
         return f"{self.title} ({self.about})" if self.about else self.title
 
+    @property
+    def stores(self) -> Sequence[Standing]:
+        """All but the baseline."""
+        return [s for s in self.standings if not s.baseline]
 
-def named(key: str, table: str, rows: pd.DataFrame, *, unit: str = "", about: str = "") -> Figures:
-    """The figures of one of the known criteria."""
-    known = BY_KEY[key]
-    return Figures(
-        key,
-        known.title,
-        unit or known.unit,
-        known.more,
-        table,
-        rows,
-        about,
-        least=known.least,
-    )
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        return tuple(s.label for s in self.standings if s.leads)
+
+    def of(self, choice: str) -> Standing | None:
+        """The standing of a choice, if it has any."""
+        return next((s for s in self.standings if s.label == choice), None)
+
+
+def named(
+    name: str, table: str, rows: pd.DataFrame, *, unit: str = "", about: str = ""
+) -> Criterion:
+    """One of the known criteria."""
+    known = BY_KEY[name]
+    unit = unit or known.unit
+    return Criterion(name, known.title, unit, known.more, table, rows, about, known.least)
 
 
 def with_source(table: pd.DataFrame) -> pd.DataFrame:
     """A table whose rows know their places, without the null engine."""
-    found = table.assign(**{SOURCE_ROW: [str(label) for label in table.index]})
-    found[NOTE] = table.get(NOTE, "")
-    return found[found["engine"] != CEILING] if "engine" in found else found
+    placed = table.assign(**{SOURCE_ROW: [str(label) for label in table.index]})
+    placed[NOTE] = table.get(NOTE, "")
+    return placed[placed["engine"] != CEILING] if "engine" in placed else placed
 
 
 def rows_as_text(labels: Iterable[int]) -> str:
@@ -97,27 +142,26 @@ def rows_as_text(labels: Iterable[int]) -> str:
 
 def operations(tables: Tables) -> dict[str, dict[str, float]]:
     """Phase -> operation -> its share of the phase's operations, by the histograms."""
-    found = tables.latency_summary
-    found = found[
-        (found["time"] == "service")
-        & (found["percentile"] == "p50")
-        & (found["operation"] != FINISH)
-        & ~found["engine"].isin([CEILING])
+    times = tables.latency_summary
+    times = times[
+        (times["time"] == "service")
+        & (times["percentile"] == "p50")
+        & (times["operation"] != FINISH)
+        & (times["engine"] != CEILING)
     ]
+    counts = times.astype({"phase": str, "operation": str, "count": float})
     shares: dict[str, dict[str, float]] = {}
-    for row in records(found[["phase", "operation", "count"]]):
-        mine = shares.setdefault(str(row["phase"]), {})
-        mine[str(row["operation"])] = mine.get(str(row["operation"]), 0.0) + float(row["count"])
-    return {
-        phase: {name: count / sum(mine.values()) for name, count in mine.items()}
-        for phase, mine in shares.items()
-        if sum(mine.values()) > 0
-    }
+    for phase, group in counts.groupby("phase"):
+        of_phase = group.groupby("operation", sort=False)["count"].sum()
+        if of_phase.sum() > 0:
+            total = of_phase.sum()
+            shares[str(phase)] = {str(name): count / total for name, count in of_phase.items()}
+    return shares
 
 
 def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -> dict[str, str]:
     """Kind -> the phase that has most of it (at least SHARE), the first of equals."""
-    found: dict[str, str] = {}
+    phases: dict[str, str] = {}
     for kind, names in KINDS.items():
         share = {
             phase: sum(part for name, part in shares.get(phase, {}).items() if name in names)
@@ -125,45 +169,43 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
         }
         best = max(share, key=share.__getitem__, default=None)
         if best is not None and share[best] >= SHARE:
-            found[kind] = best
-    return found
+            phases[kind] = best
+    return phases
 
 
-def rates(tables: Tables) -> list[Figures]:
+def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
-    found = with_source(headline_rates(tables, tables.summary))
-    found = _client_bound(found, tables)
-    order = tables.phases_of(found)
-    of_load = [phase for phase in order if phase in loads(tables)]
-    others = [phase for phase in order if phase not in of_load]
+    every = with_source(headline_rates(tables, tables.summary))
+    every = _client_bound(every, tables)
+    order = tables.phases_of(every)
+    loading = loads(tables.throughput)
+    first_load = next((phase for phase in order if phase in loading), None)
     shares = operations(tables)
-    kinds = phases_of_kinds(shares, others)
-    own = tables.results.study.get("workload", "alignments") != "alignments"
-    figures = []
+    kinds = phases_of_kinds(shares, [phase for phase in order if phase not in loading])
+    name_phase = tables.results.study.get("workload", "alignments") != "alignments"
+    criteria = []
     for phase in order:
-        rows = found[found["phase"] == phase]
-        told = f"phase {phase}" if own else ""
+        rows = every[every["phase"] == phase]
+        about = f"phase {phase}" if name_phase else ""
         names = set(shares.get(phase, ()))
-        if phase in of_load or names & _INSERTS:
+        if phase in loading or names & _INSERTS:
             # The files themselves store nothing.
             rows = rows[rows["engine"] != BASELINE]
-        if phase == next(iter(of_load), None):
-            figures.append(named("load", "summary", rows, about=told))
+        if phase == first_load:
+            criteria.append(named("load", "summary", rows, about=about))
             continue
         rows = comparable.closed_steps(rows, tables.steps)
-        unit = next(iter(rows["unit"]), "operations/s")
-        kind = next((kind for kind, mine in kinds.items() if mine == phase), None)
+        unit = str(next(iter(rows["unit"]), "operations/s"))
+        kind = next((kind for kind, of_kind in kinds.items() if of_kind == phase), None)
         if kind is not None:
-            if names == {"get"}:
-                unit = "documents/s"
-            figures.append(named(kind, "summary", rows, unit=unit, about=told))
+            unit = "documents/s" if names == {"get"} else unit
+            criteria.append(named(kind, "summary", rows, unit=unit, about=about))
         elif names and names <= KINDS["scan"] | KINDS["aggregate"]:
-            figures.append(Figures("query", "asking", "questions/s", True, "summary", rows))
+            criteria.append(Criterion("query", "asking", "questions/s", True, "summary", rows))
         else:
-            figures.append(
-                Figures(f"phase {phase}", f"phase {phase}", str(unit), True, "summary", rows)
-            )
-    return figures
+            title = f"phase {phase}"
+            criteria.append(Criterion(title, title, unit, True, "summary", rows))
+    return criteria
 
 
 def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -172,8 +214,8 @@ def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     if rows.empty or bound.empty:
         return rows
     factors = list(tables.results.factors)
-    told = bound.merge(tables.trials[["trial", *factors]], on="trial")
-    keys = {_place(row, factors) for row in records(told)}
+    settings = bound.merge(tables.trials[["trial", *factors]], on="trial")
+    keys = {_place(row, factors) for row in records(settings)}
     notes = [CLIENT_BOUND if _place(row, factors) in keys else "" for row in records(rows)]
     return rows.assign(**{NOTE: notes})
 
@@ -181,30 +223,33 @@ def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 def _place(row: dict[str, object], factors: Sequence[str]) -> tuple[str, ...]:
     # As text: a level that some engines lack is a float in one table and an integer in another.
     levels = [row[f] for f in factors]
-    told = [f"{v:g}" if isinstance(v, int | float) else str(v) for v in levels]
-    return (*told, str(row["phase"]), str(row["step"]))
+    words = [f"{v:g}" if isinstance(v, int | float) else str(v) for v in levels]
+    return (*words, str(row["phase"]), str(row["step"]))
 
 
-def highest_rates(tables: Tables) -> list[Figures]:
+def highest_rates(tables: Tables) -> list[Criterion]:
     """What searches found, per phase and limit."""
-    found = with_source(tables.highest_rates)
-    figures = []
-    for phase, limit in comparable.limits(tables.highest_rates, tables.searches):
-        rows = comparable.answers(found, phase, limit)
-        name = f"phase {phase} with {limit}"
-        figures.append(
-            Figures(f"highest {phase}: {limit}", name, "operations/s", True, "highest_rates", rows)
+    every = with_source(tables.highest_rates)
+    return [
+        Criterion(
+            f"highest {phase}: {limit}",
+            f"phase {phase} with {limit}",
+            "operations/s",
+            True,
+            "highest_rates",
+            comparable.answers(every, phase, limit),
         )
-    return figures
+        for phase, limit in comparable.limits(tables.highest_rates, tables.searches)
+    ]
 
 
-def disk(tables: Tables) -> Figures:
+def disk(tables: Tables) -> Criterion:
     """Bytes per document at the end of the load."""
     rows = with_source(tables.storage_summary)
     return named("disk", "storage_summary", rows[rows["measure"] == "bytes_per_document"])
 
 
-def cost(tables: Tables) -> Figures | None:
+def cost(tables: Tables) -> Criterion | None:
     """Money, or hours of hosts where there are no prices, per million documents loaded; of studies
     that load nothing per million operations of their first phase."""
     table = tables.judged.get("costs")
@@ -218,20 +263,14 @@ def cost(tables: Tables) -> Figures | None:
         & ~rows["engine"].map(lambda name: external(str(name)))
     ]
     for measure in ("money_per_million", "host_hours_per_million"):
-        mine = rows[rows["measure"] == measure]
-        phase = next(iter(tables.phases_of(mine)), None)
-        if phase is not None:
-            mine = mine[mine["phase"] == phase]
-            told = [f"phase {phase}"]
-            if mine[NOTE].nunique() == 1:
-                # One list of prices is told once, not with every figure.
-                told += [str(text) for text in mine[NOTE].unique() if text]
-                mine = mine.assign(**{NOTE: ""})
-            return named(
-                "cost",
-                "costs",
-                mine,
-                unit=str(mine["unit"].iloc[0]),
-                about="; ".join(told),
-            )
+        costs = rows[rows["measure"] == measure]
+        for phase in tables.phases_of(costs)[:1]:
+            costs = costs[costs["phase"] == phase]
+            about = [f"phase {phase}"]
+            if costs[NOTE].nunique() == 1:
+                # One list of prices is named once, not with every figure.
+                about += [str(text) for text in costs[NOTE].unique() if text]
+                costs = costs.assign(**{NOTE: ""})
+            unit = str(costs["unit"].iloc[0])
+            return named("cost", "costs", costs, unit=unit, about="; ".join(about))
     return None

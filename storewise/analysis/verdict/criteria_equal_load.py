@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 import pandas as pd
-from scipy.special import stdtrit
 
 from storewise.analysis.common.choices import label, varying_promises
 from storewise.analysis.common.engines import BASELINE
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import all_of, level, setting
 from storewise.analysis.judge import comparable_steps as comparable
-from storewise.analysis.judge.headline_rates import loads
+from storewise.analysis.judge.comparable_steps import LOAD_RATE, clients_in_words, loads, of_rates
+from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.steps import ALL, OTHER
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.intervals import LEVEL, weaker
+from storewise.analysis.stats.intervals import ESTIMATE, Estimate, half_width, weaker
 from storewise.analysis.verdict.criteria import (
     CHOSEN_BY,
-    ESTIMATE,
     KINDS,
     NOTE,
     SOURCE_ROW,
-    Figures,
+    Criterion,
     named,
     operations,
     phases_of_kinds,
@@ -40,7 +39,7 @@ RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
 #: Degrees of freedom of an error that was taken from an interval alone.
 _KNOWN = 1e9
 
-Key = TypeVar("Key")
+Key = tuple[Any, ...]
 
 
 def from_interval(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,27 +50,35 @@ def from_interval(row: Mapping[str, Any]) -> dict[str, Any]:
     Medicine* 27(10), 2008).
     """
     low, high = float(row["low"]), float(row["high"])
-    told = {name: row[name] for name in ("n", "mean", "low", "high", "resampled")}
+    figure = {name: row[name] for name in ESTIMATE[:5]}
     if row["resampled"] == "none" or not (0 < low <= high) or math.isinf(high):
-        return told | {"resampled": "none", "error": math.nan, "freedom": math.nan}
-    quantile = float(stdtrit(_KNOWN, (1 + LEVEL) / 2))
-    return told | {"error": math.log(high / low) / 2 / quantile, "freedom": _KNOWN}
+        return figure | {"resampled": "none", "error": math.nan, "freedom": math.nan}
+    error = math.log(high / low) / 2 / half_width(1.0, _KNOWN)
+    return figure | {"error": error, "freedom": _KNOWN}
 
 
 def in_most_choices(
     rows: pd.DataFrame, key: Callable[[Mapping[str, Any]], Key], promises: Sequence[str]
-) -> dict[Key, int]:
-    """How many choices have rows at each key (the baseline counts for none)."""
-    found: dict[Key, set[str]] = {}
+) -> tuple[int, Key, pd.DataFrame] | None:
+    """Of the keys that most choices have the highest, after their number, with its rows.
+
+    The baseline counts for none; None where no choice has any.
+    """
+    choices: dict[Key, set[str]] = {}
+    keys = []
     for row in records(rows):
+        keys.append(key(row))
         if row["engine"] != BASELINE:
-            found.setdefault(key(row), set()).add(label(row, promises))
-    return {one: len(who) for one, who in found.items()}
+            choices.setdefault(keys[-1], set()).add(label(row, promises))
+    if not choices:
+        return None
+    best = max(choices, key=lambda one: (len(choices[one]), one))
+    return len(choices[best]), best, rows.loc[[one == best for one in keys]]
 
 
-def latency(tables: Tables) -> Figures | None:
-    """p99 of the response time at the highest target rate that most choices were asked for; else
-    with the most clients that most choices had, in steps or as factors."""
+def latency(tables: Tables) -> Criterion | None:
+    """p99 of the response time at the highest target rate that most choices had; else with the
+    most clients that most choices had, in steps or as factors."""
     promises = varying_promises(tables.results.trials, tables.results.factors)
     searched = set(tables.searches["phase"])
     steps = with_source(tables.steps)
@@ -83,53 +90,45 @@ def latency(tables: Tables) -> Figures | None:
         & ~steps["phase"].isin(searched)
     ]
     ways = [
-        _at_rate(steps[steps["rate"].notna()], promises),
-        _with_clients(steps[steps["rate"].isna() & steps["phase"].isin(rising)], promises),
+        _at_level(steps[steps["rate"].notna()], "rate", promises),
+        _at_level(steps[steps["rate"].isna() & steps["phase"].isin(rising)], "clients", promises),
         _with_all_clients(tables, promises, searched),
     ]
-    found = [way for way in ways if way is not None]
     # An open loop shows waiting that a closed one hides, but only between those that had it.
-    return max(found, key=lambda way: way[0], default=(0, None))[1]
+    possible = (way for way in ways if way is not None)
+    return max(possible, key=lambda way: way[0], default=(0, None))[1]
 
 
-def _at_rate(rows: pd.DataFrame, promises: Sequence[str]) -> tuple[int, Figures] | None:
-    def key(row: Mapping[str, Any]) -> tuple[float, str, str]:
-        return (float(row["rate"]), str(row["phase"]), _text(row[OTHER]))
+def _at_level(
+    rows: pd.DataFrame, load: Literal["rate", "clients"], promises: Sequence[str]
+) -> tuple[int, Criterion] | None:
+    def key(row: Mapping[str, Any]) -> Key:
+        counts = load == "clients" and not missing(row["planned"])
+        planned = f"{row['planned']:,.0f} operations" if counts else ""
+        other = "" if missing(row[OTHER]) else str(row[OTHER])
+        return (float(row[load]), str(row["phase"]), other, planned)
 
-    best = _highest(in_most_choices(rows, key, promises))
-    if best is None:
+    common = in_most_choices(rows, key, promises)
+    if common is None:
         return None
-    count, (rate, phase, other) = best
-    mine = rows.loc[[key(row) == (rate, phase, other) for row in records(rows)]]
-    words = f"p99 response, phase {phase}, {rate:,.0f} operations/s asked"
-    return count, named("latency", "steps", mine, about=", ".join(filter(None, [words, other])))
-
-
-def _with_clients(rows: pd.DataFrame, promises: Sequence[str]) -> tuple[int, Figures] | None:
-    def key(row: Mapping[str, Any]) -> tuple[float, str, str, str]:
-        planned = "" if missing(row["planned"]) else f"{row['planned']:,.0f} operations"
-        return (float(row["clients"]), str(row["phase"]), _text(row[OTHER]), planned)
-
-    best = _highest(in_most_choices(rows, key, promises))
-    if best is None:
-        return None
-    count, place = best
-    mine = rows.loc[[key(row) == place for row in records(rows)]]
-    clients, phase, *other = place
-    words = ["p99", f"phase {phase}", _clients(clients), *other]
-    return count, named("latency", "steps", mine, about=", ".join(filter(None, words)))
+    count, (level_of_load, phase, *others), rows = common
+    if load == "rate":
+        words = ["p99 response", f"phase {phase}", f"{level_of_load:,.0f} operations/s asked"]
+    else:
+        words = ["p99", f"phase {phase}", clients_in_words(level_of_load)]
+    about = ", ".join(filter(None, [*words, *others]))
+    return count, named("latency", "steps", rows, about=about)
 
 
 def _with_all_clients(
     tables: Tables, promises: Sequence[str], searched: set[str]
-) -> tuple[int, Figures] | None:
+) -> tuple[int, Criterion] | None:
     """By the factors workers, processes and threads: service times of the operation that a phase
     has most of."""
-    shares = {p: mine for p, mine in operations(tables).items() if p not in searched}
+    shares = {phase: of for phase, of in operations(tables).items() if phase not in searched}
     order = [p for p in tables.phases_of(tables.summary) if p in shares]
-    others = [p for p in order if p not in loads(tables)] or order
-    kinds = phases_of_kinds(shares, others)
-    phase = next(iter([*kinds.values(), *others]), "")
+    others = [p for p in order if p not in loads(tables.throughput)] or order
+    phase = next(iter([*phases_of_kinds(shares, others).values(), *others]), "")
     if not phase:
         return None
     operation = max(shares[phase], key=shares[phase].__getitem__)
@@ -139,141 +138,110 @@ def _with_all_clients(
         & (rows["operation"] == operation)
         & (rows["time"] == "service")
         & (rows["percentile"] == "p99")
-        & ~rows["engine"].isin([BASELINE])
+        & (rows["engine"] != BASELINE)
     ]
-    # What steps of this phase were asked is told by the table of steps.
-    told = tables.steps
-    stepped = {(str(p), int(s)) for p, s in zip(told["phase"], told["step"], strict=True)}
-    places = zip(rows["phase"], rows["step"], strict=True)
-    rows = rows.loc[[(str(p), int(s)) not in stepped for p, s in places]]
+    # Where the steps of this phase differ, the table of steps says how.
+    steps = zip(tables.steps["phase"].astype(str), tables.steps["step"].astype(int), strict=True)
+    rows = rows[~comparable.at_steps(rows, set(steps))]
     rows = rows.assign(mean=rows["value"])
 
-    def key(row: Mapping[str, Any]) -> tuple[float]:
+    def key(row: Mapping[str, Any]) -> Key:
         counts = (row.get(name, 1) for name in ("workers", "processes", "threads"))
         return (math.prod(1.0 if missing(n) else float(n) for n in counts),)
 
-    best_clients = _highest(in_most_choices(rows, key, promises))
-    if best_clients is None:
+    common = in_most_choices(rows, key, promises)
+    if common is None:
         return None
-    count, (clients,) = best_clients
-    mine = rows.loc[[key(row) == (clients,) for row in records(rows)]]
-    words = f"p99 of {operation}, phase {phase}, {_clients(clients)}"
-    return count, named("latency", "latency_summary", mine, about=words)
+    count, (clients,), rows = common
+    words = f"p99 of {operation}, phase {phase}, {clients_in_words(clients)}"
+    return count, named("latency", "latency_summary", rows, about=words)
 
 
-def _highest(found: Mapping[Any, int]) -> tuple[int, Any] | None:
-    """Of the keys that most choices have the highest, with their number."""
-    if not found:
-        return None
-    best = max(found, key=lambda key: (found[key], key))
-    return found[best], best
-
-
-def _clients(count: float) -> str:
-    return f"{count:,.0f} client{'s' if count != 1 else ''}"
-
-
-def _text(value: Any) -> str:
-    return "" if missing(value) else str(value)
-
-
-def scaling(tables: Tables) -> Figures | None:
+def scaling(tables: Tables) -> Criterion | None:
     """Efficiency at the largest level of nodes (else workers, processes, threads) that most choices
     reached from the same lowest one; of each choice in the configuration that was fastest there,
     for what is slow with one node scales easily."""
     promises = varying_promises(tables.results.trials, tables.results.factors)
     rows = with_source(tables.scaling)
     rows = rows[(rows["quantity"] == "efficiency") & (rows["level"] > rows["base"])]
-    of_load = loads(tables)
-    headline = rows["phase"].isin(of_load) & (rows["measure"] == "documents_per_s")
-    headline |= ~rows["phase"].isin(of_load) & (rows["measure"] == "operations_per_s")
-    rows = rows[headline & ~rows["engine"].isin([BASELINE])]
+    rows = rows[
+        of_rates(rows, loads(tables.throughput), [LOAD_RATE]) & (rows["engine"] != BASELINE)
+    ]
     order = tables.phases_of(rows)
 
-    def key(row: Mapping[str, Any]) -> tuple[str, int, float, float, int]:
+    def key(row: Mapping[str, Any]) -> Key:
         place = -order.index(str(row["phase"]))
-        return (str(row["factor"]), place, -row["base"], row["level"], -int(row["step"]))
+        return (place, -row["base"], row["level"], -int(row["step"]))
 
-    counted = in_most_choices(rows, key, promises)
-    found: dict[str, tuple[int, Any]] = {}
-    for factor in RESOURCES:
-        best = _highest({k: n for k, n in counted.items() if k[0] == factor})
-        if best is not None:
-            found[factor] = best
-    several = [f for f in found if found[f][0] > 1]
-    if not found:
+    by_factor = {
+        factor: common
+        for factor in RESOURCES
+        if (common := in_most_choices(rows[rows["factor"] == factor], key, promises))
+    }
+    if not by_factor:
         return None
-    factor = [*several, *found][0]
-    mine = rows.loc[[key(row) == found[factor][1] for row in records(rows)]]
-    row = records(mine)[0]
-    fastest = _rates_of(tables, mine)
-    estimates = pd.DataFrame([from_interval(r) for r in records(mine)], index=mine.index)
-    mine = mine.assign(**{name: estimates[name] for name in ESTIMATE}, **{CHOSEN_BY: fastest})
+    several = [factor for factor, (count, *_) in by_factor.items() if count > 1]
+    factor = [*several, *by_factor][0]
+    rows = by_factor[factor][2]
+    row = records(rows)[0]
+    fastest = _rates_of(tables, rows)
+    estimates = pd.DataFrame([from_interval(r) for r in records(rows)], index=rows.index)
+    rows = rows.assign(**{name: estimates[name] for name in ESTIMATE}, **{CHOSEN_BY: fastest})
     at = setting({factor: row["level"]}, [factor])
     about = f"efficiency, phase {row['phase']}, {at} against {level(row['base'])}"
-    return named("scaling", "scaling", mine, about=about)
+    return named("scaling", "scaling", rows, about=about)
 
 
 def _rates_of(tables: Tables, rows: pd.DataFrame) -> list[float]:
     """The mean rate behind each row of `scaling`."""
     keys = [*tables.results.factors, "phase", "step", "measure"]
-    known = {_levels(row, keys): float(row["mean"]) for row in records(tables.summary)}
-    return [known.get(_levels(row, keys), math.nan) for row in records(rows)]
+    known = {key_of(row, keys): float(row["mean"]) for row in records(tables.summary)}
+    return [known.get(key_of(row, keys), math.nan) for row in records(rows)]
 
 
-def _levels(row: Mapping[str, Any], keys: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(None if missing(row[name]) else row[name] for name in keys)
-
-
-def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Figures]:
+def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
     """Scanning and aggregation of phases that ask both, where no phase is of one kind alone.
 
     Questions per second of one client: the reciprocal of the median service time, its geometric
     mean over the questions. Their errors are added as if they always erred together.
     """
-    figures = []
+    criteria = []
     rows = with_source(tables.latency_summary)
     rows = rows[(rows["time"] == "service") & (rows["percentile"] == "p50")]
-    asked = KINDS["scan"] | KINDS["aggregate"]
-    phases = {p for p, mine in operations(tables).items() if set(mine) <= asked}
-    asking = next((p for p in tables.phases_of(rows) if p in phases), None)
-    rows = rows[rows["phase"] == asking]
-    factors = list(tables.results.factors)
+    questions = KINDS["scan"] | KINDS["aggregate"]
+    phases = {phase for phase, of in operations(tables).items() if set(of) <= questions}
+    phase = next((p for p in tables.phases_of(rows) if p in phases), None)
+    rows = rows[rows["phase"] == phase]
+    keys = [*tables.results.factors, "step"]
     for kind in ("scan", "aggregate"):
-        mine = rows[rows["operation"].isin(KINDS[kind])]
-        names = sorted(set(mine["operation"]))
+        of_kind = rows[rows["operation"].isin(KINDS[kind])]
+        names = sorted(set(of_kind["operation"]))
         if kind in known or not names:
             continue
-        found = [
-            {**dict(zip([*factors, "step"], levels, strict=True)), **_reciprocal(group)}
-            for levels, group in grouped(mine, [*factors, "step"])
+        figures = [
+            {**dict(zip(keys, levels, strict=True)), **_reciprocal(group)}
+            for levels, group in grouped(of_kind, keys)
             if len(group) == len(names)
         ]
-        frame = pd.DataFrame(found, columns=[*factors, "step", *ESTIMATE, SOURCE_ROW, NOTE])
-        frame = comparable.closed_steps(frame.assign(phase=asking), tables.steps)
-        told = f"median of {all_of(names)}, one client"
-        figures.append(named(kind, "latency_summary", frame, unit="questions/s", about=told))
-    return figures
+        frame = pd.DataFrame(figures, columns=[*keys, *ESTIMATE, SOURCE_ROW, NOTE])
+        frame = comparable.closed_steps(frame.assign(phase=phase), tables.steps)
+        about = f"median of {all_of(names)}, one client"
+        criteria.append(named(kind, "latency_summary", frame, unit="questions/s", about=about))
+    return criteria
 
 
 def _reciprocal(group: pd.DataFrame) -> dict[str, Any]:
     """1 over the geometric mean of times."""
     rows = records(group)
-    logs = [-math.log(row["value"]) for row in rows if row["value"] > 0]
-    mean = math.exp(sum(logs) / len(rows)) if len(logs) == len(rows) else math.nan
+    logs = [-math.log(row["value"]) if row["value"] > 0 else math.nan for row in rows]
+    mean = math.exp(sum(logs) / len(rows))
     basis = weaker(*(row["resampled"] for row in rows))
     error = sum(float(row["error"]) for row in rows) / len(rows)
     freedom = min(float(row["freedom"]) for row in rows)
-    told = {
-        "n": min(int(row["n"]) for row in rows),
-        "mean": mean,
-        "resampled": basis if error >= 0 else "none",
-        "error": error,
-        "freedom": freedom,
-        SOURCE_ROW: rows_as_text(int(row[SOURCE_ROW]) for row in rows),
-        NOTE: "",
-    }
-    if told["resampled"] == "none":
-        return told | {"low": math.nan, "high": math.nan}
-    half = min(float(stdtrit(freedom, (1 + LEVEL) / 2)) * error, 700.0)
-    return told | {"low": mean * math.exp(-half), "high": mean * math.exp(half)}
+    n = min(int(row["n"]) for row in rows)
+    if error >= 0 and basis != "none":
+        figure = Estimate.on_logarithms(n, mean, basis, error, freedom)
+    else:
+        figure = Estimate.unknown(n, mean)
+    places = rows_as_text(int(row[SOURCE_ROW]) for row in rows)
+    return {**figure.columns(), SOURCE_ROW: places, NOTE: ""}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,7 +17,7 @@ from storewise.analysis.stats.intervals import LEVEL, Estimate, estimate, pooled
 from storewise.analysis.verdict.criteria import (
     NOTE,
     SOURCE_ROW,
-    Figures,
+    Criterion,
     named,
     rows_as_text,
     with_source,
@@ -27,96 +27,83 @@ from storewise.analysis.verdict.criteria_equal_load import from_interval, in_mos
 _CLIENTS = ("workers", "processes", "threads", "volume")
 
 
-def slow_node(tables: Tables) -> Figures | None:
+def slow_node(tables: Tables) -> Criterion | None:
     """The rate with the fewest slowed nodes over that without, at one number of nodes."""
     promises = varying_promises(tables.results.trials, tables.results.factors)
     factors = list(tables.results.factors)
-    table = with_source(tables.slowdown)
     rows = []
-    for _, group in grouped(table, [*factors, "phase"]):
-        found = records(group)
+    for _, group in grouped(with_source(tables.slowdown), [*factors, "phase"]):
+        steps = records(group)
         # The first step without a slowed node; more of them are alike.
-        free = next((row for row in found if row["slowed_nodes"] == 0), None)
-        slowed = [row for row in found if row["slowed_nodes"] > 0]
+        free = next((row for row in steps if row["slowed_nodes"] == 0), None)
+        slowed = [row for row in steps if row["slowed_nodes"] > 0]
         if free is None or not slowed:
             continue
         row = min(slowed, key=lambda one: (one["slowed_nodes"], one["step"]))
-        share = ratio(as_estimate(_whole(row)), as_estimate(_whole(free)))
+        share = ratio(*(as_estimate({**one, **from_interval(one)}) for one in (row, free)))
         places = [int(row[SOURCE_ROW]), int(free[SOURCE_ROW])]
-        rows.append({**row, **estimate_columns(share), SOURCE_ROW: rows_as_text(places)})
-    if not rows:
-        return None
-    frame = pd.DataFrame(rows)
+        rows.append({**row, **share.columns(), SOURCE_ROW: rows_as_text(places)})
 
-    def key(row: Mapping[str, Any]) -> tuple[float, int, str, str]:
+    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         nodes: Any = row.get("nodes")
         size = 0.0 if missing(nodes) else float(nodes)
         return (size, -int(row["slowed_nodes"]), str(row["phase"]), str(row["slow"]))
 
-    counted = in_most_choices(frame, key, promises)
-    place = max(counted, key=lambda one: (counted[one], one))
-    mine = frame.loc[[key(row) == place for row in records(frame)]]
-    nodes, slowed_nodes, phase, how = place
+    common = in_most_choices(pd.DataFrame(rows), key, promises)
+    if common is None:
+        return None
+    _, (nodes, slowed_nodes, phase, how), of_key = common
     of = f" of {nodes:g}" if nodes else ""
     about = f"{-slowed_nodes}{of} nodes slowed: {how}, phase {phase}"
-    return named("slow_node", "slowdown", mine, about=about)
+    return named("slow_node", "slowdown", of_key, about=about)
 
 
-def _whole(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, **from_interval(row)}
-
-
-def estimate_columns(found: Estimate) -> dict[str, Any]:
-    """An estimate with its error as columns of a row."""
-    return {
-        "n": found.n,
-        "mean": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "resampled": found.resampled,
-        "error": found.error,
-        "freedom": found.freedom,
-    }
-
-
-def setup(tables: Tables) -> Figures | None:
+def setup(tables: Tables) -> Criterion | None:
     """From the start of the last server's job to a formed cluster with its tables, in s: how long
     the jobs waited in a queue says nothing of the store. Embedded stores need none."""
     # How many clients there are is nothing to a cluster that is formed before they come.
     factors = [f for f in tables.results.factors if f not in _CLIENTS]
     if tables.sessions.empty:
         return None
-    told = tables.sessions[["trial", "formed_time", "queue_time"]]
-    told = told.assign(**{SOURCE_ROW: tables.sessions.index})
-    told = told.merge(tables.trials[["trial", *factors]], on="trial")
+    times = tables.sessions[["trial", "formed_time", "queue_time"]].astype(
+        {"formed_time": float, "queue_time": float}
+    )
     # A result without queue times had no queue.
-    told["value"] = told["formed_time"].astype(float) - told["queue_time"].astype(float).fillna(0)
-    groups = list(grouped(told[told["value"] > 0], factors))
+    times["value"] = times["formed_time"] - times["queue_time"].fillna(0)
+    times = _with_factors(times, tables, factors)
+    groups = list(grouped(times[times["value"] > 0], factors))
     values = [group["value"].to_list() for _, group in groups]
-    rows: list[dict[str, Any]] = []
-    for (levels, group), own, shared in zip(
-        groups, map(estimate, values), pooled(values), strict=True
-    ):
-        rows.append(
-            {
-                **dict(zip(factors, levels, strict=True)),
-                **estimate_columns(shared or own),
-                SOURCE_ROW: rows_as_text(map(int, group[SOURCE_ROW])),
-                NOTE: "",
-            }
-        )
+    figures = [shared or estimate(v) for v, shared in zip(values, pooled(values), strict=True)]
+    rows: list[dict[str, Any]] = [
+        _row(factors, levels, figure, group, "")
+        for (levels, group), figure in zip(groups, figures, strict=True)
+    ]
     if not rows:
         return None
     none = Estimate(1, 0.0, 0.0, 0.0, "counted", 0.0, 1.0, log=False)
     rows += [
-        {**row, **estimate_columns(none), SOURCE_ROW: "", NOTE: "no servers are needed"}
+        {**row, **none.columns(), SOURCE_ROW: "", NOTE: "no servers are needed"}
         for row in records(tables.trials[factors].drop_duplicates())
         if embedded(str(row["engine"])) and row["engine"] not in (BASELINE, CEILING)
     ]
     return named("setup", "sessions", pd.DataFrame(rows), about="without waiting in queues")
 
 
-def loss(tables: Tables) -> Figures | None:
+def _with_factors(table: pd.DataFrame, tables: Tables, factors: Sequence[str]) -> pd.DataFrame:
+    """A table of trials with their factors and the places of its rows."""
+    placed = table.assign(**{SOURCE_ROW: table.index})
+    return placed.merge(tables.trials[["trial", *factors]], on="trial")
+
+
+def _row(
+    factors: Sequence[str], levels: Sequence[Any], figure: Estimate, group: pd.DataFrame, note: str
+) -> dict[str, Any]:
+    places = rows_as_text(map(int, group[SOURCE_ROW]))
+    named_levels = dict(zip(factors, levels, strict=True))
+    return {**named_levels, **figure.columns(), SOURCE_ROW: places, NOTE: note}
+
+
+def loss(tables: Tables) -> Criterion | None:
     """Acknowledged documents that were lost per crash of a server.
 
     Of a choice that lost nothing in n crashes the note has how many crashes may lose any, with
@@ -127,29 +114,19 @@ def loss(tables: Tables) -> Figures | None:
     crashes = tables.crashes
     if crashes.empty:
         return None
-    told = crashes[["trial", "lost_documents"]].assign(**{SOURCE_ROW: crashes.index})
-    told = told[told["lost_documents"].notna()].merge(
-        tables.trials[["trial", *factors]], on="trial"
-    )
-    rows: list[dict[str, Any]] = []
-    for levels, group in grouped(told, factors):
-        # What was lost is told of a trial, which may have had several crashes.
+    losses = _with_factors(crashes[["trial", "lost_documents"]], tables, factors)
+    rows = []
+    for levels, group in grouped(losses[losses["lost_documents"].notna()], factors):
+        # What was lost is known of a trial, which may have had several crashes.
         by_trial = group.groupby("trial")["lost_documents"]
         lost = (by_trial.first().astype(float) / by_trial.size()).to_list()
-        found = estimate(lost)
+        figure = estimate(lost)
         count = len(group)
         note = f"{count} crash{'es' if count != 1 else ''}"
         if not any(lost):
-            found = Estimate(len(lost), 0.0, math.nan, math.nan, "none")
+            figure = Estimate.unknown(len(lost), 0.0)
             note = f"nothing lost in {note}; at most {bound(count) * 100:.0f} % of crashes lose any"
-        rows.append(
-            {
-                **dict(zip(factors, levels, strict=True)),
-                **estimate_columns(found),
-                SOURCE_ROW: rows_as_text(map(int, group[SOURCE_ROW])),
-                NOTE: note,
-            }
-        )
+        rows.append(_row(factors, levels, figure, group, note))
     return named("loss", "crashes", pd.DataFrame(rows)) if rows else None
 
 

@@ -1,7 +1,7 @@
 """Which store to take, in words that the figures carry.
 
 Per criterion (`storewise.study.criteria`) every choice stands with its best measured configuration,
-and choices that do not differ share a rank (`storewise.analysis.verdict.ranking`). The criteria
+and choices that do not differ share a rank (`storewise.analysis.verdict.standings`). The criteria
 that count make one score per choice (`storewise.analysis.verdict.scores`), and of these the
 recommendation is made (`storewise.analysis.verdict.recommend`). Steps at a target rate rank no
 store by their rate; a search's answer does (`storewise.analysis.judge.comparable_steps`). The null
@@ -12,6 +12,7 @@ baseline: it stands first at each criterion, has no rank, and has nothing to loa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,31 +20,20 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.choices import label, varying_promises
-from storewise.analysis.common.engines import CEILING, title
+from storewise.analysis.common.engines import BASELINE, CEILING, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.judge import comparable_steps as comparable
-from storewise.analysis.judge.headline_rates import loads
+from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.measure.verification import wrong_trials
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict import breakeven_words as pays
 from storewise.analysis.verdict import criteria as measured
-from storewise.analysis.verdict.criteria import Figures
+from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.criteria_equal_load import kinds_of_questions, latency, scaling
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
-from storewise.analysis.verdict.recommend import (
-    Recommendation,
-    recommend,
-    weights_in_words,
-)
+from storewise.analysis.verdict.recommend import Recommendation, recommend, weights_in_words
 from storewise.analysis.verdict.scores import Counted, Score, scores, usable
-from storewise.analysis.verdict.standings import (
-    Criterion,
-    Standing,
-    comparison,
-    figure,
-    standings,
-)
+from storewise.analysis.verdict.standings import comparison, figure, standings
 from storewise.study.criteria import KEYS
 
 
@@ -62,7 +52,7 @@ class Verdict:
     never. Empty without engine ``files``."""
     recommendation: Recommendation
     scores: Sequence[Score]
-    own_weights: bool
+    weighted: bool
     """Whether the study gave the weights."""
 
 
@@ -71,54 +61,53 @@ def verdict(tables: Tables) -> Verdict:
     factors = tables.results.factors
     promises = varying_promises(tables.results.trials, factors)
     aside = _set_aside(tables, promises)
-    criteria = [
-        made
-        for one in figures(tables)
-        if (made := _criterion(one, standings(one, factors, promises, aside))).stores
-    ]
-    given = study_weights(tables.results.study)
-    criteria, scored, counted = weighed(criteria, given)
-    own = any(c.name in given for c in criteria)
-    found = recommend(criteria, scored, counted, own=own)
-    what = "these inputs" if _of_files(tables) else "this workload"
-    asked = pays.asked(tables, promises, aside)
-    summary = tables.summary
-    of_load = loads(tables)
-    phases = [p for p in tables.phases_of(summary) if p not in of_load]
+    criteria = []
+    for one in criteria_of(tables):
+        one = replace(one, standings=standings(one, factors, promises, aside))
+        if one.stores:
+            criteria.append(replace(one, sentence=_sentence(one)))
+    weights = study_weights(tables.results.study)
+    criteria, scored, counted = weighed(criteria, weights)
+    weighted = any(c.name in weights for c in criteria)
+    recommendation = recommend(criteria, scored, counted, weighted=weighted)
+    of_files = tables.results.study.get("workload", "alignments") == "alignments"
+    what = "these inputs" if of_files else "this workload"
+    pays = break_even(tables, promises, aside)
+    loading = comparable.loads(tables.throughput)
+    phases = [p for p in tables.phases_of(tables.summary) if p not in loading]
     text = [
-        found.sentences[1],
-        *_weights(criteria, given),
+        recommendation.sentences[1],
+        *_weights(criteria, weights, weighted=weighted),
         *(c.sentence for c in criteria),
         *comparable.sentences(phases, tables.steps, tables.searches, tables.results.trials),
-        *pays.sentences(asked),
+        *_break_even_sentences(pays),
         *(f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())),
     ]
     return Verdict(
-        f"For {what}, on {_where(tables.trials)}: {found.sentences[0]}",
+        f"For {what}, on {_where(tables.trials)}: {recommendation.sentences[0]}",
         text,
         criteria,
         sorted(aside.items()),
-        {name: min(kinds.values()) for name, kinds in asked.items()},
-        found,
+        {name: min(kinds.values()) for name, kinds in pays.items()},
+        recommendation,
         scored,
-        own,
+        weighted,
     )
 
 
-def figures(tables: Tables) -> list[Figures]:
+def criteria_of(tables: Tables) -> list[Criterion]:
     """All that was measured, in the order of `storewise.study.criteria`; other phases after
     reading, scanning and aggregation, then searches."""
     if "engine" not in tables.results.factors:
         return []
     rates = measured.rates(tables)
-    known = [one.key for one in rates]
-    asked = kinds_of_questions(tables, known)
-    if asked:
+    questions = kinds_of_questions(tables, [one.name for one in rates])
+    if questions:
         # Its questions count as scanning and aggregation.
-        rates = [replace(one, counts=False) if one.key == "query" else one for one in rates]
-    found: list[Figures | None] = [
+        rates = [replace(one, counts=False) if one.name == "query" else one for one in rates]
+    every: list[Criterion | None] = [
         *rates,
-        *asked,
+        *questions,
         *measured.highest_rates(tables),
         latency(tables),
         scaling(tables),
@@ -131,19 +120,55 @@ def figures(tables: Tables) -> list[Figures]:
     order = {key: place for place, key in enumerate(KEYS)}
     others = order["aggregate"] + 0.5
     return sorted(
-        (one for one in found if one is not None and len(one.rows)),
-        key=lambda one: order.get(one.key, others),
+        (one for one in every if one is not None and len(one.rows)),
+        key=lambda one: order.get(one.name, others),
     )
 
 
+def break_even(
+    tables: Tables, promises: Sequence[str], aside: Mapping[str, str]
+) -> dict[str, dict[str, float]]:
+    """Per choice and kind of question, how many it takes until its best configuration pays against
+    reading the files again; inf is never."""
+    choices: dict[str, dict[str, float]] = {}
+    for row in records(tables.breakeven):
+        name = label(row, promises)
+        if name not in aside:
+            kinds = choices.setdefault(name, {})
+            kinds[row["operation"]] = min(kinds.get(row["operation"], math.inf), row["mean"])
+    return choices
+
+
+def _break_even_sentences(choices: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """From how many questions on each store pays, a sentence each, the soonest first."""
+    files = title(BASELINE)
+    text = []
+    for name, kinds in sorted(choices.items(), key=lambda item: (min(item[1].values()), item[0])):
+        paying = {k: n for k, n in kinds.items() if math.isfinite(n)}
+        never = [k for k, n in kinds.items() if not math.isfinite(n)]
+        if not paying:
+            text.append(f"Against {files}, {name} never pays for its load: no question is faster.")
+            continue
+        soon, late = min(paying, key=paying.__getitem__), max(paying, key=paying.__getitem__)
+        first = times_asked(paying[soon])
+        one = f"{'the first question' if first == '1' else f'{first} questions'} on ({soon})"
+        more = f" to {times_asked(paying[late])} ({late})" if late != soon else ""
+        no = f"; never for {all_of(never, 'or')}" if never else ""
+        text.append(
+            f"Against {files}, {name} pays for its load from {one}{more}, by the kind of "
+            f"question{no}."
+        )
+    return text
+
+
 def weighed(
-    criteria: Sequence[Criterion], given: Mapping[str, float]
+    criteria: Sequence[Criterion], weights: Mapping[str, float]
 ) -> tuple[list[Criterion], list[Score], list[Counted]]:
     """The criteria with the shares of their weights, the scores, and the criteria of choices as
     scores take them (those of weight 0 included).
 
-    Without `given` weights those count equally that were measured for all choices and tell them
-    apart at all; cost does not where it is the same figure as loading, turned over.
+    Without `weights` of the study those count equally that were measured for all choices and tell
+    them apart at all; cost does not where it is the same figure as loading, turned over.
     """
     choices = {s.label for c in criteria for s in c.stores}
     default = {
@@ -154,7 +179,7 @@ def weighed(
         and not (c.name == "cost" and _turned_over(c, criteria))
         and len({max(s.estimate.mean, c.least) for s in c.stores}) > 1
     }
-    raw = given if any(c.name in given for c in criteria) else default
+    raw = weights if any(c.name in weights for c in criteria) else default
     # Only their proportions count; the sum of very large ones would be no number.
     most = max(raw.values(), default=1.0)
     everything = [
@@ -184,45 +209,41 @@ def _turned_over(cost: Criterion, criteria: Sequence[Criterion]) -> bool:
     load = next((c for c in criteria if c.name in ("load", "read")), None)
     if load is None:
         return False
-    found = [
+    products = [
         s.estimate.mean * other.estimate.mean for s in cost.stores if (other := load.of(s.label))
     ]
-    return len(found) == len(cost.stores) and max(found) <= min(found) * 1.001
+    return len(products) == len(cost.stores) and max(products) <= min(products) * 1.001
 
 
 def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
     """The weights above 0 of a stored study; empty where it has none."""
-    found = study.get("weights")
-    if not isinstance(found, Mapping):
+    weights = study.get("weights")
+    if not isinstance(weights, Mapping):
         return {}
     return {
         str(key): float(value)
-        for key, value in found.items()
+        for key, value in weights.items()
         if key in KEYS and isinstance(value, int | float) and value > 0
     }
 
 
-def _weights(criteria: Sequence[Criterion], given: Mapping[str, float]) -> list[str]:
+def _weights(
+    criteria: Sequence[Criterion], weights: Mapping[str, float], *, weighted: bool
+) -> list[str]:
     """What counts, and what of the study's weights could not."""
     used = [c for c in criteria if c.weight > 0]
     if len({s.label for c in criteria for s in c.stores}) < 2 or not used:
         return []
-    own = any(c.name in given for c in criteria)
     rest = [c.title for c in criteria if c.weight == 0]
     text = "Scores are weighted geometric means of all figures as ratios to the best, here with "
-    text += f"{weights_in_words(used, own=own)}"
+    text += f"{weights_in_words(used, weighted=weighted)}"
     text += f"; {all_of(rest)} did not count." if rest else "."
-    left = [key for key in given if key not in {c.name for c in used}]
-    if left:
+    if left := [key for key in weights if key not in {c.name for c in used}]:
         text += (
             f" Of the study's weights {all_of(left)} could not count: not measured for the choices "
             "that are compared."
         )
     return [text]
-
-
-def _of_files(tables: Tables) -> bool:
-    return bool(tables.results.study.get("workload", "alignments") == "alignments")
 
 
 def _where(trials: pd.DataFrame) -> str:
@@ -256,29 +277,13 @@ def _lossy_crashes(tables: Tables) -> set[str]:
     if not crashed or "consistency" not in trials:
         return set()
     relaxed = set(map(str, trials.loc[trials["consistency"] != "durable", "trial"]))
-    found = tables.verification
-    wrong = found["wrong"].fillna(0) > 0
-    wrong |= found["counted"].fillna(found["expected"]) > found["expected"]
-    return (crashed & relaxed) - set(map(str, found.loc[wrong, "trial"]))
+    checks = tables.verification
+    wrong = checks["wrong"].fillna(0) > 0
+    wrong |= checks["counted"].fillna(checks["expected"]) > checks["expected"]
+    return (crashed & relaxed) - set(map(str, checks.loc[wrong, "trial"]))
 
 
-def _criterion(one: Figures, stand: Sequence[Standing]) -> Criterion:
-    made = Criterion(
-        one.key,
-        one.title,
-        one.about,
-        one.unit,
-        one.more,
-        one.table,
-        stand,
-        "",
-        one.counts,
-        one.least,
-    )
-    return replace(made, sentence=_sentence(made, one.heading)) if made.stores else made
-
-
-def _sentence(criterion: Criterion, heading: str) -> str:
+def _sentence(criterion: Criterion) -> str:
     """What is to be said of one criterion."""
     unit = criterion.unit
     base = [s for s in criterion.standings if s.baseline]
@@ -286,7 +291,7 @@ def _sentence(criterion: Criterion, heading: str) -> str:
     leaders = [s for s in stores if s.leads]
     rest = [s for s in stores if not s.leads]
     without = "".join(f" Without any store ({s.label}): {figure(s, unit)}." for s in base)
-    start = f"{heading[0].upper()}{heading[1:]}"
+    start = f"{criterion.heading[0].upper()}{criterion.heading[1:]}"
     best = leaders[0]
     if len(stores) == 1:
         return f"{start}: only {best.shown} can be judged: {figure(best, unit)}.{without}"

@@ -7,27 +7,14 @@ import pandas as pd
 from storewise.analysis.common.frames import missing
 from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict, verdict
-from storewise.analysis.verdict.standings import Criterion, Standing
 from storewise.study.criteria import KEYS
 
 COLUMNS = (
-    "choice",
-    "criterion",
-    "title",
-    "about",
-    "configuration",
-    "mean",
-    "low",
-    "high",
-    "unit",
-    "n",
-    "resampled",
-    "rank",
-    "weight",
-    "note",
-    "source_table",
-    "source_row",
+    *("choice", "criterion", "title", "about", "configuration"),
+    *("mean", "low", "high", "unit", "n", "resampled"),
+    *("rank", "weight", "note", "source_table", "source_row"),
 )
 
 
@@ -40,7 +27,7 @@ def verdict_table(tables: Tables) -> Judged:
     return Judged(table_of(verdict(tables)))
 
 
-def table_of(found: Verdict) -> pd.DataFrame:
+def table_of(judged: Verdict) -> pd.DataFrame:
     """The verdict as a long table."""
     rows = [
         {
@@ -61,26 +48,26 @@ def table_of(found: Verdict) -> pd.DataFrame:
             "source_table": c.table if s.source_row else "",
             "source_row": s.source_row,
         }
-        for c in found.criteria
+        for c in judged.criteria
         for s in c.standings
     ]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
 
 
-def verdict_data(found: Verdict) -> dict[str, object]:
+def verdict_data(judged: Verdict) -> dict[str, object]:
     """The verdict as JSON values."""
-    told = found.recommendation
+    recommendation, turn = judged.recommendation, judged.recommendation.turn
     return {
-        "finding": found.finding,
+        "finding": judged.finding,
         "recommendation": {
-            "choice": told.choice or None,
-            "among": list(told.among),
-            "sentences": list(told.sentences),
+            "choice": recommendation.choice or None,
+            "among": list(recommendation.among),
+            "sentences": list(recommendation.sentences),
         },
-        "text": list(found.text),
+        "text": list(judged.text),
         "weights": {
-            "given": found.own_weights,
-            "shares": {c.name: c.weight for c in found.criteria},
+            "given": judged.weighted,
+            "shares": {c.name: c.weight for c in judged.criteria},
         },
         "scores": [
             {
@@ -92,21 +79,21 @@ def verdict_data(found: Verdict) -> dict[str, object]:
                 "resampled": s.relative.resampled,
                 "lacks": list(s.lacks),
             }
-            for s in found.scores
+            for s in judged.scores
         ],
         "sensitivity": {
             "turn": None
-            if told.turn is None
+            if turn is None
             else {
-                "choice": told.turn.choice,
-                "criterion": told.turn.criterion,
-                "share": told.turn.share,
-                "now": told.turn.now,
-                "then": told.turn.then or None,
-                "until": told.turn.until if told.turn.then else None,
+                "choice": turn.choice,
+                "criterion": turn.criterion,
+                "share": turn.share,
+                "now": turn.now,
+                "then": turn.then or None,
+                "until": turn.until if turn.then else None,
             },
-            "repeats": told.repeats,
-            "not_measured": [key for key in KEYS if key not in {c.name for c in found.criteria}],
+            "repeats": recommendation.repeats,
+            "not_measured": [key for key in KEYS if key not in {c.name for c in judged.criteria}],
         },
         "criteria": [
             {
@@ -119,10 +106,10 @@ def verdict_data(found: Verdict) -> dict[str, object]:
                 "leaders": list(c.leaders),
                 "standings": [_standing_data(c, s) for s in c.standings],
             }
-            for c in found.criteria
+            for c in judged.criteria
         ],
-        "pays_from": {k: _number(v) for k, v in found.pays.items()},
-        "set_aside": [{"choice": label, "reason": reason} for label, reason in found.set_aside],
+        "pays_from": {k: _number(v) for k, v in judged.pays.items()},
+        "set_aside": [{"choice": label, "reason": reason} for label, reason in judged.set_aside],
     }
 
 

@@ -18,10 +18,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scipy.special import stdtrit
-
-from storewise.analysis.stats.intervals import LEVEL, Estimate, ratio, weaker
-from storewise.analysis.verdict.ranking import ranks
+from storewise.analysis.stats.intervals import Estimate, ratio, weaker
+from storewise.analysis.verdict.standings import ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +101,9 @@ def product(choice: str, criteria: Sequence[Counted]) -> Estimate:
         return Estimate(n, mean, mean, mean, "counted", 0.0, 1.0)
     n = min(figure.n for figure in uncertain)
     if math.isnan(error):
-        return Estimate(n, mean, math.nan, math.nan, "none")
-    freedom = (error / doubt) ** 2
-    half = min(float(stdtrit(freedom, (1 + LEVEL) / 2)) * error, 700.0)
-    return Estimate(
-        n,
-        mean,
-        mean * math.exp(-half),
-        mean * math.exp(half),
-        weaker(*(figure.resampled for figure in uncertain)),
-        error,
-        freedom,
-    )
+        return Estimate.unknown(n, mean)
+    basis = weaker(*(figure.resampled for figure in uncertain))
+    return Estimate.on_logarithms(n, mean, basis, error, (error / doubt) ** 2)
 
 
 def usable(criteria: Sequence[Counted]) -> list[Counted]:
@@ -137,97 +126,91 @@ def scores(criteria: Sequence[Counted]) -> list[Score]:
     whole = [c for c in choices if all(c in one.figures for one in criteria)]
     if not whole:
         return []
-    products = [product(choice, criteria) for choice in whole]
-    places = ranks(products, more=True, ratios_only=True)
-    order = sorted(range(len(whole)), key=lambda i: (places[i], -products[i].mean, whole[i]))
-    best = max(range(len(whole)), key=lambda i: products[i].mean)
-    found = []
-    for i in order:
-        relative = ratio(products[i], products[best])
-        if i == best:
+    products = {choice: product(choice, criteria) for choice in whole}
+    places = dict(
+        zip(whole, ranks(list(products.values()), more=True, ratios_only=True), strict=True)
+    )
+    best = max(whole, key=lambda choice: products[choice].mean)
+    ranked = []
+    for choice in sorted(whole, key=lambda one: (places[one], -products[one].mean, one)):
+        relative = ratio(products[choice], products[best])
+        if choice == best:
             # Nothing is more or less than itself.
-            told = products[i]
-            relative = Estimate(told.n, 1.0, 1.0, 1.0, told.resampled, 0.0, 1.0)
-        found.append(Score(whole[i], relative, places[i]))
+            relative = replace(products[best], mean=1.0, low=1.0, high=1.0, error=0.0, freedom=1.0)
+        ranked.append(Score(choice, relative, places[choice]))
     for choice in choices:
         both = [one for one in criteria if choice in one.figures]
         if len(both) < len(criteria):
-            relative = ratio(product(choice, both), product(whole[best], both))
+            relative = ratio(product(choice, both), product(best, both))
             lacks = tuple(one.name for one in criteria if choice not in one.figures)
-            found.append(Score(choice, relative, 0, lacks))
-    return found
+            ranked.append(Score(choice, relative, 0, lacks))
+    return ranked
 
 
 def turn(winner: str, criteria: Sequence[Counted]) -> Turn | None:
     """The smallest change of the share of one weight that makes another choice first.
 
-    The other weights keep their proportions. With d the difference of the logarithms of winner and
-    other at each criterion, the two are level where sum(w d) = 0, which is linear in each weight.
     None where no single weight can do it. A criterion with weight 0 can become one.
     """
-    weights = [one.weight for one in criteria]
-    total = sum(weights)
-    others = sorted({c for one in criteria for c in one.figures} - {winner})
-    best: Turn | None = None
-    for other in others:
-        if any(one.weight > 0 and other not in one.figures for one in criteria):
-            continue
-        gaps = [_gap(one, winner, other) for one in criteria]
-        lead = sum(w * gap for w, gap in zip(weights, gaps, strict=True) if gap is not None)
-        for one, gap in zip(criteria, gaps, strict=True):
-            if gap is None or gap == 0:
-                continue
-            rest = total - one.weight
-            level = -(lead - one.weight * gap) / gap
-            if level < 0 or rest <= 0 or level == one.weight:
-                continue
-            found = Turn(other, one.name, one.weight / total, level / (rest + level))
-            if best is None or _change(found) < _change(best):
-                best = found
-    return best if best is None else _overtaken(best, winner, criteria)
-
-
-def _overtaken(found: Turn, winner: str, criteria: Sequence[Counted]) -> Turn:
-    """The turn with whoever comes first when the weight changes further the same way."""
-    upwards = found.share > found.now
-    (changed,) = (one for one in criteria if one.name == found.criterion)
-    rest = [one for one in criteria if one.weight > 0 and one is not changed]
-    total = sum(one.weight for one in rest)
-    thirds = {c for one in criteria for c in one.figures} - {winner, found.choice}
-    for third in sorted(thirds):
-        gaps = {one.name: _gap(one, found.choice, third) for one in [*rest, changed]}
-        known = {name: gap for name, gap in gaps.items() if gap is not None}
-        gap = known.get(changed.name)
-        if len(known) < len(gaps) or not gap or (gap < 0) != upwards:
-            continue
-        level = -sum(one.weight * known[one.name] for one in rest) / gap
-        share = level / (total + level)
-        if level >= 0 and (math.isnan(found.until) or (share < found.until) == upwards):
-            found = replace(found, then=third, until=share)
-    return found
-
-
-def _gap(one: Counted, winner: str, other: str) -> float | None:
-    if winner not in one.figures or other not in one.figures:
+    total = sum(one.weight for one in criteria)
+    turns = [
+        Turn(other, one.name, one.weight / total, share)
+        for other in sorted({c for one in criteria for c in one.figures} - {winner})
+        for one in criteria
+        if (share := _level_share(one, criteria, winner, other)) is not None
+        and not math.isclose(share, one.weight / total, rel_tol=1e-12)
+    ]
+    if not turns:
         return None
-    mine = logarithm(one.figures[winner], one.more, one.least)[0]
-    return mine - logarithm(one.figures[other], one.more, one.least)[0]
+    first = min(turns, key=lambda one: abs(one.share - one.now))
+    # Who comes first when the weight changes further the same way.
+    upwards = first.share > first.now
+    (changed,) = (one for one in criteria if one.name == first.criterion)
+    for third in sorted({c for one in criteria for c in one.figures} - {winner, first.choice}):
+        share = _level_share(changed, criteria, first.choice, third)
+        if share is None or (_gap(changed, first.choice, third) < 0) != upwards:
+            continue
+        if math.isnan(first.until) or (share < first.until) == upwards:
+            first = replace(first, then=third, until=share)
+    return first
 
 
-def _change(found: Turn) -> float:
-    return abs(found.share - found.now)
+def _level_share(
+    changed: Counted, criteria: Sequence[Counted], one: str, other: str
+) -> float | None:
+    """The share of a criterion's weight at which two choices are level, from 0 to below 1.
+
+    The other weights keep their proportions. With d the mean difference of the logarithms of both
+    at the others, and e that at this criterion, (1 - share) d + share e = 0. None where there is no
+    such share, or where one of them lacks a figure.
+    """
+    rest = [c for c in criteria if c.weight > 0 and c is not changed]
+    if not rest or not all({one, other} <= c.figures.keys() for c in [*rest, changed]):
+        return None
+    d = sum(c.weight * _gap(c, one, other) for c in rest) / sum(c.weight for c in rest)
+    e = _gap(changed, one, other)
+    return d / (d - e) if e and d * e <= 0 else None
 
 
-def repeats_needed(found: Estimate) -> int | None:
+def _gap(criterion: Counted, one: str, other: str) -> float:
+    """The difference of the logarithms of two choices."""
+    return (
+        logarithm(criterion.figures[one], criterion.more, criterion.least)[0]
+        - logarithm(criterion.figures[other], criterion.more, criterion.least)[0]
+    )
+
+
+def repeats_needed(relative: Estimate) -> int | None:
     """About how many repeats it takes until the interval of a ratio leaves out 1, if its mean stays
     where it is: its width on logarithms falls with the root of the repeats.
 
     None without an interval, with one that no repeats made, or where the ratio is 1.
     """
-    if found.resampled not in ("repeats", "pooled") or not found.mean > 0 or found.mean == 1:
+    repeated = relative.resampled in ("repeats", "pooled")
+    if not repeated or not relative.mean > 0 or relative.mean == 1:
         return None
-    half = math.log(found.high / found.low) / 2
-    distance = abs(math.log(found.mean))
+    half = math.log(relative.high / relative.low) / 2
+    distance = abs(math.log(relative.mean))
     if distance <= 0:
         return None
-    return max(found.n + 1, math.ceil(found.n * (half / distance) ** 2))
+    return max(relative.n + 1, math.ceil(relative.n * (half / distance) ** 2))

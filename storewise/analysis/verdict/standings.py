@@ -1,9 +1,21 @@
-"""Choices at one criterion: each with its best measured configuration, and its rank group."""
+"""Choices at one criterion: each with its best measured configuration, and its rank group.
+
+Two choices differ if their 95 % intervals do not overlap and the interval of their ratio leaves out
+1, at the level at which Holm's method judges it among all pairs of the criterion (Holm,
+*Scandinavian Journal of Statistics* 6, 1979): among many stores the best is the best by chance,
+too. Whatever has no interval differs from nothing.
+
+Not to differ is not transitive, so groups are made from the top. The best choice and all that do
+not differ from it have rank 1; of the rest the best and all that do not differ from it have rank 2,
+and so on. So whatever was not shown to be worse than the best is of its group, and a choice of few
+or noisy runs may stand in a better group than one with a better mean that was measured well.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from storewise.analysis.common.choices import label
@@ -11,83 +23,17 @@ from storewise.analysis.common.engines import BASELINE, CEILING, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds, setting
 from storewise.analysis.judge import comparable_steps as comparable
+from storewise.analysis.judge.differences import holm, p_of
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.stats.intervals import Estimate
-from storewise.analysis.verdict.criteria import CHOSEN_BY, CLIENT_BOUND, NOTE, SOURCE_ROW, Figures
-from storewise.analysis.verdict.ranking import ranks
+from storewise.analysis.stats.intervals import Estimate, ratio
+from storewise.analysis.verdict.criteria import CHOSEN_BY, NOTE, SOURCE_ROW, Criterion, Standing
 
 #: Factors that give a cluster its shape and are named with the choice.
 SHAPE = ("nodes", "replicas")
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
-    configuration in words. `rank` is 0 for the baseline, which is no store but what a user has
-    without one. `source_row` has the rows of the criterion's table behind it."""
-
-    label: str
-    topology: str
-    where: str
-    estimate: Estimate
-    rank: int
-    baseline: bool = False
-    note: str = ""
-    source_row: str = ""
-
-    @property
-    def leads(self) -> bool:
-        """Whether no other choice was shown to be better."""
-        return self.rank == 1
-
-    @property
-    def shown(self) -> str:
-        """The choice with the shape of its cluster, where that matters."""
-        return f"{self.label} on {self.topology}" if self.topology else self.label
-
-    @property
-    def configuration(self) -> str:
-        return ", ".join(words for words in (self.topology, self.where) if words)
-
-    @property
-    def client_bound(self) -> bool:
-        """Whether the store could do more than its clients asked for."""
-        return self.note == CLIENT_BOUND
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """One criterion with the baseline, then the choices by rank and figure, and the sentence about
-    it; `table` is where its figures come from, `weight` its share in the scores."""
-
-    name: str
-    title: str
-    about: str
-    unit: str
-    more: bool
-    table: str
-    standings: Sequence[Standing]
-    sentence: str
-    counts: bool = True
-    least: float = 0.0
-    weight: float = 0.0
-
-    @property
-    def stores(self) -> Sequence[Standing]:
-        """All but the baseline."""
-        return [s for s in self.standings if not s.baseline]
-
-    @property
-    def leaders(self) -> tuple[str, ...]:
-        return tuple(s.label for s in self.standings if s.leads)
-
-    def of(self, choice: str) -> Standing | None:
-        """The standing of a choice, if it has any."""
-        return next((s for s in self.standings if s.label == choice), None)
-
-
 def standings(
-    figures: Figures,
+    criterion: Criterion,
     factors: Sequence[str],
     promises: Sequence[str],
     aside: Mapping[str, str],
@@ -97,35 +43,68 @@ def standings(
     The best configuration is that with the best mean (or the greatest CHOSEN_BY); the best of
     several is a little flattered by chance, the more, the more there were.
     """
-    rows = figures.rows
+    rows, more = criterion.rows, criterion.more
     best: dict[str, dict[str, Any]] = {}
     for row in records(rows):
         name = label(row, promises)
         # A rate of 0 is no result; no set-up time and no loss are.
-        possible = row["mean"] > 0 or (row["mean"] == 0 and not figures.more)
+        possible = row["mean"] > 0 or (row["mean"] == 0 and not more)
         if row["engine"] == CEILING or name in aside or not possible:
             continue
-        if name not in best or _preferred(row, best[name], figures.more):
+        if name not in best or _preferred(row, best[name], more):
             best[name] = row
     there = [f for f in factors if f in rows]
     varying = [f for f in varying_factors(rows, there) if f not in promises]
-    told = comparable.WITH in rows
-    varying += ["step"] if not told and "step" in rows and rows["step"].nunique() > 1 else []
-    stores = [(name, row) for name, row in best.items() if row["engine"] != BASELINE]
-    base = [(name, row) for name, row in best.items() if row["engine"] == BASELINE]
-    found = ranks([as_estimate(row) for _, row in stores], more=figures.more)
+    if comparable.WITH not in rows and "step" in rows and rows["step"].nunique() > 1:
+        varying.append("step")
+    stores = [name for name, row in best.items() if row["engine"] != BASELINE]
+    places = ranks([as_estimate(best[name]) for name in stores], more=more)
+    sign = -1 if more else 1
     ranked = sorted(
-        zip(found, stores, strict=True),
-        key=lambda one: (
-            one[0],
-            -one[1][1]["mean"] if figures.more else one[1][1]["mean"],
-            one[1][0],
-        ),
+        zip(places, stores, strict=True),
+        key=lambda one: (one[0], sign * best[one[1]]["mean"], one[1]),
     )
-    return [
-        *(_standing(name, row, 0, varying) for name, row in base[:1]),
-        *(_standing(name, row, rank, varying) for rank, (name, row) in ranked),
-    ]
+    base = [(0, name) for name, row in best.items() if row["engine"] == BASELINE]
+    return [_standing(name, best[name], rank, varying) for rank, name in [*base[:1], *ranked]]
+
+
+def differing(estimates: Sequence[Estimate], *, ratios_only: bool = False) -> set[tuple[int, int]]:
+    """Pairs (i, j), i < j, of estimates that differ; `ratios_only`: intervals may overlap."""
+    pairs = list(itertools.combinations(range(len(estimates)), 2))
+    apart = {(i, j) for i, j in pairs if not estimates[i].overlaps(estimates[j])}
+    positive = [(i, j) for i, j in pairs if estimates[i].mean > 0 and estimates[j].mean > 0]
+    ratios = {(i, j): ratio(estimates[i], estimates[j]) for i, j in positive}
+    tested = {pair: one for pair, one in ratios.items() if not math.isnan(p_of(one))}
+    judged = holm(list(tested.values()))
+    different = {pair for pair, one in zip(tested, judged, strict=True) if one["differs"]}
+    # Of a figure that is 0 there is no ratio: the intervals alone tell.
+    different |= apart - ratios.keys()
+    return different if ratios_only else different & apart
+
+
+def ranks(estimates: Sequence[Estimate], *, more: bool, ratios_only: bool = False) -> list[int]:
+    """The rank of each estimate, from 1; `more` says that more is better.
+
+    `ratios_only` is for figures whose own intervals nobody sees.
+    """
+    different = differing(estimates, ratios_only=ratios_only)
+    left = list(range(len(estimates)))
+    places = [0] * len(estimates)
+    rank = 0
+    while left:
+        rank += 1
+        best = min(left, key=lambda i: _order(estimates[i], more))
+        group = [i for i in left if (min(i, best), max(i, best)) not in different]
+        for i in group:
+            places[i] = rank
+        left = [i for i in left if i not in group]
+    return places
+
+
+def _order(one: Estimate, more: bool) -> tuple[float, ...]:
+    # Equal means are told by the rest of the figure, so that the order of the input is nothing.
+    width = one.high - one.low if one.known() else math.inf
+    return (-one.mean if more else one.mean, width, -one.n)
 
 
 def _preferred(row: Mapping[str, Any], other: Mapping[str, Any], more: bool) -> bool:
@@ -157,15 +136,13 @@ def _shape(row: Mapping[str, Any], varying: Sequence[str]) -> list[str]:
     return [f for f in there if f in varying or row[f] > 1]
 
 
-def interval(found: Estimate, unit: str = "") -> str:
+def interval(estimate: Estimate, unit: str = "") -> str:
     """The 95 % interval in words and on what it rests; empty where there is none."""
-    if not found.known() or not found.high > found.low:
+    if not estimate.known() or not estimate.high > estimate.low:
         return ""
-    basis = {
-        "seconds": ", from the seconds of one run",
-        "operations": ", from the operations of one run",
-    }.get(found.resampled, "")
-    return f"95 % interval {quantity(found.low, unit)} to {quantity(found.high, unit)}{basis}"
+    one_run = estimate.resampled in ("seconds", "operations")
+    basis = f", from the {estimate.resampled} of one run" if one_run else ""
+    return f"95 % interval {quantity(estimate.low, unit)} to {quantity(estimate.high, unit)}{basis}"
 
 
 def quantity(value: float, unit: str) -> str:
@@ -183,11 +160,9 @@ def with_unit(value: float, unit: str) -> str:
 def figure(standing: Standing, unit: str) -> str:
     """A standing's mean and interval in words."""
     text = with_unit(standing.estimate.mean, unit)
-    inside = [interval(standing.estimate, unit)]
-    inside += [f"with {standing.where}"] if standing.where else []
-    inside += [standing.note]
-    told = "; ".join(words for words in inside if words)
-    return f"{text} ({told})" if told else text
+    where = f"with {standing.where}" if standing.where else ""
+    inside = "; ".join(filter(None, [interval(standing.estimate, unit), where, standing.note]))
+    return f"{text} ({inside})" if inside else text
 
 
 def comparison(criterion: Criterion, better: Standing, worse: Standing) -> str:

@@ -10,9 +10,9 @@ from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.stats.intervals import Estimate
+from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.scores import Score
-from storewise.analysis.verdict.standings import Criterion, Standing
 from storewise.report.data.rows import source_label
 from storewise.report.tables.cells import Cell, Table, text_cell
 

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from support.results.made import Made
 
-from storewise.analysis.judge.anova import COLUMNS, PAIR_COLUMNS, Wanted, study_analyses
+from storewise.analysis.judge.anova import COLUMNS, PAIR_COLUMNS, Selection, study_analyses
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.anova_groups import Ask, group_warnings, one_group
+from storewise.analysis.stats.anova import Specification
+from storewise.analysis.stats.anova_groups import group_warnings, one_group
 from storewise.errors import AnalysisError
 
 
@@ -19,7 +20,7 @@ def test_failed_checks_name_a_remedy() -> None:
     table = pd.DataFrame({"g": np.repeat(list("abc"), 40)})
     table["y"] = rng.lognormal(mean=np.repeat([0, 2, 4], 40), sigma=1.0)
     raw, logged, robust = (
-        group_warnings([one_group(table, {}, Ask("y", ("g",), log=log, robust=hc))])
+        group_warnings([one_group(table, {}, Specification("y", ("g",), log=log, robust=hc))])
         for log, hc in ((False, False), (True, False), (False, True))
     )
     assert [t.split(" (")[0] for t in raw] == [
@@ -65,30 +66,30 @@ def test_a_study_has_a_table_per_phase_and_measure(tables: Tables) -> None:
 
 
 def test_what_a_study_can_be_asked(tables: Tables) -> None:
-    found = study_analyses(tables, Wanted(response="p99", factors=("workers",), by=("engine",)))
+    found = study_analyses(tables, Selection(response="p99", factors=("workers",), by=("engine",)))
     assert {(g.by["measure"], g.by["engine"]) for g in found.groups} == {
         (m, e)
         for m in ("get_service_time_p99", "insert_service_time_p99")
         for e in ("sqlite", "duckdb")
     }
-    pooled = study_analyses(tables, Wanted(response="operations_per_s", factors=("workers",)))
+    pooled = study_analyses(tables, Selection(response="operations_per_s", factors=("workers",)))
     assert all("engine vary, too" in text for text in group_warnings(pooled.groups)[:1])
-    for wanted, message in (
-        (Wanted(factors=("worker",)), "no factor 'worker'.*workers"),
-        (Wanted(phase="red"), "no phase 'red'.*read"),
-        (Wanted(response="operation_per_s"), "no measure 'operation_per_s'.*operations_per_s"),
-        (Wanted(numeric=("consistency",)), "are no numbers"),
-        (Wanted(factors=("engine",), by=("engine",)), "in --factors and in --by"),
+    for selection, message in (
+        (Selection(factors=("worker",)), "no factor 'worker'.*workers"),
+        (Selection(phase="red"), "no phase 'red'.*read"),
+        (Selection(response="operation_per_s"), "no measure 'operation_per_s'.*operations_per_s"),
+        (Selection(numeric=("consistency",)), "are no numbers"),
+        (Selection(factors=("engine",), by=("engine",)), "in --factors and in --by"),
     ):
         with pytest.raises(AnalysisError, match=message):
-            study_analyses(tables, wanted)
+            study_analyses(tables, selection)
 
 
 def test_a_study_that_carries_no_variance_has_empty_tables(made: Made) -> None:
     tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
     assert tables.judged["tukey"].empty and list(tables.judged["tukey"]) == list(PAIR_COLUMNS)
-    reasons = {reason for _, reason in study_analyses(tables, Wanted()).not_possible}
+    reasons = {reason for _, reason in study_analyses(tables, Selection()).not_possible}
     assert reasons == {"no levels were repeated (`repeats: 2` or more in the study)"}
 
 

@@ -19,12 +19,16 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
-from storewise.analysis.verdict.criteria import operations, phases_of_kinds, rows_as_text
+from storewise.analysis.verdict.criteria import (
+    Criterion,
+    operations,
+    phases_of_kinds,
+    rows_as_text,
+)
 from storewise.analysis.verdict.criteria_equal_load import from_interval, latency, scaling
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.export import COLUMNS, table_of, verdict_data
-from storewise.analysis.verdict.standings import Criterion
 from storewise.report.tables.verdict import verdict_tables
 from storewise.study.criteria import KEYS
 
@@ -141,7 +145,7 @@ def test_clear_winner_with_evidence_and_what_would_change_it(embedded: Tables) -
     found = verdict(weighing(embedded, read=1))
     told = found.recommendation
     assert told.choice == "SQLite"
-    assert found.own_weights
+    assert found.weighted
     assert len(told.sentences) == 2
     first, second = told.sentences
     assert found.finding == f"For these inputs, on this machine: {first}"
@@ -183,11 +187,11 @@ def test_weights_turn_the_winner(embedded: Tables) -> None:
 
 def test_weights_of_zero_or_unknown_criteria_are_as_none(embedded: Tables) -> None:
     plain = verdict(embedded)
-    assert not plain.own_weights
+    assert not plain.weighted
     for weights in ({"read": 0.0}, {"aggregate": 3.0}, {"nonsense": 1.0}):
         found = verdict(weighing(embedded, **weights))
         assert found.recommendation == plain.recommendation
-        assert not found.own_weights
+        assert not found.weighted
     told = " ".join(verdict(weighing(embedded, aggregate=3, read=1)).text)
     assert "Of the study's weights aggregate could not count" in told
 

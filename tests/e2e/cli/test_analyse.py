@@ -13,7 +13,8 @@ from click.testing import Result
 from support.results import synthetic
 from typer.testing import CliRunner
 
-from storewise.analysis.stats.anova_groups import Ask, group_warnings, groups
+from storewise.analysis.stats.anova import Specification
+from storewise.analysis.stats.anova_groups import group_warnings, groups
 from storewise.analysis.stats.csv_table import observations, parse_table
 from storewise.cli.main import app
 from storewise.errors import AnalysisError, StorewiseError
@@ -258,7 +259,7 @@ def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path
     path.write_text("\n".join(rows) + "\n")
     asked = ("--response", "y", "--factors", "t")
     frame = observations(parse_table(path.read_bytes(), "t.csv"), "y", ["t"], by=["g"])
-    found = groups(frame, ["g"], Ask("y", ("t",))).groups
+    found = groups(frame, ["g"], Specification("y", ("t",))).groups
     alone = [group for group in found if "not normal" in str(group_warnings([group]))]
     assert len(alone) >= 1
     assert "not normal" not in analyse(path, *asked, "--by", "g").stderr

@@ -27,7 +27,7 @@ from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.cli import compare as compare_cli
 from storewise.cli.main import main
-from storewise.compare.compare import By, Wanted, compare
+from storewise.compare.compare import By, Selection, compare
 from storewise.compare.gate import gate
 from storewise.compare.render import as_csv, as_json, print_text
 from storewise.study.study import Study
@@ -125,14 +125,14 @@ def test_a_load_that_is_slower_by_a_fifth_is_said_to_be(before: Path, slower: Pa
     sizes = found.figures[found.figures["kind"] == "size"]
     assert sizes["ratio"].to_list() == [1.0, 1.0]
     assert set(sizes["verdict"]) == {"no difference shown"}
-    back = compare(tables(slower), tables(before), Wanted(measures=(LOAD, "p99")))
+    back = compare(tables(slower), tables(before), Selection(measures=(LOAD, "p99")))
     assert set(back.figures["measure"]) == {LOAD, *P99}
-    back = compare(tables(slower), tables(before), Wanted(measures=(LOAD,)))
+    back = compare(tables(slower), tables(before), Selection(measures=(LOAD,)))
     assert set(back.figures["verdict"]) == {"faster"}
 
 
 def test_a_load_that_spreads_is_not_called_slower(before: Path, wide: Path) -> None:
-    found = compare(tables(before), tables(wide), Wanted(measures=(LOAD,)))
+    found = compare(tables(before), tables(wide), Selection(measures=(LOAD,)))
     loads = found.figures[found.figures["measure"] == LOAD]
     assert loads["ratio"].to_list() == pytest.approx([0.8] * 2, rel=0.01)
     assert set(loads["verdict"]) == {"no difference shown"}
@@ -161,7 +161,7 @@ def test_single_runs_carry_no_difference_but_sizes_do(
 
 def test_a_steady_part_is_not_set_against_a_whole_phase(before: Path, tmp_path: Path) -> None:
     short = study(tmp_path / "short", read_seconds=3.0)
-    found = compare(tables(before), tables(short), Wanted(phases=("read",)))
+    found = compare(tables(before), tables(short), Selection(phases=("read",)))
     rates = found.figures[found.figures["measure"] == "operations_per_s"]
     assert set(rates["verdict"]) == {"not comparable"}
     assert set(rates["why"]) == {"A is of the steady part, B of the whole phase"}
@@ -183,7 +183,9 @@ def test_what_one_has_only_is_listed_with_the_reason(before: Path, tmp_path: Pat
 
 
 def test_levels_across(before: Path, tmp_path: Path) -> None:
-    found = compare(tables(before), tables(before), Wanted(by=(By("engine", "sqlite", "duckdb"),)))
+    found = compare(
+        tables(before), tables(before), Selection(by=(By("engine", "sqlite", "duckdb"),))
+    )
     loads = found.figures[found.figures["measure"] == LOAD]
     assert loads["ratio"].to_list() == pytest.approx([32 / 21], rel=0.01)
     assert loads["verdict"].to_list() == ["faster"]
@@ -193,7 +195,7 @@ def test_levels_across(before: Path, tmp_path: Path) -> None:
     ]
     # A factor that has one level in each is what is compared, without a word.
     two = study(tmp_path / "two", workers=(2,))
-    found = compare(tables(before), tables(two), Wanted(measures=(LOAD,)))
+    found = compare(tables(before), tables(two), Selection(measures=(LOAD,)))
     assert [(d.what, d.a, d.b) for d in found.differences] == [
         ("factor workers", "1", "2"),
         ("factors.workers", "[1]", "[2]"),

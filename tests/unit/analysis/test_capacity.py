@@ -13,8 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.results.synthetic import make_study
 
-from storewise.analysis.judge.capacity import HOUR, TARGET_HOURS, capacity, capacity_curve
-from storewise.analysis.judge.capacity_model import LINEAR, MEASURED, MOST, USL, Model, model_of
+from storewise.analysis.judge.capacity import (
+    HOUR,
+    LINEAR,
+    MEASURED,
+    MOST,
+    TARGET_HOURS,
+    USL,
+    Model,
+    capacity,
+    model_of,
+)
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
@@ -169,7 +178,7 @@ def test_an_interval_too_wide_is_said_to_be_not_known(
     )
     made = replace(tables, summary=summary, judged={})
     mine = one(capacity(made).table, engine="postgres", workers=1)
-    curve = capacity_curve(made).table
+    curve = capacity(made).beside["capacity_curve"]
     ends = [mine[name] for name in ("hours_low", "hours_high", "needed_low", "needed_high")]
     assert mine["hours"] > 0 and mine["needed"] > 0
     assert ("is not known" in mine["limits"]) is not known
@@ -225,7 +234,7 @@ def test_what_was_told_of_the_limits_is_said_again(tables: Tables) -> None:
 
 
 def test_the_curve_has_what_was_measured_and_the_model(tables: Tables) -> None:
-    table = capacity_curve(tables).table
+    table = capacity(tables).beside["capacity_curve"]
     mine = table[(table["engine"] == "postgres") & (table["workers"] == 1)]
     assert mine.loc[mine["how"] == MEASURED, "count"].to_list() == [1, 3]
     assert mine["count"].is_monotonic_increasing
@@ -273,7 +282,7 @@ def test_without_sizes_or_loads(tables: Tables) -> None:
     loadless = replace(tables, summary=tables.summary.iloc[:0])
     assert capacity(loadless).table.empty
     assert {"needed", "limits"} <= set(capacity(loadless).table.columns)
-    assert capacity_curve(loadless).table.empty
+    assert capacity(loadless).beside["capacity_curve"].empty
     study = {**tables.results.study, "workload": "ycsb"}
     other = replace(tables, results=replace(tables.results, study=study))
     assert capacity(other).table.empty

@@ -18,8 +18,7 @@ from storewise.analysis.judge.differences import COLUMNS, differences, holm, p_o
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.stats.holm import holm_adjusted
-from storewise.analysis.stats.intervals import Estimate, estimate, pooled, ratio
+from storewise.analysis.stats.intervals import Estimate, estimate, holm_adjusted, pooled, ratio
 
 
 @pytest.fixture(scope="module")

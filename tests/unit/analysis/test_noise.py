@@ -39,11 +39,12 @@ def test_a_series_by_hand() -> None:
     assert found.seconds == 10 and found.mean == 104.5
     assert found.cv == pytest.approx(math.sqrt(82.5 / 9) / 104.5)
     assert found.cv_counting == pytest.approx(1 / 20)
-    assert found.slope == pytest.approx(1 / 104.5)
-    assert found.low == pytest.approx(found.slope) and found.high == pytest.approx(found.slope)
-    assert found.p < 0.001
+    assert found.drift_per_min == pytest.approx(60 / 104.5)
+    assert found.drift_change == pytest.approx(10 / 104.5)
+    assert (found.drift_low, found.drift_high) == pytest.approx((found.drift_per_min,) * 2)
+    assert found.drift_p < 0.001
     # Nothing is left beside the line, so nothing is correlated.
-    assert found.autocorrelation == 0 and found.effective == 10
+    assert found.autocorrelation == 0 and found.effective_seconds == 10
 
 
 def test_effective_seconds_by_hand() -> None:
@@ -60,25 +61,26 @@ def test_effective_seconds_by_hand() -> None:
 def test_one_stalled_second_is_no_drift() -> None:
     rates = [100.0, 101, 99, 100, 102, 100, 99, 101, 100, 100, 101, 0]
     found = of_series(rates)
-    assert abs(found.slope) < 0.002 and found.p > 0.05
+    assert abs(found.drift_per_min) < 0.12 and found.drift_p > 0.05
     assert found.cv > 0.25
 
 
 def test_few_or_equal_seconds() -> None:
     assert math.isnan(of_series([]).mean) and of_series([]).seconds == 0
     three = of_series([1.0, 2.0, 3.0])
-    assert three.cv == pytest.approx(0.5) and math.isnan(three.slope)
+    assert three.cv == pytest.approx(0.5) and math.isnan(three.drift_per_min)
     assert math.isnan(of_series([0.0] * 20).cv)
     equal = of_series([5.0] * 20)
-    assert (equal.cv, equal.slope, equal.p, equal.effective) == (0.0, 0.0, 1.0, 20.0)
+    drift = (equal.drift_per_min, equal.drift_p)
+    assert (equal.cv, *drift, equal.effective_seconds) == (0.0, 0.0, 1.0, 20.0)
 
 
 def test_long_series_keep_their_slope() -> None:
     rng = np.random.default_rng(2)
     rates = 1000 * (1 + 1e-4 * np.arange(1000)) + rng.normal(0, 10, 1000)
     found = of_series(rates.tolist())
-    assert found.slope * found.mean == pytest.approx(0.1, rel=0.05)
-    assert found.low < 0.1 / found.mean < found.high
+    assert found.drift_per_min * found.mean == pytest.approx(6.0, rel=0.05)
+    assert found.drift_low < 6.0 / found.mean < found.drift_high
 
 
 def test_correlated_seconds_rarely_look_like_drift() -> None:
@@ -88,7 +90,7 @@ def test_correlated_seconds_rarely_look_like_drift() -> None:
         values = [0.0]
         for error in rng.normal(0, 1, 60):
             values.append(0.6 * values[-1] + float(error))
-        hits += of_series([100 + v for v in values[1:]]).p < 0.05
+        hits += of_series([100 + v for v in values[1:]]).drift_p < 0.05
     # A test that takes seconds as independent finds drift in about a third of these.
     assert hits / 150 < 0.15
 

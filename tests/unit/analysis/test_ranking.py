@@ -12,7 +12,6 @@ from scipy import stats
 
 from storewise.analysis.stats.intervals import Estimate, estimate
 from storewise.analysis.verdict.criteria_servers import bound
-from storewise.analysis.verdict.ranking import differing, ranks
 from storewise.analysis.verdict.scores import (
     Counted,
     Score,
@@ -23,6 +22,7 @@ from storewise.analysis.verdict.scores import (
     turn,
     usable,
 )
+from storewise.analysis.verdict.standings import differing, ranks
 
 
 def figure(mean: float, error: float = 0.01, freedom: float = 20.0, n: int = 5) -> Estimate:

@@ -41,7 +41,7 @@ def test_exact_data_give_their_parameters_back() -> None:
     assert found.r2 == pytest.approx(1) and found.flags == ()
     # Without errors there is nothing to resample.
     assert found.peak.low == pytest.approx(found.peak.high, rel=1e-6)
-    assert found.rate(5) == pytest.approx(float(law(5, 250, 0.04, 0.0016)))
+    assert (found.rate_of_one.value, found.kappa.value) == pytest.approx((250, 0.0016))
 
 
 def test_linear_scaling_has_no_peak() -> None:
@@ -111,7 +111,8 @@ def test_any_parameters_come_back(
     rates = [float(law(n, rate, sigma, kappa)) for n in levels]
     found = fit(levels, rates, resamples=1)
     # Parameters that hardly change any rate need not be found, but the rates have to be.
-    assert [found.rate(n) for n in levels] == pytest.approx(rates, rel=1e-4)
+    fitted = (found.rate_of_one.value, found.sigma.value, found.kappa.value)
+    assert [law(n, *fitted) for n in levels] == pytest.approx(rates, rel=1e-4)
     assert 0 <= found.sigma.value <= 1 and found.kappa.value >= 0
 
 

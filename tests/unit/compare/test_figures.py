@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from storewise.analysis.stats.intervals import estimate
-from storewise.compare.compare import adjusted, independent, p_value
+from storewise.analysis.stats.intervals import estimate, holm_adjusted, p_value
+from storewise.compare.compare import independent
 from storewise.compare.gate import parse_limit
 from storewise.compare.render import _interval
 from storewise.errors import ResultError
@@ -54,10 +54,11 @@ def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> N
 
 def test_holm_by_hand() -> None:
     # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never less than the one before.
-    found = adjusted([0.03, math.nan, 0.01, 0.5, 0.02])
+    found = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
     assert found[:1] + found[2:] == pytest.approx([0.06, 0.04, 0.5, 0.06])
     assert math.isnan(found[1])
-    assert all(math.isnan(p) for p in adjusted([math.nan, math.nan]))
+    assert all(math.isnan(p) for p in holm_adjusted([math.nan, None]))
+    assert len(holm_adjusted([])) == 0
 
 
 def test_ends_that_say_nothing_are_short() -> None:
