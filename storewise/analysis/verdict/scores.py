@@ -150,54 +150,61 @@ def scores(criteria: Sequence[Counted]) -> list[Score]:
 def turn(winner: str, criteria: Sequence[Counted]) -> Turn | None:
     """The smallest change of the share of one weight that makes another choice first.
 
+    The other weights keep their proportions. With d the difference of the logarithms of winner and
+    other at each criterion, the two are level where sum(w d) = 0, which is linear in each weight.
     None where no single weight can do it. A criterion with weight 0 can become one.
     """
-    total = sum(one.weight for one in criteria)
-    turns = [
-        Turn(other, one.name, one.weight / total, share)
-        for other in sorted({c for one in criteria for c in one.figures} - {winner})
-        for one in criteria
-        if (share := _level_share(one, criteria, winner, other)) is not None
-        and not math.isclose(share, one.weight / total, rel_tol=1e-12)
-    ]
-    if not turns:
-        return None
-    first = min(turns, key=lambda one: abs(one.share - one.now))
-    # Who comes first when the weight changes further the same way.
-    upwards = first.share > first.now
-    (changed,) = (one for one in criteria if one.name == first.criterion)
-    for third in sorted({c for one in criteria for c in one.figures} - {winner, first.choice}):
-        share = _level_share(changed, criteria, first.choice, third)
-        if share is None or (_gap(changed, first.choice, third) < 0) != upwards:
+    weights = [one.weight for one in criteria]
+    total = sum(weights)
+    others = sorted({c for one in criteria for c in one.figures} - {winner})
+    best: Turn | None = None
+    for other in others:
+        if any(one.weight > 0 and other not in one.figures for one in criteria):
             continue
-        if math.isnan(first.until) or (share < first.until) == upwards:
-            first = replace(first, then=third, until=share)
-    return first
+        gaps = [_gap(one, winner, other) for one in criteria]
+        lead = sum(w * gap for w, gap in zip(weights, gaps, strict=True) if gap is not None)
+        for one, gap in zip(criteria, gaps, strict=True):
+            if gap is None or gap == 0:
+                continue
+            rest = total - one.weight
+            level = -(lead - one.weight * gap) / gap
+            if level < 0 or rest <= 0 or level == one.weight:
+                continue
+            candidate = Turn(other, one.name, one.weight / total, level / (rest + level))
+            if best is None or _change(candidate) < _change(best):
+                best = candidate
+    return best if best is None else _overtaken(best, winner, criteria)
 
 
-def _level_share(
-    changed: Counted, criteria: Sequence[Counted], one: str, other: str
-) -> float | None:
-    """The share of a criterion's weight at which two choices are level, from 0 to below 1.
+def _overtaken(turn: Turn, winner: str, criteria: Sequence[Counted]) -> Turn:
+    """The turn with whoever comes first when the weight changes further the same way."""
+    upwards = turn.share > turn.now
+    (changed,) = (one for one in criteria if one.name == turn.criterion)
+    rest = [one for one in criteria if one.weight > 0 and one is not changed]
+    total = sum(one.weight for one in rest)
+    thirds = {c for one in criteria for c in one.figures} - {winner, turn.choice}
+    for third in sorted(thirds):
+        gaps = {one.name: _gap(one, turn.choice, third) for one in [*rest, changed]}
+        known = {name: gap for name, gap in gaps.items() if gap is not None}
+        gap = known.get(changed.name)
+        if len(known) < len(gaps) or not gap or (gap < 0) != upwards:
+            continue
+        level = -sum(one.weight * known[one.name] for one in rest) / gap
+        share = level / (total + level)
+        if level >= 0 and (math.isnan(turn.until) or (share < turn.until) == upwards):
+            turn = replace(turn, then=third, until=share)
+    return turn
 
-    The other weights keep their proportions. With d the mean difference of the logarithms of both
-    at the others, and e that at this criterion, (1 - share) d + share e = 0. None where there is no
-    such share, or where one of them lacks a figure.
-    """
-    rest = [c for c in criteria if c.weight > 0 and c is not changed]
-    if not rest or not all({one, other} <= c.figures.keys() for c in [*rest, changed]):
+
+def _gap(one: Counted, winner: str, other: str) -> float | None:
+    if winner not in one.figures or other not in one.figures:
         return None
-    d = sum(c.weight * _gap(c, one, other) for c in rest) / sum(c.weight for c in rest)
-    e = _gap(changed, one, other)
-    return d / (d - e) if e and d * e <= 0 else None
+    mine = logarithm(one.figures[winner], one.more, one.least)[0]
+    return mine - logarithm(one.figures[other], one.more, one.least)[0]
 
 
-def _gap(criterion: Counted, one: str, other: str) -> float:
-    """The difference of the logarithms of two choices."""
-    return (
-        logarithm(criterion.figures[one], criterion.more, criterion.least)[0]
-        - logarithm(criterion.figures[other], criterion.more, criterion.least)[0]
-    )
+def _change(turn: Turn) -> float:
+    return abs(turn.share - turn.now)
 
 
 def repeats_needed(relative: Estimate) -> int | None:
