@@ -35,7 +35,7 @@ FAILED = "failed.json"
 
 #: What the analysis makes: tables, the means over repeats and the verdict among them.
 ANALYSIS = "analysis"
-SUMMARY = "analysis/summary.csv"
+SUMMARY = "summary.csv"
 VERDICT = "verdict.json"
 #: The pictures, and what they show or why those that are not there are not.
 FIGURES = "figures"
