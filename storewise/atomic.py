@@ -1,4 +1,4 @@
-"""Small files that others see whole or not at all, on any file system that hosts share."""
+"""Files that others see whole or not at all, on any file system that hosts share."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ T = TypeVar("T")
 _READERS: dict[Any, Any] = {}
 
 
+@contextmanager
+def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Where a file is written before it gets its name, `path`: others see all of it or nothing.
+
+    After an error nothing is left. With `durable` its content is on disk before it has the name.
+    """
+    place = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    try:
+        yield place
+        if durable:
+            with place.open("rb") as file:
+                os.fsync(file.fileno())
+        place.replace(path)
+    finally:
+        place.unlink(missing_ok=True)
+
+
 def write_aside(path: Path, text: str) -> None:
     """Write a small file so that others see all of it or nothing."""
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` for a file of any size, which takes its place when it is written."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with aside(path) as place:
+        place.write_text(text, encoding="utf-8")
 
 
 def _reader(kind: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from storewise.atomic import write_aside
 from storewise.driver.results import StepDone
 from storewise.errors import StorewiseError
 from storewise.metrics.hdr import COUNTERS, histogram_of, percentiles
@@ -144,9 +144,7 @@ def leave(live: Path, name: str, worker: int, summary: Summary) -> None:
     """Put a worker's summary of a step where the others see it, whole or not at all."""
     directory = live / "summaries" / name
     directory.mkdir(parents=True, exist_ok=True)
-    aside = directory / f".{worker}.{os.getpid()}"
-    aside.write_text(json.dumps(asdict(summary)), encoding="ascii")
-    aside.replace(directory / f"{worker}.json")
+    write_aside(directory / f"{worker}.json", json.dumps(asdict(summary)))
 
 
 def summaries(live: Path, name: str, workers: int) -> list[Summary]:

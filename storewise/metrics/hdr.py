@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from hdrh.codec import HdrCookieException, HdrLengthException
 
-from storewise.atomic import replacing
+from storewise.atomic import aside
 from storewise.errors import ResultError
 from storewise.metrics.sparse_histogram import COUNTERS as COUNTERS
 from storewise.metrics.sparse_histogram import HALF_MAGNITUDE, Counted, values_of
@@ -140,7 +140,7 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
     day = datetime.fromtimestamp(base_time, UTC).isoformat()
     totals: dict[str, Any] = {}
     crc = 0
-    with replacing(path) as aside, aside.open("wb") as file:
+    with aside(path) as place, place.open("wb") as file:
 
         def write(text: str) -> None:
             nonlocal crc

@@ -21,7 +21,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storewise.atomic import replacing
+from storewise.atomic import aside
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Tag, encoded, histogram_of, merge_all
 from storewise.metrics.schema import CORE, SCHEMA_VERSION, read_part
@@ -104,8 +104,8 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
         writer.add_key_value_metadata({_KEY: text, b"storewise.sum": _CRC + _NO_CRC})
     packed = content.getvalue()
     try:
-        with replacing(path) as aside:
-            aside.write_bytes(packed.replace(_CRC + _NO_CRC, _CRC + b"%08x" % zlib.crc32(packed)))
+        with aside(path) as place:
+            place.write_bytes(packed.replace(_CRC + _NO_CRC, _CRC + b"%08x" % zlib.crc32(packed)))
     except OSError:
         return None
     return path

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storewise.atomic import replacing
+from storewise.atomic import aside
 from storewise.errors import ResultError
 
 #: Raised by one whenever a reader of the older form would misread the newer one.
@@ -183,8 +183,8 @@ def write_part(
         {f.name: pa.array(columns[f.name], type=f.type) for f in schema},
         schema=schema.with_metadata({METADATA_KEY: json.dumps(meta, default=str).encode()}),
     )
-    with replacing(path) as aside:
-        pq.write_table(table, aside, compression="zstd")
+    with aside(path) as place:
+        pq.write_table(table, place, compression="zstd")
 
 
 def _text(value: Any) -> str:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.processes import library_environment
 
 #: Environment variable that names the run.
@@ -76,10 +77,8 @@ def register(root: Path, run: str, job_id: str, kind: str, mark: str = "") -> bo
         raise ValueError(f"{job_id!r} is not a job id")
     directory = run_directory(root, run)
     directory.mkdir(parents=True, exist_ok=True)
-    aside = directory / f".{job_id}.{os.getpid()}.tmp"
     entry = {"id": job_id, "kind": kind, "submitted": time.time(), "mark": mark}
-    aside.write_text(json.dumps(entry) + "\n", encoding="utf-8")
-    aside.replace(directory / job_id)
+    write_aside(directory / job_id, json.dumps(entry) + "\n")
     # In this order: cancel_all writes the mark first and lists the jobs then.
     return not (directory / ENDED).exists()
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import LEVEL
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.export import verdict_data
+from storewise.atomic import aside, write_aside
 from storewise.errors import ResultError
 
 #: Rows from which on a table is written by DuckDB.
@@ -70,7 +69,7 @@ def write_tables(tables: Tables, outdir: Path, but: Collection[str] = ()) -> Ver
     found = verdict(tables)
     _write({name: one for name, one in tables.frames().items() if name not in but}, outdir)
     try:
-        write_text(outdir / "verdict.json", json.dumps(verdict_data(found), indent=1) + "\n")
+        write_aside(outdir / "verdict.json", json.dumps(verdict_data(found), indent=1) + "\n")
     except OSError as error:
         raise _unwritable(outdir, error) from error
     return found
@@ -123,12 +122,12 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
     the same form, but that texts with a # are quoted.
     """
     if len(table) < LONG:
-        write_text(path, table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+        write_aside(path, table.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
         return
-    with _aside(path) as aside, duckdb.connect(":memory:") as connection:
+    with aside(path) as place, duckdb.connect(":memory:") as connection:
         connection.register("long", pa.Table.from_pandas(table, preserve_index=False))
         columns = ", ".join(_cells(str(name), table[name].dtype) for name in table)
-        target = str(aside).replace("'", "''")
+        target = str(place).replace("'", "''")
         try:
             connection.execute(f"COPY (SELECT {columns} FROM long) TO '{target}' (FORMAT csv)")
         except duckdb.IOException as error:
@@ -147,19 +146,3 @@ def _cells(name: str, dtype: Any) -> str:
     else:
         text = f"nullif(CAST({column} AS VARCHAR), '')"
     return f"{text} AS {column}"
-
-
-def write_text(path: Path, text: str) -> None:
-    with _aside(path) as aside:
-        aside.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """Where a file is written before it gets its name: whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

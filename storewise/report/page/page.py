@@ -15,8 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.pipeline.output import summary_table, write_csv, write_tables, write_text
+from storewise.analysis.pipeline.output import summary_table, write_csv, write_tables
 from storewise.analysis.verdict.decision import Verdict, verdict
+from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
 from storewise.figures.selection import style_of
@@ -114,7 +115,7 @@ def _write(tables: Tables, found: Verdict, made: list[Made], out: Path) -> Repor
         out.parent.mkdir(parents=True, exist_ok=True)
         summary = with_ids(summary_table(tables), tables.results.factors)
         write_csv(summary, out.with_name("summary.csv"))
-        write_text(out, text)
+        write_aside(out, text)
     except OSError as error:
         raise ResultError(
             f"{out}: cannot be written: {error.strerror or error}; check the rights of its "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.schedulers.job_registry import (
     ClusterJob,
     current_run,
@@ -73,9 +73,7 @@ class Cache:
             "unknown": self.unknown,
             "history": self.history,
         }
-        aside = path.with_name(f"{CACHE}.{os.getpid()}.tmp")
-        aside.write_text(json.dumps(data), encoding="utf-8")
-        aside.replace(path)
+        write_aside(path, json.dumps(data))
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.schedulers.job_registry import (
     cancel_detached,
     current_run,
@@ -188,7 +189,5 @@ def _hosts(directory: Path, options: SubmitOptions) -> list[Host]:
     except (OSError, subprocess.TimeoutExpired, ValueError):
         # Users may not list nodes everywhere; PBS itself then says what it cannot run.
         text, hosts = "{}", []
-    aside = cache.with_name(f"{NODES_CACHE}.{os.getpid()}.tmp")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(cache)
+    write_aside(cache, text)
     return hosts

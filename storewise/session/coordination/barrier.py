@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.metrics.host import host_name
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.05
@@ -54,9 +53,7 @@ class Barrier:
         # The shared directory itself is not made again: who removed it has ended the trial.
         self._directory.parent.mkdir(exist_ok=True)
         self._directory.mkdir(exist_ok=True)
-        aside = self._directory / f".{me}.{host_name()}.{os.getpid()}"
-        aside.touch()
-        aside.replace(self._directory / me)
+        write_aside(self._directory / me, "")
 
     def wait(self, me: str, check: Callable[[], None], timeout: float | None = None) -> None:
         """Arrive as `me` and return when all have arrived.

@@ -7,7 +7,6 @@ from its digest and counts alone, so nothing else is needed to read a store.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from storewise.atomic import aside
 from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, KINDS, ORDINAL_BITS, Kind
 from storewise.engines.contract.engine import Placement, SourceFile
 from storewise.errors import ResultError
@@ -44,12 +44,8 @@ def write_files(path: Path, files: Iterable[LoadedFile]) -> None:
     table = pa.table(
         {name: [getattr(row, name) for row in rows] for name in _SCHEMA.names}, schema=_SCHEMA
     )
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        pq.write_table(table, aside, compression="zstd")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with aside(path) as place:
+        pq.write_table(table, place, compression="zstd")
 
 
 @dataclass(frozen=True, slots=True)
