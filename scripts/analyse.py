@@ -5,8 +5,8 @@ from pathlib import Path
 
 from storewise.analysis.pipeline.load import LEFT_OUT, REFERENCES, load_results
 from storewise.analysis.pipeline.output import write_study
-from storewise.analysis.pipeline.progress import tenths
 from storewise.atomic import write_aside
+from storewise.cli.progress import lines
 from storewise.figures.captions import make_figures
 from storewise.session.coordination.trial_job import plain_job
 
@@ -15,7 +15,8 @@ with plain_job(snakemake.log[0]) as log:
     write_aside(results / "study.json", json.dumps(snakemake.params.study, indent=1) + "\n")
     write_aside(results / LEFT_OUT, json.dumps(snakemake.params.left_out, indent=1) + "\n")
     write_aside(results / REFERENCES, json.dumps(snakemake.params.references, indent=1) + "\n")
-    stored = load_results(results, processes=snakemake.threads, progress=tenths(log.info))
+    progress = lines(log.info, "trials read")
+    stored = load_results(results, processes=snakemake.threads, progress=progress)
     tables, verdict = write_study(stored, Path(snakemake.output.tables))
     make_figures(tables, Path(snakemake.output.figures))
     log.info("%s", verdict.finding)

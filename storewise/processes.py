@@ -1,43 +1,120 @@
-"""Processes of ours that must not outlive us, and signals that must not come between."""
+"""Child processes that end with their parent, and signals that must not come between."""
 
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from types import FrameType
+from functools import partial
+from types import FrameType, ModuleType
+from typing import ParamSpec, TypeVar
 
+from storewise.errors import StorewiseError
 from storewise.layout import LIBRARY
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: Signals that ask a job to end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: From Linux's ``sys/prctl.h``; the call is described in prctl(2).
 _PR_SET_PDEATHSIG = 1
+#: Loaded here, not behind a fork, where it is not safe.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 def dies_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
     """A function for a new child process (``preexec_fn``, a pool's initializer).
 
     It asks the kernel to send the child `how` when the thread that started it ends, however that
-    comes: a ``kill -9`` of the parent leaves nothing behind. The C library is loaded here, before
-    the fork, where it is safe. On systems other than Linux the returned function does nothing.
+    comes: a ``kill -9`` of the parent leaves nothing behind. On systems other than Linux the
+    function does nothing.
     """
-    parent = os.getpid()
-    if not sys.platform.startswith("linux"):
-        return lambda: None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    return partial(_die_with, os.getpid(), how)
 
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)
-        # The parent may have ended between the fork and the call above.
-        if os.getppid() != parent:
-            os.kill(os.getpid(), how)
 
-    return ask
+def _die_with(parent: int, how: signal.Signals) -> None:
+    if _PRCTL is None:
+        return
+    _PRCTL(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)
+    # The parent may have ended between the fork and the call above.
+    if os.getppid() != parent:
+        os.kill(os.getpid(), how)
+
+
+class _Pool(ProcessPoolExecutor):
+    """New processes that end with this one; Ctrl-C ends them without a word.
+
+    They are spawned, not forked: the caller may have threads. Spawned ones import the caller's main
+    module, which may be a script that must not run twice; so they are shown an empty one.
+    """
+
+    def __init__(self, processes: int, begin: Callable[[], None] | None) -> None:
+        super().__init__(
+            processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(dies_with_parent(), begin),
+        )
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            return super().submit(work, *args, **kwargs)
+        finally:
+            sys.modules["__main__"] = main
+
+
+def _begin(tie: Callable[[], None], begin: Callable[[], None] | None) -> None:
+    tie()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if begin is not None:
+        begin()
+
+
+def in_processes(
+    work: Callable[[T], R],
+    things: Iterable[T],
+    processes: int,
+    *,
+    killed: Callable[[T], StorewiseError],
+    begin: Callable[[], None] | None = None,
+) -> Iterator[R]:
+    """`work` of each thing, in the order of the things, done in so many child processes at a time.
+
+    With one process it is done in this one. `work` and `begin`, which each child calls first, are
+    functions of a module. `things` is read little further ahead than is worked on. A child that is
+    killed from outside ends it with the error that `killed` makes of the first thing that was not
+    done; no child outlives this process.
+    """
+    if processes <= 1:
+        yield from map(work, things)
+        return
+    with _Pool(processes, begin) as pool:
+        running: deque[tuple[T, Future[R]]] = deque()
+        try:
+            for thing in things:
+                running.append((thing, pool.submit(work, thing)))
+                if len(running) > 2 * processes:
+                    yield running[0][1].result()
+                    running.popleft()
+            while running:
+                yield running[0][1].result()
+                running.popleft()
+        except BrokenProcessPool as error:
+            lost = (one for one, future in running if not future.done() or future.exception())
+            raise killed(next(lost, thing)) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

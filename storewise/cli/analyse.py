@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from storewise.cli.progress import shown
 from storewise.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -165,7 +166,6 @@ def analyse(
         from storewise.analysis.judge.anova import Selection, study_analyses
         from storewise.analysis.pipeline.load import load_results
         from storewise.analysis.pipeline.output import write_study
-        from storewise.analysis.pipeline.progress import shown
 
         if repeats > 1:
             raise AnalysisError("--repeats is for tables of means; a study's repeats are all there")
@@ -181,7 +181,7 @@ def analyse(
             tukey,
             phase,
         )
-        with shown() as progress:
+        with shown("reading trials") as progress:
             stored = load_results(source, progress=progress)
         tables, judged = write_study(stored, source / "analysis")
         finding = judged.finding

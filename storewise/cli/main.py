@@ -5,17 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import orjson
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from storewise import __version__
 from storewise.cli.analyse import analyse
@@ -23,9 +19,11 @@ from storewise.cli.compare import compare
 from storewise.cli.cost import cost
 from storewise.cli.hosts import doctor, profiles_app, sessions
 from storewise.cli.measures import measures
+from storewise.cli.progress import shown
 from storewise.cli.publish import publish, pull
 from storewise.cli.watch import watch
 from storewise.errors import StorewiseError
+from storewise.processes import in_processes
 
 if TYPE_CHECKING:
     from storewise.ssearch.convert import Converted
@@ -39,7 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _errors = Console(stderr=True)
-SAY_EVERY = 10.0
 
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
@@ -95,52 +92,11 @@ def _options(
     pass
 
 
-@contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar on standard error, told how many are done (and of how many); where that is
-    no terminal, a line every ten seconds."""
-    last = time.monotonic()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+def _killed(name: str) -> StorewiseError:
+    return StorewiseError(
+        f"{name}: a process that read it, or a file after it, was killed (out of memory?); try "
+        "again with fewer --jobs"
     )
-    with Progress(
-        *columns, console=_errors, transient=True, disable=not _errors.is_terminal
-    ) as bar:
-        task = bar.add_task(what, total=total)
-
-        def update(done: int, of: int | None) -> None:
-            nonlocal last
-            bar.update(task, completed=done, total=of)
-            if not _errors.is_terminal and time.monotonic() - last >= SAY_EVERY:
-                last = time.monotonic()
-                say(f"{what}: {done}" + (f" of {of}" if of is not None else ""))
-
-        yield update
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[Executor | None]:
-    if jobs == 1:
-        yield None
-        return
-    pool = ProcessPoolExecutor(jobs or os.cpu_count() or 1)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _each(
-    pool: Executor | None, work: Callable[..., Any], items: Iterable[tuple[Any, ...]]
-) -> Iterator[Any]:
-    """Results of work(*item), in the order of the items."""
-    if pool is None:
-        yield from (work(*item) for item in items)
-    else:
-        yield from (f.result() for f in [pool.submit(work, *item) for item in items])
 
 
 @app.command()
@@ -157,15 +113,16 @@ def inspect(
     from storewise.ssearch.inspect import inspect_file
 
     complete = True
-    with _pool(jobs) as pool, _progress("inspecting", len(files)) as update:
-        for done, found in enumerate(_each(pool, inspect_file, ((name,) for name in files)), 1):
-            typer.echo(orjson.dumps(found).decode())
-            complete = complete and bool(found["complete"])
+    with shown("inspecting") as update:
+        reports = in_processes(inspect_file, files, jobs or os.cpu_count() or 1, killed=_killed)
+        for done, report in enumerate(reports, 1):
+            typer.echo(orjson.dumps(report).decode())
+            complete = complete and bool(report["complete"])
             update(done, len(files))
     raise typer.Exit(0 if complete else 1)
 
 
-def _convert_one(name: str, to: str, outdir: Path) -> Converted | StorewiseError:
+def _convert_one(to: str, outdir: Path, name: str) -> Converted | StorewiseError:
     from storewise.ssearch.convert import convert_file
 
     try:
@@ -191,10 +148,10 @@ def convert(
     if to not in {"jsonl", "bson", "parquet"}:
         raise typer.BadParameter(f"{to!r} is none of jsonl, bson, parquet", param_hint="--to")
     good = True
-    with _pool(jobs) as pool, _progress("converting", len(files)) as update:
-        work = ((name, to, output) for name in files)
-        results = zip(files, _each(pool, _convert_one, work), strict=True)
-        for done, (name, found) in enumerate(results, 1):
+    with shown("converting") as update:
+        work = partial(_convert_one, to, output)
+        results = in_processes(work, files, jobs or os.cpu_count() or 1, killed=_killed)
+        for done, (name, found) in enumerate(zip(files, results, strict=True), 1):
             if isinstance(found, StorewiseError):
                 good = False
                 say(str(found))
@@ -249,14 +206,14 @@ def manifest(
         raise typer.BadParameter("name inputs or --study", param_hint="INPUTS")
     if digest not in {"full", "sampled", "parsed"}:
         raise typer.BadParameter(f"{digest!r} is none of full, sampled, parsed")
-    with _progress("digesting", None) as bar:
+    with shown("digesting") as update:
         found = build_manifest(
             list_inputs(inputs),
             output,
             processes=jobs or os.cpu_count() or 1,
             digest=cast(Any, digest),
             on_bad_input="quarantine" if quarantine else "fail",
-            progress=lambda files, total, *_: bar(files, total),
+            progress=lambda files, total, *_: update(files, total),
         )
     for bad in found.bad:
         say(f"left out: {bad.reason}")

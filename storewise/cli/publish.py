@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import errno
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from storewise.cli.progress import shown
 from storewise.errors import ResultError, StorewiseError
 from storewise.s3.uri import is_remote, parse
 from storewise.study.publication import Publish, as_publish
-
-#: Seconds between two lines of progress where standard error is no terminal.
-SAY_EVERY = 10.0
-Tell = Callable[[int, int], None]
 
 
 def publish(
@@ -61,14 +56,11 @@ def publish(
         what, to = to, what
     directory, given, written = _source(what, scale, results)
     settings = _settings(given, to, name, tag or ())
-    from storewise.publish.push import carry_out
+    from storewise.publish.push import carry_out, plan_of, remember, summary
     from storewise.publish.results import (
         OLD_REPORT,
         config_aside,
-        plan_of,
-        remember,
         report_is_old,
-        told,
         write_config,
     )
 
@@ -80,7 +72,7 @@ def publish(
         with (
             _told_of_files(),
             config_aside(directory, written) as config,
-            _shown("reading") as tell,
+            shown("reading") as tell,
         ):
             todo = plan_of(directory, settings, tell, config)
         prefix = len(todo.folder.key)
@@ -88,12 +80,12 @@ def publish(
             typer.echo(f"{file.place.key[prefix:]}\t{file.digest.size}")
         _say(f"{todo.folder}: {len(todo.sending)} of {len(todo.manifest.files)} files would go up")
         return
-    with _told_of_files(), _shown("reading") as tell:
+    with _told_of_files(), shown("reading") as tell:
         write_config(directory, written)
         todo = plan_of(directory, settings, tell)
-    with _shown("uploading", size=True) as tell:
+    with shown("uploading", size=True) as tell:
         carry_out(todo, tell)
-    _say(told(todo))
+    _say(summary(todo))
     typer.echo(str(todo.folder))
     # By what is remembered Snakemake sees that the rule `publish` of a study has run.
     if given is None or (given.to, given.name) == (settings.to, settings.name):
@@ -131,7 +123,7 @@ def pull(
     found = publication(place)
     target = directory / "results" / found.study
     _refuse_live(target, "pull into another directory")
-    with _told_of_files(), _shown("checking") as tell:
+    with _told_of_files(), shown("checking") as tell:
         wanted, differing = missing(found, target, tell)
     foreign = foreign_trials(target, [entry.path for entry in found.files])
     if differing and not force:
@@ -144,7 +136,7 @@ def pull(
             f"{target} has trials that are not of {place}: {named(foreign)}; both would be "
             "analysed as one study: pull into another directory, or mix them with --force"
         )
-    with _told_of_files(), _shown("fetching", size=True) as tell:
+    with _told_of_files(), shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
         if any(path.is_relative_to(target / "trials") for path in differing):
             forget_run(target, found.run)
@@ -242,42 +234,3 @@ def _told_of_files() -> Iterator[None]:
 
 def _say(text: str) -> None:
     typer.echo(f"storewise: {text}", err=True)
-
-
-@contextmanager
-def _shown(what: str, *, size: bool = False) -> Iterator[Tell]:
-    """A bar on the terminal, told how much is done of how much (bytes with `size`, else files);
-    where standard error is none, a line every ten seconds."""
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    console = Console(file=sys.stderr)
-    amount: list[ProgressColumn] = (
-        [DownloadColumn(), TransferSpeedColumn()] if size else [MofNCompleteColumn()]
-    )
-    columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
-    last = time.monotonic()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(what, total=None)
-
-        def tell(done: int, total: int) -> None:
-            nonlocal last
-            bar.update(task, completed=done, total=total)
-            if not console.is_terminal and time.monotonic() - last >= SAY_EVERY:
-                last = time.monotonic()
-                shown = (decimal(done), decimal(total)) if size else (done, total)
-                _say(f"{what}: {shown[0]} of {shown[1]}")
-
-        yield tell

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import stat
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from storewise.errors import InputError, StorewiseError
-from storewise.processes import dies_with_parent
-from storewise.s3.uri import is_remote
+from storewise.processes import in_processes
+from storewise.s3.uri import Stat, is_remote
 from storewise.ssearch.inputs.scan import DigestMode, scan_file
 from storewise.ssearch.inputs.table import FILE_COLUMNS
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED
-
-if TYPE_CHECKING:
-    from storewise.s3.listing import Stat
 
 #: A worker reports after at most this much, which is what a ``kill -9`` can lose of its work.
 CHUNK_FILES = 512
@@ -95,7 +89,10 @@ def survey(
     total_bytes = sum(todo["bytes"].to_pylist()) if total_files else 0
     done_files = done_bytes = 0
     bad: list[BadRow] = []
-    for good, failed in _results(todo, processes, digest, seed):
+    # Several chunks a process, so that none waits long for the last one.
+    files = min(CHUNK_FILES, -(-total_files // (4 * max(processes, 1))))
+    work = partial(_scan_chunk, digest, seed)
+    for good, failed in in_processes(work, _chunks(todo, files), processes, killed=_killed):
         add(good)
         bad += failed
         done_files += len(good) + len(failed)
@@ -105,46 +102,12 @@ def survey(
     return bad
 
 
-_Found = tuple[list[FileRow], list[BadRow]]
-
-
-def _results(todo: Any, processes: int, digest: DigestMode, seed: int) -> Iterator[_Found]:
-    # Several chunks a process, so that none waits long for the last one.
-    files = min(CHUNK_FILES, -(-len(todo) // (4 * max(processes, 1))))
-    chunks = _chunks(todo, files)
-    if processes <= 1:
-        for chunk in chunks:
-            yield _scan_chunk(chunk, digest, seed)
-        return
-    pool = ProcessPoolExecutor(
-        processes,
-        # The other start methods import the main module again, which need not be possible.
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=dies_with_parent(),
+def _killed(files: list[Listed]) -> StorewiseError:
+    return StorewiseError(
+        f"a process that digests files was killed (out of memory?); {files[0].path} and those "
+        "after it are not done: run again with fewer processes, finished files are not digested "
+        "again"
     )
-    try:
-        waiting: deque[Future[_Found]] = deque()
-        for chunk in chunks:
-            waiting.append(pool.submit(_scan_chunk, chunk, digest, seed))
-            if len(waiting) > 2 * processes:
-                yield from _completed(waiting)
-        while waiting:
-            yield from _completed(waiting)
-    except BrokenProcessPool as error:
-        raise StorewiseError(
-            "a process that digests files was killed (out of memory?); run again with fewer "
-            "processes: finished files are not digested again"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _completed(waiting: deque[Future[_Found]]) -> Iterator[_Found]:
-    """Takes at least one finished result out of `waiting`."""
-    finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    for future in finished:
-        waiting.remove(future)
-        yield future.result()
 
 
 def _chunks(todo: Any, files: int) -> Iterator[list[Listed]]:
@@ -161,7 +124,9 @@ def _chunks(todo: Any, files: int) -> Iterator[list[Listed]]:
         yield chunk
 
 
-def _scan_chunk(files: list[Listed], digest: DigestMode, seed: int) -> _Found:
+def _scan_chunk(
+    digest: DigestMode, seed: int, files: list[Listed]
+) -> tuple[list[FileRow], list[BadRow]]:
     good: list[FileRow] = []
     bad: list[BadRow] = []
     # A sample reads a few blocks; files that are parsed are read twice.

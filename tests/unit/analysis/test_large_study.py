@@ -16,9 +16,7 @@ from support.results import synthetic
 from storewise.analysis.common.frames import joined, numbered
 from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import LONG, write_csv
-from storewise.analysis.pipeline.progress import shown, tenths
 from storewise.errors import ResultError
 from storewise.metrics import hdr
 from storewise.metrics.hdr import (
@@ -225,21 +223,3 @@ def test_long_tables_are_written_as_short_ones(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
     with pytest.raises(OSError, match="no-such"):
         write_csv(table, tmp_path / "no-such" / "long.csv")
-
-
-def test_progress_is_told_in_tenths(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines: list[str] = []
-    tell = tenths(lines.append, quiet=0)
-    for done in range(1, 41):
-        tell(done, 40)
-    assert len(lines) == 10
-    assert lines[0] == "read 4 of 40 trials (10 %)"
-    tell = tenths(lines.append)
-    tell(1, 1)
-    assert len(lines) == 10, "what is quick needs no word"
-    seen: list[tuple[int, int]] = []
-    load_results(study, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (len(list((study / "trials").iterdir())),) * 2
-    with shown(quiet=0) as bar:
-        bar(5, 10)
-    assert "read 5 of 10 trials (50 %)" in capsys.readouterr().err

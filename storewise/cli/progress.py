@@ -1,0 +1,68 @@
+"""How far a long task has come: a bar on a terminal, lines of text elsewhere and in logs.
+
+Libraries take a callback and call it with how much is done, of how much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+#: Seconds between two lines of text.
+EVERY = 10.0
+
+#: Called with what is done and what there is in all; None where that is not known.
+Update = Callable[[int, int | None], None]
+
+
+def lines(
+    say: Callable[[str], object], what: str, *, size: bool = False, every: float = EVERY
+) -> Update:
+    """A line of text every `every` seconds; of bytes with `size`."""
+    last = time.monotonic()
+
+    def update(done: int, total: int | None) -> None:
+        nonlocal last
+        if time.monotonic() - last < every:
+            return
+        last = time.monotonic()
+        amounts = [decimal(one) if size else str(one) for one in (done, total) if one is not None]
+        say(f"{what}: {' of '.join(amounts)}")
+
+    return update
+
+
+@contextmanager
+def shown(what: str, *, size: bool = False, every: float = EVERY) -> Iterator[Update]:
+    """A bar on standard error that goes away at the end, of bytes with `size`; `lines` where that
+    is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lines(
+            lambda text: console.print(f"storewise: {text}", highlight=False, soft_wrap=True),
+            what,
+            size=size,
+            every=every,
+        )
+        return
+    amount: list[ProgressColumn] = (
+        [DownloadColumn(), TransferSpeedColumn()] if size else [MofNCompleteColumn()]
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
