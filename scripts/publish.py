@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from storewise.analysis.pipeline.progress import tenths
-from storewise.publish.push import carry_out
+from storewise.cli.progress import lines
+from storewise.publish.push import carry_out, plan_of, remember, summary
 from storewise.publish.results import (
     OLD_REPORT,
-    plan_of,
-    remember,
     report_is_old,
-    told,
     write_config,
 )
 from storewise.session.coordination.trial_job import plain_job
@@ -21,7 +18,7 @@ with plain_job(snakemake.log[0]) as log:
     if report_is_old(results):
         log.warning("%s: %s", results, OLD_REPORT)
     publish = Publish.model_validate(snakemake.params.publish)
-    todo = plan_of(results, publish, tenths(log.info, words="read {done} of {total} files"))
-    carry_out(todo, tenths(log.info, words="sent {done} of {total} bytes"))
+    todo = plan_of(results, publish, lines(log.info, "files read"))
+    carry_out(todo, lines(log.info, "sent", size=True))
     remember(results, todo)
-    log.info("%s", told(todo))
+    log.info("%s", summary(todo))

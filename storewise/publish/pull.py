@@ -17,9 +17,8 @@ from storewise.errors import StorewiseError
 from storewise.publish.manifest import MANIFEST, Entry, Manifest, read_manifest
 from storewise.publish.push import Progress
 from storewise.s3.checksums import digest_file
-from storewise.s3.client import Changed, NotThere, ObjectError, explained, s3
+from storewise.s3.client import Changed, NotThere, ObjectError, explained, in_threads, s3
 from storewise.s3.stream import WINDOW, window
-from storewise.s3.threads import in_threads
 from storewise.s3.uri import Place
 
 _BLOCK = 1 << 20

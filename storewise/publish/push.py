@@ -3,48 +3,47 @@ manifest comes last."""
 
 from __future__ import annotations
 
-import os
+import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from threading import Lock
 from uuid import uuid4
 
+from rich.filesize import decimal
+
+from storewise import __version__
+from storewise.atomic import write_aside
+from storewise.layout import FAILED
 from storewise.publish.manifest import MANIFEST, Entry, Manifest, manifest_or_none
+from storewise.publish.results import (
+    PUBLISHED,
+    Local,
+    run_of,
+    select,
+    stored_study,
+)
 from storewise.s3.checksums import Digest, digest_file
-from storewise.s3.client import Changed, NotThere, ObjectError, explained, s3
-from storewise.s3.threads import in_threads
+from storewise.s3.client import Changed, NotThere, ObjectError, explained, in_threads, s3
+from storewise.s3.listing import below
 from storewise.s3.upload import (
     Sending,
     Tags,
     abort_upload,
     changed,
-    put,
-    put_in_parts,
+    overtaken,
     put_text,
     stored_checksum,
     tag,
+    upload,
 )
-from storewise.s3.uri import Place
+from storewise.s3.uri import Place, Stat
+from storewise.study.publication import Publish, as_time, folder_of, tags_of
 
 #: Told bytes that are done and bytes in all.
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """A file to be published as `name` (relative, with slashes)."""
-
-    name: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An object as a listing tells it."""
-
-    size: int
-    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,73 +83,83 @@ class Plan:
         )
 
 
-def stored(folder: Place) -> dict[str, Stored]:
+def stored(folder: Place) -> dict[str, Stat]:
     """The objects below a folder by their names in it."""
-    found: dict[str, Stored] = {}
-    prefix = folder.folder().key
-    with explained(folder):
-        pages = s3().get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=prefix)
-        for page in pages:
-            for item in page.get("Contents", ()):
-                found[item["Key"].removeprefix(prefix)] = Stored(item["Size"], item["ETag"])
-    return found
+    top = folder.folder()
+    return {key.removeprefix(top.key): found for key, found in below(top)}
 
 
-def plan(folder: Place, files: Sequence[Local], head: Manifest, progress: Progress) -> Plan:
-    """What is to be done so that `folder` holds `files`; reads each of them, writes nothing.
+def plan_of(
+    results: Path, publish: Publish, progress: Progress, config: Path | None = None
+) -> Plan:
+    """What is to be uploaded so that a study's results are published whole, with `config` in place
+    of their own `CONFIG`.
 
-    `head` is the manifest to be, without files. A file of the manifest's name (of a folder that
-    another tool has copied) is none of them.
+    Reads all of them and lists what is there, writes nothing; `write_config` comes before. A file
+    of the manifest's name (of a folder that another tool has copied) is none of them.
     """
-    files = [file for file in files if file.name != MANIFEST]
+    study = str(stored_study(results)["name"])
+    started = run_of(results).started
+    folder, tags = folder_of(publish, study, started), tags_of(publish, study, started)
+    files = [file for file in select(results, config) if file.name != MANIFEST]
     there = stored(folder)
     old = manifest_or_none(folder) if MANIFEST in there else None
     known = {entry.path: entry for entry in old.files} if old is not None else {}
 
-    def look(file: Local) -> tuple[Digest, int, str | None]:
-        digest, modified_ns = _read(file)
-        return digest, modified_ns, kept_as(file, digest)
-
-    def kept_as(file: Local, digest: Digest) -> str | None:
+    def look(file: Local) -> tuple[Digest, str | None]:
+        """Digest, and the ETag of the object where it has the same content."""
+        with _readable(file.path):
+            digest = digest_file(file.path)
         object_ = there.get(file.name)
         if object_ is None or object_.size != digest.size:
-            return None
+            return digest, None
         entry = known.get(file.name)
         if entry is not None and (entry.etag, entry.sha256) == (object_.etag, digest.sha256):
-            return object_.etag
+            return digest, object_.etag
         checksum, etag = stored_checksum(folder.below(file.name))
-        return etag if digest.is_told_by(checksum) else None
+        return digest, etag if digest.fits(checksum) else None
 
-    found: dict[str, tuple[Digest, int, str | None]] = {}
-    for file, about in in_threads(look, files):
-        found[file.name] = about
-        progress(len(found), len(files))
-    kept = {name: etag for name, (_, _, etag) in found.items() if etag is not None}
+    digests: dict[str, Digest] = {}
+    kept: dict[str, str] = {}
+    for file, (digest, etag) in in_threads(look, files):
+        digests[file.name] = digest
+        if etag is not None:
+            kept[file.name] = etag
+        progress(len(digests), len(files))
     entries = tuple(
         Entry(
-            path=file.name,
-            bytes=found[file.name][0].size,
-            sha256=found[file.name][0].sha256,
-            modified_ns=found[file.name][1],
+            path=name,
+            bytes=digests[name].size,
+            sha256=digests[name].sha256,
+            modified_ns=digests[name].modified_ns,
             etag="",
         )
-        for file in files
+        for name in (file.name for file in files)
     )
     return Plan(
         folder=folder,
-        manifest=head.model_copy(update={"files": entries}),
+        manifest=Manifest(
+            complete=True,
+            study=study,
+            name=publish.name,
+            run=as_time(started),
+            storewise=__version__,
+            published=as_time(time.time()),
+            tags=tags,
+            files=entries,
+        ),
         old=old,
         old_etag=there[MANIFEST].etag if MANIFEST in there else "",
         files=files,
         sending=[
-            Sending(file.path, folder.below(file.name), found[file.name][0])
+            Sending(file.path, folder.below(file.name), digests[file.name])
             for file in files
             if file.name not in kept
         ],
         kept=kept,
         # Who was interrupted may have had other tags.
-        retagged=bool(kept) and (old is None or not old.complete or old.tags != head.tags),
-        extra=len(there.keys() - found.keys() - {MANIFEST}),
+        retagged=bool(kept) and (old is None or not old.complete or old.tags != tags),
+        extra=len(there.keys() - digests.keys() - {MANIFEST}),
     )
 
 
@@ -167,33 +176,29 @@ def carry_out(todo: Plan, progress: Progress) -> None:
     before = todo.old or todo.manifest.model_copy(update={"files": ()})
     begun = before.model_copy(update={"complete": False, "writer": uuid4().hex})
     over = _put_manifest(folder, begun, before.tags, todo.old_etag)
+    _end_uploads(folder)
     etags = dict(todo.kept)
     prefix = len(folder.folder().key)
     total, done = todo.bytes, 0
+    counting = Lock()
 
     def advance(size: int) -> None:
         nonlocal done
-        done += size
-        progress(done, total)
+        with counting:
+            done += size
+            progress(done, total)
 
-    interrupted = _interrupted(folder)
-    small = [file for file in todo.sending if not file.digest.parts]
-    large = [file for file in todo.sending if file.digest.parts]
-    for file, etag in in_threads(lambda file: _put(file, tags), small):
-        etags[file.place.key[prefix:]] = etag
-        advance(file.digest.size)
-    for file in large:
-        uploads = interrupted.pop(file.place.key, [])
+    def send(file: Sending) -> str:
         with _readable(file.path):
-            etags[file.place.key[prefix:]] = put_in_parts(file, tags, uploads, advance)
-        if uploads:
-            tag(file.place, tags)  # it was begun with those of then
+            return upload(file, tags, advance)
+
+    for file, etag in in_threads(send, todo.sending):
+        etags[file.place.key[prefix:]] = etag
+        if not file.digest.parts:
+            advance(file.digest.size)
     if todo.retagged:
         for _ in in_threads(lambda name: tag(folder.below(name), tags), todo.kept):
             progress(done, total)
-    for key, uploads in interrupted.items():
-        for upload in uploads:
-            abort_upload(Place(folder.bucket, key), upload)
     _check_unchanged(todo)
     done_now = _with_etags(todo.manifest, etags)
     _check_stored(folder, done_now)
@@ -205,7 +210,7 @@ def _put_manifest(folder: Place, manifest: Manifest, tags: Tags, over: str) -> s
     try:
         return put_text(folder.below(MANIFEST), manifest.text(), tags, over)
     except (Changed, NotThere) as error:
-        raise ObjectError(_two(f"{folder}: {MANIFEST} was")) from error
+        raise ObjectError(overtaken(f"{folder}: {MANIFEST} was")) from error
 
 
 def _check_unchanged(todo: Plan) -> None:
@@ -224,14 +229,7 @@ def _check_stored(folder: Place, manifest: Manifest) -> None:
         found = there.get(entry.path)
         # Some servers quote it in one answer and not in the other.
         if found is None or found.etag.strip('"') != entry.etag.strip('"'):
-            raise ObjectError(_two(f"{folder.below(entry.path)} was"))
-
-
-def _two(what: str) -> str:
-    return (
-        f"{what} written or deleted by another process meanwhile; is one publishing to the same "
-        "folder? Publish again when it has ended"
-    )
+            raise ObjectError(overtaken(f"{folder.below(entry.path)} was"))
 
 
 def _with_etags(manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
@@ -239,19 +237,6 @@ def _with_etags(manifest: Manifest, etags: Mapping[str, str]) -> Manifest:
         entry.model_copy(update={"etag": etags.get(entry.path, "")}) for entry in manifest.files
     )
     return manifest.model_copy(update={"files": files})
-
-
-def _read(file: Local) -> tuple[Digest, int]:
-    """Digest and time of a file. The time is that of the open file: of a path NFS may tell one that
-    is out of date."""
-    with _readable(file.path), file.path.open("rb") as opened:
-        modified_ns = os.fstat(opened.fileno()).st_mtime_ns
-        return digest_file(file.path), modified_ns
-
-
-def _put(file: Sending, tags: Tags) -> str:
-    with _readable(file.path):
-        return put(file, tags)
 
 
 @contextmanager
@@ -262,24 +247,38 @@ def _readable(path: Path) -> Iterator[None]:
         raise ObjectError(f"{path}: {error.strerror}; it cannot be published") from error
 
 
-def _interrupted(folder: Place) -> dict[str, list[str]]:
-    """Uploads in parts below a folder that were interrupted, by key, the latest first."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for key, initiated, upload in _uploads(folder):
-        found.setdefault(key, []).append((initiated, upload))
-    return {
-        key: [upload for _, upload in sorted(uploads, reverse=True)]
-        for key, uploads in found.items()
-    }
-
-
-def _uploads(folder: Place) -> Iterator[tuple[str, str, str]]:
+def _end_uploads(folder: Place) -> None:
+    """End uploads in parts below a folder that were interrupted: their parts cost storage."""
     with explained(folder):
-        pages = (
-            s3()
-            .get_paginator("list_multipart_uploads")
-            .paginate(Bucket=folder.bucket, Prefix=folder.folder().key)
-        )
-        for page in pages:
+        pages = s3().get_paginator("list_multipart_uploads")
+        for page in pages.paginate(Bucket=folder.bucket, Prefix=folder.folder().key):
             for item in page.get("Uploads", ()):
-                yield item["Key"], item["Initiated"].isoformat(), item["UploadId"]
+                abort_upload(Place(folder.bucket, item["Key"]), item["UploadId"])
+
+
+def summary(done: Plan) -> str:
+    """What was published, in a sentence."""
+    files = len(done.manifest.files)
+    size = sum(entry.bytes for entry in done.manifest.files)
+    if done.nothing_new:
+        what = "nothing is new"
+    elif not done.sending:
+        what = "tags or manifest are new"
+    else:
+        what = f"{len(done.sending)} new or changed ({decimal(done.bytes)})"
+    extra = (
+        f"; {done.extra} further objects there are of no file that is in the results now"
+        if done.extra
+        else ""
+    )
+    failed = sum(PurePath(entry.path).match(f"trials/*/{FAILED}") for entry in done.manifest.files)
+    lost = f"; {failed} of its trials failed, the report says why" if failed else ""
+    return f"{done.folder}: {files} files ({decimal(size)}), {what}{lost}{extra}"
+
+
+def remember(results: Path, done: Plan) -> None:
+    """Note in the results where they were published."""
+    text = json.dumps(
+        {"place": str(done.folder), "run": done.manifest.run, "files": len(done.manifest.files)}
+    )
+    write_aside(results / PUBLISHED, text + "\n")

@@ -5,30 +5,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
-from rich.filesize import decimal
 
 from storewise import __version__
 from storewise.analysis.files.run_record import record_damage
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.layout import FAILED, RECORD
+from storewise.layout import RECORD
 from storewise.session.coordination.liveness import LEASES, LIVE
 from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
-from storewise.study.publication import Publish, as_time, folder_of, tags_of
+from storewise.study.publication import as_time
 from storewise.yamlfile import read_yaml
-
-if TYPE_CHECKING:
-    from storewise.publish.push import Local, Plan, Progress
 
 #: What the rule `publish` leaves in the results: where they are.
 PUBLISH_LOG = "logs/publish.log"
@@ -48,6 +43,14 @@ _LEFT_OUT = {
     "logs/publish.log",
 }
 _UNFINISHED = (".tmp", ".partial")
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A file to be published as `name` (relative, with slashes)."""
+
+    name: str
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,6 @@ def select(results: Path, config: Path | None = None) -> list[Local]:
 
     Directories of a trial are stores and the data of servers; they stay. Links are followed.
     """
-    from storewise.publish.push import Local
-
     return sorted(
         (Local(name, path) for name, path in _with_config(results, config or results / CONFIG)),
         key=lambda file: file.name,
@@ -261,32 +262,6 @@ def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> st
     )
 
 
-def plan_of(
-    results: Path, publish: Publish, progress: Progress, config: Path | None = None
-) -> Plan:
-    """What is to be uploaded so that a study's results are published whole, with `config` in place
-    of their own `CONFIG`.
-
-    Reads all of them and lists what is there; `write_config` comes before.
-    """
-    from storewise.publish.manifest import Manifest
-    from storewise.publish.push import plan
-
-    study = str(stored_study(results)["name"])
-    run = run_of(results)
-    head = Manifest(
-        complete=True,
-        study=study,
-        name=publish.name,
-        run=as_time(run.started),
-        storewise=__version__,
-        published=as_time(time.time()),
-        tags=tags_of(publish, study, run.started),
-        files=(),
-    )
-    return plan(folder_of(publish, study, run.started), select(results, config), head, progress)
-
-
 def foreign_trials(results: Path, published: Iterable[str]) -> list[Path]:
     """Trials with results that a publication does not have, which would be analysed with it."""
     known = {name.split("/")[1] for name in published if name.startswith("trials/")}
@@ -303,34 +278,6 @@ def forget_run(results: Path, run: str) -> None:
     record = read_record(results)
     if record is not None and as_time(record.started) != run:
         (results / RECORD).unlink()
-
-
-def told(done: Plan) -> str:
-    """What was published, in a sentence."""
-    files = len(done.manifest.files)
-    size = sum(entry.bytes for entry in done.manifest.files)
-    if done.nothing_new:
-        what = "nothing is new"
-    elif not done.sending:
-        what = "tags or manifest are new"
-    else:
-        what = f"{len(done.sending)} new or changed ({decimal(done.bytes)})"
-    extra = (
-        f"; {done.extra} further objects there are of no file that is in the results now"
-        if done.extra
-        else ""
-    )
-    failed = sum(PurePath(entry.path).match(f"trials/*/{FAILED}") for entry in done.manifest.files)
-    lost = f"; {failed} of its trials failed, the report says why" if failed else ""
-    return f"{done.folder}: {files} files ({decimal(size)}), {what}{lost}{extra}"
-
-
-def remember(results: Path, done: Plan) -> None:
-    """Note in the results where they were published."""
-    text = json.dumps(
-        {"place": str(done.folder), "run": done.manifest.run, "files": len(done.manifest.files)}
-    )
-    write_aside(results / PUBLISHED, text + "\n")
 
 
 def published_at(results: Path) -> str | None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import boto3
 import botocore.session
-from boto3.exceptions import Boto3Error
+from boto3.exceptions import Boto3Error, S3UploadFailedError
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -37,8 +38,8 @@ from botocore.utils import parse_timestamp
 from storewise.errors import StorewiseError
 from storewise.s3.uri import Place
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: Seconds to wait for a connection, and for the next bytes of an answer.
 CONNECT_SECONDS = 10.0
@@ -47,7 +48,11 @@ READ_SECONDS = 60.0
 TRIES = 5
 #: Connections that are kept for the next request: more than a process has threads that ask.
 CONNECTIONS = 256
+#: Requests of one task that are under way at a time, each with its own connection.
+AT_ONCE = 16
 
+#: S3's answers to content that has not the checksum that came with it.
+_SPOILT = {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"}
 #: Of an endpoint's URL, which errors name.
 _PASSWORD = re.compile(r"//[^/\s]*@")
 
@@ -64,6 +69,14 @@ class Changed(ObjectError):
     """The object is another than it was when it was listed or first read."""
 
 
+class Spoilt(ObjectError):
+    """S3 got other content than was sent."""
+
+
+class NoUpload(ObjectError):
+    """No such upload in parts: it was completed or ended."""
+
+
 #: A client takes tenths of a second and megabytes to make; threads may ask for it at once.
 _making = threading.RLock()
 os.register_at_fork(
@@ -71,14 +84,14 @@ os.register_at_fork(
 )
 
 
-def s3() -> S3Client:
+def s3() -> Any:
     """This process's client. A child that was forked makes its own: connections are not shared."""
     with _making:
         return _client(os.getpid())
 
 
 @cache
-def _client(process: int) -> S3Client:
+def _client(process: int) -> Any:
     core = botocore.session.get_session()
     parsers = core.get_component("response_parser_factory")
     parsers.set_parser_defaults(timestamp_parser=_time)
@@ -116,6 +129,8 @@ def explained(where: Place | str) -> Iterator[None]:
 
 def error_of(where: Place | str, error: Exception) -> ObjectError:
     """What an error of boto3 means, and what to do. Never any header or key of the request."""
+    if isinstance(error, S3UploadFailedError) and isinstance(error.__context__, ClientError):
+        error = error.__context__
     if isinstance(error, ClientError):
         return _refused(where, error)
     told = _PASSWORD.sub("//", str(error))
@@ -157,6 +172,13 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
         return no_bucket(where)
     if code in ("NoSuchKey", "404", "NotFound"):
         return NotThere(f"{where}: there is no such object")
+    if code == "NoSuchUpload":
+        return NoUpload(f"{where}: the upload has gone; is another process at it? Try again")
+    if code in _SPOILT:
+        return Spoilt(
+            f"{where}: what arrived had another checksum than what was sent, again and again; "
+            "something on the way spoils it: check the network and proxies"
+        )
     if code in ("PreconditionFailed", "412"):
         return Changed(f"{where}: the object was replaced while it was read")
     if code in ("AccessDenied", "403", "Forbidden", "AllAccessDisabled"):
@@ -185,3 +207,20 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
             f"{where}: the bucket is in another region; set AWS_DEFAULT_REGION to its own"
         )
     return ObjectError(f"{where}: {error.operation_name} failed: {told} ({code})")
+
+
+def in_threads(
+    work: Callable[[T], R], things: Iterable[T], at_once: int = AT_ONCE
+) -> Iterator[tuple[T, R]]:
+    """Each thing with what `work` makes of it, as they are done.
+
+    The first error is raised when what was under way has ended; nothing else is begun then, nor
+    where the caller stops to listen.
+    """
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            running = {pool.submit(work, thing): thing for thing in things}
+            for future in as_completed(running):
+                yield running.pop(future), future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

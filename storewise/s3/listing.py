@@ -8,38 +8,19 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from botocore.exceptions import ClientError
 
 from storewise.s3.client import NotThere, ObjectError, code_of, explained, no_bucket, s3
-from storewise.s3.uri import Place, parse
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3.type_defs import ObjectTypeDef
+from storewise.s3.uri import Place, Stat, parse
 
 _SECOND = 1_000_000_000
 #: A glob begins at the first of these, as in Python's `glob`.
 _MAGIC = re.compile(r"[*?[]")
 #: Below this many objects each is asked for by itself: cheaper, and needs no right to list.
 _FEW = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """What S3 says of an object.
-
-    `mtime_ns` is its time of last change, which S3 gives in whole seconds; below the second stands
-    `version` of its ETag, so that an object that was replaced within a second, by one of the same
-    size, has another time too.
-    """
-
-    size: int
-    mtime_ns: int
-    etag: str
 
 
 def version(etag: str) -> int:
@@ -52,8 +33,10 @@ def version_of(mtime_ns: int) -> int:
     return mtime_ns % _SECOND
 
 
-def _stat(size: int, time: datetime, etag: str) -> Stat:
-    return Stat(size, int(time.timestamp()) * _SECOND + version(etag), etag)
+def _stat(listed: Mapping[str, Any]) -> Stat:
+    """Of an object in a page of a listing."""
+    mtime_ns = int(listed["LastModified"].timestamp()) * _SECOND + version(listed["ETag"])
+    return Stat(listed["Size"], mtime_ns, listed["ETag"])
 
 
 def stat(place: Place) -> Stat:
@@ -62,43 +45,26 @@ def stat(place: Place) -> Stat:
         raise NotThere(f"{place}: this is a bucket; expected s3://BUCKET/KEY")
     try:
         with explained(place):
-            found = s3().head_object(Bucket=place.bucket, Key=place.key)
-    except NotThere as error:
-        _check_bucket(place, error)
+            head = s3().head_object(Bucket=place.bucket, Key=place.key)
+    except NotThere as missing:
+        # HEAD's answer, which has no body, is the same where the bucket is missing.
+        with explained(place):
+            try:
+                s3().head_bucket(Bucket=place.bucket)
+            except ClientError as error:
+                if code_of(error) in ("404", "NoSuchBucket"):
+                    raise no_bucket(place) from missing
         raise
-    return _stat(found["ContentLength"], found["LastModified"], found["ETag"])
-
-
-def _check_bucket(place: Place, missing: NotThere) -> None:
-    """Raises ObjectError where not the object is missing but its bucket: HEAD's answer, which has
-    no body, is the same."""
-    with explained(place):
-        try:
-            s3().head_bucket(Bucket=place.bucket)
-        except ClientError as error:
-            if code_of(error) in ("404", "NoSuchBucket"):
-                raise no_bucket(place) from missing
+    return _stat({**head, "Size": head["ContentLength"]})
 
 
 def below(place: Place) -> Iterator[tuple[str, Stat]]:
     """Keys that begin with `place.key`, in S3's order (of their UTF-8 bytes)."""
-    for found in _pages(place):
-        yield found["Key"], _stat(found["Size"], found["LastModified"], found["ETag"])
-
-
-def _keys(place: Place) -> Iterator[str]:
-    return (found["Key"] for found in _pages(place))
-
-
-def _pages(place: Place) -> Iterator[ObjectTypeDef]:
-    request: dict[str, Any] = {"Bucket": place.bucket, "Prefix": place.key}
-    while True:
-        with explained(place):
-            page = s3().list_objects_v2(**request)
-        yield from page.get("Contents", ())
-        if not page.get("IsTruncated"):
-            return
-        request["ContinuationToken"] = page["NextContinuationToken"]
+    with explained(place):
+        pages = s3().get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=place.bucket, Prefix=place.key):
+            for one in page.get("Contents", ()):
+                yield one["Key"], _stat(one)
 
 
 def expand(spec: str) -> Iterator[str]:
@@ -113,7 +79,7 @@ def expand(spec: str) -> Iterator[str]:
     if (magic := _MAGIC.search(place.key)) is not None:
         pattern = place.key.split("/")
         fits = _Glob(pattern)
-        for key in _keys(Place(place.bucket, place.key[: magic.start()])):
+        for key, _ in below(Place(place.bucket, place.key[: magic.start()])):
             if key.endswith("/"):
                 continue
             # No glob ends with a slash: a prefix is meant that has such characters.
@@ -127,16 +93,15 @@ def expand(spec: str) -> Iterator[str]:
         return
     if place.key and not place.key.endswith("/"):
         # The object itself comes before all that begin with its name.
-        first = next(_keys(place), None)
-        if first is None:
-            return
+        first, _ = next(below(place), ("", None))
         if first == place.key:
             yield str(place)
+        if first in ("", place.key):
             return
     # Not `folder()`: `a//` is another prefix than `a/`.
     slash = "/" if place.key and not place.key.endswith("/") else ""
     top = Place(place.bucket, place.key + slash)
-    for key in _keys(top):
+    for key, _ in below(top):
         if not key.endswith("/") and not _hidden(key[len(top.key) :]):
             yield str(Place(top.bucket, key))
 
@@ -174,11 +139,6 @@ class _Glob:
                 return False
             at, part = at + 1, part + 1
         return at == len(names)
-
-
-def has_magic(spec: str) -> bool:
-    """Whether a URI is a glob."""
-    return _MAGIC.search(parse(spec).key) is not None
 
 
 def stats(uris: Sequence[str]) -> dict[str, Stat]:
@@ -220,7 +180,7 @@ def _wanted(bucket: str, uris: Sequence[str]) -> Iterator[tuple[str, Stat]]:
                 while at < len(uris) and uris[at] < uri:
                     at += 1
                 if at < len(uris) and uris[at] == uri:
-                    yield uris[at], _stat(listed["Size"], listed["LastModified"], listed["ETag"])
+                    yield uri, _stat(listed)
                     at += 1
             if not page.get("IsTruncated"):
                 return

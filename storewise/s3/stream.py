@@ -10,14 +10,14 @@ import io
 import random
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError
 from urllib3.exceptions import HTTPError
 
 from storewise.s3.client import TRIES, Changed, ObjectError, code_of, error_of, explained, s3
 from storewise.s3.listing import stat, version, version_of
-from storewise.s3.uri import Place, parse
+from storewise.s3.uri import Place, Wanted, parse
 
 #: Bytes of one request: some hundred times what its round trip costs, little beside memory.
 WINDOW = 8 << 20
@@ -27,17 +27,6 @@ _WAIT = 0.1
 _REPLACED = (
     "the object was replaced since it was listed; make the manifest again (`snakemake -R manifest`)"
 )
-
-
-class Wanted(Protocol):
-    """An object as it was listed, such as a row of a manifest."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def mtime_ns(self) -> int: ...
 
 
 #: S3's names for "fewer requests at a time" and "not now": a fleet may be told so for minutes, and
@@ -141,7 +130,7 @@ def _add(
         body.close()
     if len(got) != size:
         raise OSError(f"{len(got)} of {size} bytes arrived")
-    return answer["ETag"]
+    return str(answer["ETag"])
 
 
 def _total(answer: Mapping[str, Any]) -> int:

@@ -1,9 +1,10 @@
-"""Names of objects: ``s3://BUCKET/KEY``."""
+"""Names of objects, ``s3://BUCKET/KEY``, and what is known of one; nothing here needs boto3."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from storewise.errors import StorewiseError
 
@@ -45,3 +46,28 @@ def parse(name: str) -> Place:
     if not name.startswith(SCHEME) or not _BUCKET.fullmatch(bucket):
         raise StorewiseError(f"{name!r} names nothing on S3; expected s3://BUCKET/PREFIX")
     return Place(bucket, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What S3 says of an object.
+
+    `mtime_ns` is its time of last change, which S3 gives in whole seconds; below the second stands
+    `listing.version` of its ETag, so that an object that was replaced within a second, by one of
+    the same size, has another time too.
+    """
+
+    size: int
+    mtime_ns: int
+    etag: str
+
+
+class Wanted(Protocol):
+    """A file or object as it was listed, such as a row of a manifest."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def mtime_ns(self) -> int: ...

@@ -74,7 +74,9 @@ def matches(spec: str) -> bool:
 def nearest_path(spec: str) -> str:
     """` (did you mean ...?)` for a `spec` that names nothing, where a like name is beside it."""
     if is_remote(spec):
-        return remote.likely(spec)
+        from storewise.s3.listing import likely as likely_object
+
+        return likely_object(spec)
     path = Path(spec)
     directory = Path(path.anchor)
     names = path.parts[1:] if path.anchor else path.parts
@@ -181,13 +183,13 @@ def _is_list(path: str) -> bool:
 def _named_in(path: str) -> Iterator[str]:
     """The files that a list names."""
     for name in read_list(path):
-        if is_remote(name) and remote.names_many(name):
+        if is_remote(name) and (name.endswith("/") or glob.has_magic(name)):
             matched = False
             for uri in remote.expand(name):
                 matched = True
                 yield uri
             if not matched:
-                raise InputError(path, f"{name!r} in it names no input file{remote.likely(name)}")
+                raise InputError(path, f"{name!r} in it names no input file{nearest_path(name)}")
         else:
             yield name
 

@@ -75,8 +75,6 @@ ROLES = {
     b"sim": "sim",
     b"overlap": "overlap",
 }
-INTEGER_ROLES = ("s_w", "score", "overlap")
-FLOAT_ROLES = ("z", "bits", "expect", "ident", "sim")
 
 #: The first version whose outputs close each query and end with `>>>///`.
 FIRST_CLOSED_VERSION = 36

@@ -391,14 +391,3 @@ class DocumentReader:
         )
         self._batch = DocumentBatch([], whole.rna[count:], whole.gs[count:], whole.align[count:])
         return cut
-
-
-def read_counts(source: Source) -> Counts:
-    """Reads `source` whole and says what it holds; raises InputError as the reader does."""
-    reader = DocumentReader(source, bytes(DIGEST_BYTES), encoding="bson")
-    for _ in reader:
-        pass
-    return reader.counts
-
-
-__all__ = ["Counts", "DocumentBatch", "DocumentReader", "Mode", "read_counts"]

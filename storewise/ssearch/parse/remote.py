@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from storewise.errors import InputError, is_plain
-from storewise.s3.uri import is_remote
-
-if TYPE_CHECKING:
-    from storewise.s3.listing import Stat
-    from storewise.s3.stream import ObjectStream, Wanted
+from storewise.s3.uri import Stat, Wanted, is_remote
 
 #: Inside the class below `bytes` is a field.
 _Bytes = bytes
@@ -41,16 +37,16 @@ def as_input(path: str) -> Iterator[None]:
 class RemoteInput(io.RawIOBase):
     """The stored bytes of an object; its errors are those of an input file."""
 
-    def __init__(self, stream: ObjectStream) -> None:
+    def __init__(self, stream: io.RawIOBase, name: str) -> None:
         self._stream = stream
-        self.name = stream.name
+        self.name = name
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
         with as_input(self.name):
-            return self._stream.read(size)
+            return self._stream.read(size) or b""
 
     def readinto(self, buffer: Any, /) -> int:
         data = self.read(len(buffer))
@@ -70,7 +66,7 @@ def open_remote(path: str, listed: Wanted | None = None) -> Iterator[RemoteInput
     with as_input(path):
         stream = opened_ahead(path) or open_object(path, listed)
     with stream:
-        yield RemoteInput(stream)
+        yield RemoteInput(stream, path)
 
 
 def prepare(files: Iterable[Wanted]) -> None:
@@ -109,20 +105,6 @@ def expand(spec: str) -> Iterator[str]:
         yield uri
 
 
-def names_many(line: str) -> bool:
-    """Whether a line of a list is a prefix or a glob, not one object."""
-    from storewise.s3 import listing
-
-    return line.endswith("/") or listing.has_magic(line)
-
-
-def likely(spec: str) -> str:
-    """` (did you mean ...?)`, or nothing (`objects.listing.likely`)."""
-    from storewise.s3 import listing
-
-    return listing.likely(spec)
-
-
 def stats(paths: Iterable[str]) -> dict[str, Stat]:
     """By path what S3 says of those of `paths` that are objects and are there."""
     remote = sorted(path for path in paths if is_remote(path))
@@ -131,23 +113,3 @@ def stats(paths: Iterable[str]) -> dict[str, Stat]:
     from storewise.s3 import listing
 
     return listing.stats(remote)
-
-
-def blocks(
-    path: str,
-    places: Callable[[int], list[tuple[int, int]]],
-    listed: Wanted | None,
-    first: int,
-) -> tuple[int, list[_Bytes]]:
-    """The size of an object and blocks of it (`objects.reading.blocks`).
-
-    The first one is made `first` bytes long, where the object has as many.
-    """
-    from storewise.s3 import stream as reading
-
-    def longer(size: int) -> list[tuple[int, int]]:
-        found = places(size)
-        return [(found[0][0], min(first, size - found[0][0])), *found[1:]] if found else []
-
-    with as_input(path):
-        return reading.blocks(path, longer, listed)

@@ -8,16 +8,13 @@ import io
 import os
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
-from storewise.s3.uri import is_remote
-from storewise.ssearch.parse import remote
+from storewise.s3.uri import Wanted, is_remote
+from storewise.ssearch.parse.remote import as_input
 from storewise.ssearch.parse.stream import Source
-
-if TYPE_CHECKING:
-    from storewise.s3.stream import Wanted
 
 #: The first and last block are read and this many between them.
 SAMPLE_BLOCKS = 14
@@ -64,7 +61,14 @@ def sample_of(path: Path | str, seed: int, listed: Wanted | None = None) -> Samp
         except OSError as error:
             raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
         return Sample(size, blocks, path) if blocks else None
-    size, blocks = remote.blocks(str(path), places, listed, _REMOTE_HEAD_BYTES)
+    from storewise.s3.stream import blocks as blocks_of
+
+    def longer(size: int) -> list[tuple[int, int]]:
+        """The first one is long enough to be decompressed by itself."""
+        return [(0, min(_REMOTE_HEAD_BYTES, size)), *places(size)[1:]] if places(size) else []
+
+    with as_input(str(path)):
+        size, blocks = blocks_of(str(path), longer, listed)
     if not blocks:
         return None
     head = io.BytesIO(blocks[0])

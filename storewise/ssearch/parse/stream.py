@@ -15,18 +15,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import zstandard
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError, is_plain, plain
-from storewise.s3.uri import is_remote
+from storewise.s3.uri import Wanted, is_remote
 from storewise.ssearch.parse.remote import open_remote
-
-if TYPE_CHECKING:
-    from storewise.s3.stream import Wanted
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -305,19 +302,34 @@ def open_input(source: Source, listed: Wanted | None = None) -> Iterator[ByteRea
         yield _content(raw, name)
 
 
-class Digesting(io.RawIOBase):
-    """Decompressed content that is digested on its way to a parser."""
+class Raw(io.RawIOBase):
+    """Decompressed content as a file object of Python's; closing it closes nothing else."""
 
-    def __init__(self, stream: ByteReader, name: str) -> None:
+    def __init__(self, stream: ByteReader) -> None:
         self._stream = stream
-        self._digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
-        self.name = name
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        data = self._stream.read(size)
+        return self._stream.read(size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class Digesting(Raw):
+    """Decompressed content that is digested on its way to a parser."""
+
+    def __init__(self, stream: ByteReader, name: str) -> None:
+        super().__init__(stream)
+        self._digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
+        self.name = name
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = super().read(size)
         self._digest.update(data)
         return data
 
@@ -330,8 +342,5 @@ class Digesting(io.RawIOBase):
 
 def content_digest(source: Source) -> bytes:
     """BLAKE2b (16 bytes) of the decompressed content of `source`: the file's identity."""
-    digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
     with open_input(source) as stream:
-        while data := stream.read(_CHUNK):
-            digest.update(data)
-    return digest.digest()
+        return Digesting(stream, source_name(source)).digest()

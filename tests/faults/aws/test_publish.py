@@ -19,13 +19,13 @@ from support.results.published import (
     quiet,
     write_results,
 )
-from support.s3.server import Bucket, Cut, Delay, Flip, Reset, Status
+from support.s3.server import Bucket, Delay, Flip, Lost, Reset, Status
 from support.waiting import wait_until
 
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
-from storewise.publish.push import carry_out
-from storewise.publish.results import plan_of, select, write_config
+from storewise.publish.push import carry_out, plan_of
+from storewise.publish.results import select, write_config
 from storewise.s3 import checksums as digests
 from storewise.s3 import client
 from storewise.s3.client import ObjectError
@@ -173,7 +173,7 @@ def test_no_credentials_anywhere(results: Path, s3: Bucket) -> None:
         assert not [key for key in s3.keys("p") if secret.encode() in s3.get(key)]
 
 
-def test_parts_of_a_large_file_are_kept(
+def test_a_large_file_goes_up_in_parts(
     results: Path, s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digests, "PART", 5 * MIB)
@@ -182,36 +182,47 @@ def test_parts_of_a_large_file_are_kept(
     s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="partNumber=2", times=None)
     with pytest.raises(ObjectError, match="access denied for UploadPart"):
         publish(results, s3)
-    s3.faults.clear()
-    folder = publish(results, s3)
-    assert len(s3.faults.seen("PUT", r"partNumber=2\b")) == 1
-    assert not s3.faults.seen("PUT", r"partNumber=[13]\b")
     assert not s3.client.list_multipart_uploads(Bucket=s3.name).get("Uploads")
+    s3.faults.clear()
+    told: list[tuple[int, int]] = []
+    write_config(results)
+    todo = plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
+    carry_out(todo, lambda done, total: told.append((done, total)))
+    folder = todo.folder
+    assert told == sorted(told) and told[-1] == (todo.bytes, todo.bytes)
+    assert len(s3.faults.seen("PUT", "partNumber=")) == 3
     assert s3.get(f"{folder.key}trials/t/large.parquet") == large.read_bytes()
+    # That it is there is seen by the checksum that S3 made of those of its parts.
+    s3.client.delete_object(Bucket=s3.name, Key=f"{folder.key}{MANIFEST}")
     s3.faults.clear()
     publish(results, s3)
-    assert puts(s3) == []
+    assert not s3.faults.seen("PUT", "partNumber=")
+    large.write_bytes(large.read_bytes()[:-1] + b"?")
+    s3.client.delete_object(Bucket=s3.name, Key=f"{folder.key}{MANIFEST}")
+    s3.faults.clear()
+    publish(results, s3)
+    assert len(s3.faults.seen("PUT", "partNumber=")) == 3
 
     # The answer to the last request is lost: S3 has done it all the same.
     large.write_bytes(os.urandom(11 * MIB))
-    s3.faults.add(Cut(0), method="POST", target="uploadId=")
+    s3.faults.clear()
+    s3.faults.add(Lost(), method="POST", target="uploadId=")
     publish(results, s3)
     assert s3.faults.seen("HEAD", "large.parquet")
     assert s3.get(f"{folder.key}trials/t/large.parquet") == large.read_bytes()
     s3.faults.clear()
 
-    # A part that changed is sent again, an upload that is of no use any more is ended.
-    s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="partNumber=2", times=None)
+    # A file that changes on its way is not what was read.
     data = bytearray(os.urandom(12 * MIB + 1))
     large.write_bytes(data)
-    with pytest.raises(ObjectError):
-        publish(results, s3)
-    s3.faults.clear()
+    todo = plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
     data[0] ^= 1
     large.write_bytes(data)
+    with pytest.raises(ObjectError, match=r"large\.parquet: changed while it was published"):
+        carry_out(todo, quiet)
     publish(results, s3)
-    assert len(s3.faults.seen("PUT", r"partNumber=1\b")) == 1
     assert s3.get(f"{folder.key}trials/t/large.parquet") == data
+    s3.faults.clear()
 
     # It comes back in windows; what is there of it is not fetched again.
     target = tmp_path / "other"
@@ -228,19 +239,18 @@ def test_parts_of_a_large_file_are_kept(
     assert not list(target.rglob("*.partial"))
 
 
-def test_an_upload_that_has_gone_is_begun_anew(
+def test_parts_of_an_upload_that_was_killed_go_away(
     results: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(digests, "PART", 5 * MIB)
     large = results / "trials" / "t" / "large.parquet"
     large.write_bytes(os.urandom(6 * MIB))
-    s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="partNumber=2", times=None)
-    with pytest.raises(ObjectError, match="access denied for UploadPart"):
-        publish(results, s3)
-    s3.faults.clear()
-    s3.faults.add(Status(404, "NoSuchUpload"), method="GET", target="uploadId=")
+    for key in (f"{FOLDER}/trials/t/large.parquet", f"{FOLDER}/trials/t/gone.parquet"):
+        begun = s3.client.create_multipart_upload(Bucket=s3.name, Key=key)
+        where = {"Bucket": s3.name, "Key": key, "UploadId": begun["UploadId"]}
+        s3.client.upload_part(**where, PartNumber=1, Body=b"x")
     folder = publish(results, s3)
-    assert len(s3.faults.seen("PUT", "partNumber=")) == 2
+    assert not s3.client.list_multipart_uploads(Bucket=s3.name).get("Uploads")
     assert s3.get(f"{folder.key}trials/t/large.parquet") == large.read_bytes()
     # A large file that cannot be read is one message.
     large.write_bytes(os.urandom(6 * MIB))

@@ -11,8 +11,8 @@ from support.s3.server import Bucket, Lost, Status
 
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
-from storewise.publish.push import Plan, carry_out
-from storewise.publish.results import plan_of, write_config
+from storewise.publish.push import Plan, carry_out, plan_of
+from storewise.publish.results import write_config
 from storewise.s3.client import ObjectError
 from storewise.s3.uri import parse
 from storewise.study.publication import Publish

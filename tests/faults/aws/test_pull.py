@@ -25,7 +25,8 @@ from storewise.cli.main import app
 from storewise.errors import StorewiseError
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import fetch, missing, publication
-from storewise.publish.results import foreign_trials, plan_of, select
+from storewise.publish.push import plan_of
+from storewise.publish.results import foreign_trials, select
 from storewise.s3.client import ObjectError
 from storewise.s3.uri import parse
 from storewise.session.coordination.liveness import Process

@@ -20,9 +20,8 @@ from storewise.errors import InputError
 from storewise.s3 import client
 from storewise.s3 import prefetch as ahead
 from storewise.s3 import stream as reading
-from storewise.s3.client import TRIES, Changed, ObjectError
+from storewise.s3.client import TRIES, Changed, ObjectError, in_threads
 from storewise.s3.listing import stats
-from storewise.s3.threads import in_threads
 from storewise.s3.uri import parse
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.scan import scan_file
