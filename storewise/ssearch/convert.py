@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, cast, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, cast, get_args
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storewise.atomic import aside
 from storewise.documents import (
     FULL_DIGEST_BYTES,
     ID_BYTES,
     KINDS,
     PARAMS_COLUMN,
     Document,
-    Encoding,
     Kind,
     fields,
 )
@@ -53,38 +53,23 @@ _ARROW_TYPES = {
 }
 
 
-class _Writer(Protocol):
-    def write(self, documents: list[Any]) -> None: ...
-    def close(self) -> None: ...
+class _Rows:
+    """Documents one behind the other, each as `dump` makes bytes of it."""
+
+    def __init__(self, file: BinaryIO, dump: Callable[[Any], bytes]) -> None:
+        self._file = file
+        self._dump = dump
+
+    def write(self, documents: list[Any]) -> None:
+        self._file.writelines(map(self._dump, documents))
+
+    def close(self) -> None:
+        """Nothing is held back."""
 
 
-class _JsonLines:
+def _json_line(document: Document) -> bytes:
     """One object a line; ids as 24 hexadecimal digits, missing values as null."""
-
-    def __init__(self, file: BinaryIO, kind: Kind) -> None:
-        self._file = file
-
-    def write(self, documents: list[Document]) -> None:
-        option = orjson.OPT_APPEND_NEWLINE
-        self._file.writelines(
-            orjson.dumps(document, default=bytes.hex, option=option) for document in documents
-        )
-
-    def close(self) -> None:
-        """Nothing is held back."""
-
-
-class _Bson:
-    """Documents one behind the other, as mongodump writes and mongorestore and bsondump read."""
-
-    def __init__(self, file: BinaryIO, kind: Kind) -> None:
-        self._file = file
-
-    def write(self, documents: list[bytes]) -> None:
-        self._file.writelines(documents)
-
-    def close(self) -> None:
-        """Nothing is held back."""
+    return orjson.dumps(document, default=bytes.hex, option=orjson.OPT_APPEND_NEWLINE)
 
 
 class _Parquet:
@@ -116,11 +101,11 @@ class _Parquet:
         self._writer.close()
 
 
-_WRITERS: dict[str, tuple[Callable[[BinaryIO, Kind], _Writer], Encoding]] = {
-    "jsonl": (_JsonLines, "dict"),
-    "bson": (_Bson, "bson"),
-    "parquet": (_Parquet, "dict"),
-}
+def _writer(to: str, file: BinaryIO, kind: Kind) -> _Rows | _Parquet:
+    if to == "parquet":
+        return _Parquet(file, kind)
+    # BSON as mongodump writes it, and mongorestore and bsondump read it.
+    return _Rows(file, _json_line if to == "jsonl" else bytes)
 
 
 def output_stem(source: Source, digest: bytes) -> str:
@@ -141,16 +126,6 @@ def output_stem(source: Source, digest: bytes) -> str:
     return f"{name}-{identity[:_NAME_HASH_BYTES].hex()}"
 
 
-@contextmanager
-def _aside(outdir: Path) -> Iterator[BinaryIO]:
-    """A temporary file in `outdir`, gone afterwards unless it was renamed."""
-    with NamedTemporaryFile(dir=outdir, prefix=".", suffix=".part", delete=False) as file:
-        try:
-            yield file  # type: ignore[misc]
-        finally:
-            Path(file.name).unlink(missing_ok=True)
-
-
 def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
     """`source` if it can be read twice, else a copy of its content: the ids need the digest first.
 
@@ -159,7 +134,9 @@ def _rewindable(source: Source, outdir: Path, stack: ExitStack) -> Source:
     """
     if isinstance(source, Path | str) and str(source) != STDIN and not is_remote(source):
         return source
-    spool = stack.enter_context(_aside(outdir))
+    spool = stack.enter_context(
+        NamedTemporaryFile(dir=outdir, prefix=".", suffix=".part")  # noqa: SIM115 - the stack does
+    )
     with open_input(source) as stream:
         while data := stream.read(_CHUNK):
             spool.write(data)
@@ -199,13 +176,17 @@ def convert_file(source: Source, to: str, outdir: Path | str) -> Converted:
 
 
 def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Converted:
-    make, encoding = _WRITERS[to]
     readable = _rewindable(source, directory, stack)
     digest = content_digest(readable)
-    files = {kind: stack.enter_context(_aside(directory)) for kind in KINDS}
-    writers = {kind: make(file, kind) for kind, file in files.items()}
-    for writer in writers.values():
-        stack.callback(writer.close)  # before its file, after an error too
+    stem = output_stem(source, digest)
+    paths = {kind: directory / f"{stem}.{kind.table}.{to}" for kind in KINDS}
+    files: dict[Kind, BinaryIO] = {}
+    writers = {}
+    for kind, path in paths.items():
+        place = stack.enter_context(aside(path))
+        files[kind] = stack.enter_context(place.open("wb"))
+        writers[kind] = _writer(to, files[kind], kind)
+        stack.callback(writers[kind].close)  # before its file, after an error too
     # The name for messages must be the input's, not the copy's.
     name = source_name(source)
     with open_input(readable) as stream:
@@ -213,7 +194,7 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Conv
         reader = DocumentReader(
             cast(BinaryIO, content),
             digest,
-            encoding=encoding,
+            encoding="bson" if to == "bson" else "dict",
             alignments_per_batch=_BATCH,
             name=name,
         )
@@ -226,22 +207,9 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Conv
         # The ids are made of the digest, so the file was read once before.
         if content.digest() != digest:
             raise InputError(name, CHANGED)
-    stem = output_stem(source, digest)
-    paths = []
+    # All are on disk before the first gets its name.
     for kind, file in files.items():
         writers[kind].close()
         file.flush()
         os.fsync(file.fileno())
-        os.fchmod(file.fileno(), 0o666 & ~_umask())
-    for kind, file in files.items():
-        path = directory / f"{stem}.{kind.table}.{to}"
-        Path(file.name).replace(path)
-        paths.append(path)
-    return Converted(paths, reader.warnings)
-
-
-def _umask() -> int:
-    """The process's umask; there is no way to read it but to set it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+    return Converted(list(paths.values()), reader.warnings)

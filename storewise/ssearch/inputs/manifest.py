@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES
+from storewise.atomic import write_aside
+from storewise.documents import DIGEST_BYTES
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.inputs.paths import list_inputs, slice_paths
 from storewise.ssearch.inputs.scan import RULES, DigestMode
@@ -166,21 +166,14 @@ def _scan(
     place = cache_dir if cache_dir is not None else out.with_name(f".{out.name}.cache")
     status = status_of(paths)
     with ScanCache(place, mode) as cache:
-        known, todo = cache.split(status)
+        todo = cache.unknown(status.table)
         bad = survey(
             todo, cache.add, processes=processes, digest=digest, seed=seed, progress=progress
         )
-        found = cache.close_segment()
+        good = cache.rows(row["path"] for row in bad)
     failed = pa.Table.from_pylist([*status.missing, *bad], schema=PART_SCHEMA)
-    tables = [_with_errors(known), _with_errors(found), failed]
-    return pa.concat_tables(tables).sort_by("path"), len(todo)
-
-
-def _with_errors(table: Any) -> Any:
-    """A table of good files in the columns of a part."""
-    for column in list(PART_SCHEMA)[len(FILE_COLUMNS) :]:
-        table = table.append_column(column, pa.nulls(len(table), column.type))
-    return table.cast(PART_SCHEMA)
+    table = pa.concat_tables([failed, good], promote_options="default")
+    return table.cast(PART_SCHEMA).sort_by("path"), len(todo)
 
 
 def _finish(
@@ -199,9 +192,10 @@ def _finish(
             f"{out}: no usable input file"
             + (f"; all {len(bad)} are bad, the first: {bad[0].reason}" if bad else "")
         )
-    first = _first_equal(good)
-    repeated = pa.array(first != np.arange(len(good)))
-    duplicate_of = pc.if_else(repeated, good["path"].take(pa.array(first)), None)
+    paths = good["path"].to_pylist()
+    first = _first_equal(paths, good["digest"].to_pylist())
+    duplicates = {at: paths[index] for at, index in enumerate(first) if index < at}
+    duplicate_of = pa.array(map(duplicates.get, range(len(paths))), pa.string())
     documents = pc.add(good["queries"], pc.multiply(good["alignments"], 3))
     manifest = good.append_column("documents", documents)
     manifest = manifest.append_column("duplicate_of", duplicate_of).cast(MANIFEST_SCHEMA)
@@ -214,49 +208,31 @@ def _finish(
         digested=digested,
         reused=len(table) - digested,
         bad=bad,
-        duplicates=[
-            (row["path"], row["duplicate_of"])
-            for row in manifest.filter(pc.is_valid(manifest["duplicate_of"]))
-            .select(["path", "duplicate_of"])
-            .to_pylist()
-        ],
+        duplicates=[(paths[at], equal) for at, equal in duplicates.items()],
         warnings=[
             (row["path"], row["warning"])
-            for row in used.filter(pc.is_valid(used["warning"]))
-            .select(["path", "warning"])
-            .to_pylist()
+            for row in used.filter(pc.is_valid(used["warning"])).to_pylist()
         ],
     )
 
 
-def _first_equal(good: Any) -> Any:
+def _first_equal(paths: Sequence[str], digests: Sequence[bytes]) -> list[int]:
     """For each row the index of the first row with its digest.
 
     Raises StorewiseError where two digests differ but share the bytes that ids are made of.
     """
-    raw = good["digest"].combine_chunks().cast(pa.binary(FULL_DIGEST_BYTES))
-    buffer = b"".join(raw.to_pylist())
-    halves = np.frombuffer(buffer, dtype=np.dtype([("high", ">u8"), ("low", ">u8")]))
-    high, low = halves["high"].astype("u8"), halves["low"].astype("u8")
-    order = np.lexsort((np.arange(len(high)), low, high))
-    high, low = high[order], low[order]
-    new_digest = np.ones(len(order), dtype=bool)
-    new_digest[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
-    prefix = high >> np.uint64(8 * (8 - DIGEST_BYTES))
-    collision = new_digest[1:] & (prefix[1:] == prefix[:-1])
-    if collision.any():
-        at = int(np.flatnonzero(collision)[0])
-        one, other = (good["path"][int(order[i])].as_py() for i in (at, at + 1))
-        raise StorewiseError(
-            f"{one} and {other} differ, but their digests share the {DIGEST_BYTES} bytes that "
-            "document ids are made of: their documents would overwrite each other; "
-            "use them in separate studies"
-        )
-    # Rows of a group are in path order, so its first row is the one that is used.
-    starts = np.maximum.accumulate(np.where(new_digest, np.arange(len(order)), 0))
-    first = np.empty(len(order), dtype=np.int64)
-    first[order] = order[starts]
-    return first
+    first: dict[bytes, int] = {}
+    indexes = [first.setdefault(digest, index) for index, digest in enumerate(digests)]
+    prefixes: dict[bytes, int] = {}
+    for digest, index in first.items():
+        other = prefixes.setdefault(digest[:DIGEST_BYTES], index)
+        if other != index:
+            raise StorewiseError(
+                f"{paths[other]} and {paths[index]} differ, but their digests share the "
+                f"{DIGEST_BYTES} bytes that document ids are made of: their documents would "
+                "overwrite each other; use them in separate studies"
+            )
+    return indexes
 
 
 def _bad_input_error(bad: Sequence[BadInput], files: int) -> InputError:
@@ -281,16 +257,9 @@ def _write_quarantine(bad: Sequence[BadInput], path: Path) -> None:
     text = io.StringIO()
     writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
     writer.writerow(QUARANTINE_COLUMNS)
-    for one in bad:
-        writer.writerow([one.path, _cell(one.line), _cell(one.offset), one.reason])
+    writer.writerows([one.path, one.line, one.offset, one.reason] for one in bad)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.partial")
-        aside.write_text(text.getvalue(), encoding="utf-8")
-        aside.replace(path)
+        write_aside(path, text.getvalue())
     except OSError as error:
         raise StorewiseError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _cell(value: int | None) -> str | int:
-    return "" if value is None else value

@@ -14,12 +14,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
+from storewise.s3.uri import Wanted
 from storewise.ssearch.parse.frame import Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import (
     BEST_SCORES,
@@ -33,12 +34,10 @@ from storewise.ssearch.parse.grammar import (
     ends_table,
     query_line,
 )
+from storewise.ssearch.parse.lines import shown
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.sample_digest import SAMPLE_BLOCK_BYTES, sample_of
 from storewise.ssearch.parse.stream import GZIP_MAGIC, ZSTD_MAGIC, Source, damage, open_input
-
-if TYPE_CHECKING:
-    from storewise.s3.stream import Wanted
 
 #: How the digest of a file is made: from all of its content, or from its size and a sample.
 DigestMode = Literal["full", "sampled", "parsed"]
@@ -155,7 +154,7 @@ class Scanner:
                 offset=self._last_line_start,
                 expected=f"the closing line {frame.last_mark.decode()!r}",
                 found="the end of the file"
-                + (f" after {_shown(unterminated)}" if unterminated else ""),
+                + (f" after {shown(unterminated)}" if unterminated else ""),
             )
         alignments = self._sequences // 2
         hits = alignments - self._further
@@ -299,7 +298,7 @@ class Scanner:
             line=self._lines + self._text.count(b"\n", 0, at + 1),
             offset=self._bytes + at,
             expected=expected,
-            found=_shown(line[:_SHOWN_BYTES]),
+            found=shown(line[:_SHOWN_BYTES]),
         )
 
     def _nul(self, data: bytes) -> InputError:
@@ -332,7 +331,7 @@ class Scanner:
             line=1,
             offset=0,
             expected=_EXPECTED,
-            found=_shown((self._first_line or self._rest).split(b"\n", 1)[0]),
+            found=shown((self._first_line or self._rest).split(b"\n", 1)[0]),
         )
 
     def _not_ssearch_or(self, reason: str) -> InputError:
@@ -341,11 +340,6 @@ class Scanner:
         return InputError(
             self._path, reason, line=self._lines + 1, offset=self._bytes, expected="lines of text"
         )
-
-
-def _shown(data: bytes) -> str:
-    text = data[: _SHOWN_BYTES - 1].decode("utf-8", "backslashreplace")
-    return repr(text) + ("..." if len(data) >= _SHOWN_BYTES else "")
 
 
 def scan_file(
@@ -419,5 +413,5 @@ def _check_head(path: Path | str, stored: bytes, start: Source) -> None:
             line=1,
             offset=0,
             expected=_EXPECTED,
-            found=_shown(first),
+            found=shown(first),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from storewise.atomic import aside
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError, StorewiseError
 
@@ -86,16 +86,10 @@ def write_table(table: Any, out: Path, kind: str, **metadata: str) -> None:
     """
     notes = {_KIND_KEY: kind.encode(), _VERSION_KEY: SCHEMA_VERSION.encode()}
     notes |= {f"storewise.{key}".encode(): value.encode() for key, value in metadata.items()}
-    aside = out.with_name(f".{out.name}.partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            pq.write_table(table.replace_schema_metadata(notes), aside, compression="zstd")
-            with aside.open("rb") as written:
-                os.fsync(written.fileno())
-            aside.replace(out)
-        finally:
-            aside.unlink(missing_ok=True)
+        with aside(out, durable=True) as place:
+            pq.write_table(table.replace_schema_metadata(notes), place, compression="zstd")
     except OSError as error:
         raise StorewiseError(f"{out}: cannot be written: {error.strerror or error}") from error
 

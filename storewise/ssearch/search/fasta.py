@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
 from Bio.SeqIO.FastaIO import SimpleFastaParser
 
+from storewise.atomic import aside
 from storewise.errors import InputError, SearchError
-from storewise.ssearch.parse.stream import open_input
+from storewise.ssearch.parse.stream import Raw, open_input
 
 _CHUNK_BYTES = 1 << 20
 _LINE_LETTERS = 60
@@ -25,10 +28,10 @@ class _CountedLines:
     Checks what the parser takes silently: text before the first header is an error here.
     """
 
-    def __init__(self, path: Path, pieces: Iterable[str]) -> None:
+    def __init__(self, path: Path, lines: Iterator[str]) -> None:
         self.number = 0
         self._path = path
-        self._lines = _split_lines(pieces)
+        self._lines = lines
         self._begun = False
 
     def __iter__(self) -> Self:
@@ -58,51 +61,37 @@ class _CountedLines:
         return line
 
 
-def _split_lines(pieces: Iterable[str]) -> Iterator[str]:
-    # A chromosome may be one line: its pieces are joined once.
-    begun: list[str] = []
-    for piece in pieces:
-        first, *others = piece.split("\n")
-        begun.append(first)
-        for line in others:
-            yield "".join(begun) + "\n"
-            begun = [line]
-    if rest := "".join(begun):
-        yield rest
-
-
-def _text(path: Path) -> Iterator[str]:
-    # Descriptions may hold bytes that are not UTF-8; they must come out as they went in.
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    with open_input(path) as stream:
-        while data := stream.read(_CHUNK_BYTES):
-            yield decoder.decode(data)
-    yield decoder.decode(b"", final=True)
-
-
 def read_fasta(path: Path) -> Iterator[tuple[str, str]]:
     """(header without ``>``, sequence) of each record of a plain, gzip or zstd FASTA file.
 
     Raises InputError, with the line or the record, where the file is empty or not FASTA, a record
     has no id or no sequence, or two have the same id (their results could not be told apart).
     """
-    lines = _CountedLines(path, _text(path))
     seen: dict[str, int] = {}
-    for number, (title, sequence) in enumerate(SimpleFastaParser(lines), start=1):
-        words = title.split(None, 1)
-        if not words or title[0].isspace():
-            raise InputError(path, f"record {number} has no id after '>'; name it")
-        name = words[0]
-        if not sequence:
-            raise InputError(
-                path, f"record {number} ({name}) has no sequence; remove it or complete the file"
-            )
-        if name in seen:
-            raise InputError(
-                path, f"records {seen[name]} and {number} have the same id {name}; rename one"
-            )
-        seen[name] = number
-        yield title, sequence
+    with (
+        open_input(path) as stream,
+        # Descriptions may hold bytes that are not UTF-8; they must come out as they went in.
+        io.TextIOWrapper(
+            io.BufferedReader(Raw(stream), _CHUNK_BYTES), "utf-8", "surrogateescape", "\n"
+        ) as text,
+    ):
+        lines = _CountedLines(path, text)
+        for number, (title, sequence) in enumerate(SimpleFastaParser(lines), start=1):
+            words = title.split(None, 1)
+            if not words or title[0].isspace():
+                raise InputError(path, f"record {number} has no id after '>'; name it")
+            name = words[0]
+            if not sequence:
+                raise InputError(
+                    path,
+                    f"record {number} ({name}) has no sequence; remove it or complete the file",
+                )
+            if name in seen:
+                raise InputError(
+                    path, f"records {seen[name]} and {number} have the same id {name}; rename one"
+                )
+            seen[name] = number
+            yield title, sequence
     if not seen:
         raise InputError(
             path, "no sequence in the file", expected="FASTA records: '>ID description', residues"
@@ -136,36 +125,20 @@ def split_fasta(source: Path, directory: Path, per_part: int = 1) -> list[Path]:
     """
     if per_part < 1:
         raise ValueError(f"a part needs at least one record, not {per_part}")
-    written: list[tuple[Path, Path]] = []
+    records = read_fasta(source)
+    parts: list[Path] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        try:
-            for records in _grouped(read_fasta(source), per_part):
-                part = part_path(directory, source, len(written) + 1)
-                aside = part.with_name(f".{part.name}.partial")
-                written.append((aside, part))
-                aside.write_bytes(_as_text(records).encode("utf-8", "surrogateescape"))
-            for aside, part in written:
-                aside.replace(part)
-        finally:
-            for aside, _ in written:
-                aside.unlink(missing_ok=True)
+        with ExitStack() as written:
+            while group := list(islice(records, per_part)):
+                parts.append(part_path(directory, source, len(parts) + 1))
+                place = written.enter_context(aside(parts[-1]))
+                place.write_bytes(_as_text(group).encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise SearchError(
             f"{directory}: the parts of {source} cannot be written: {error.strerror or error}"
         ) from error
-    return [part for _, part in written]
-
-
-def _grouped(records: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
-    group: list[tuple[str, str]] = []
-    for record in records:
-        group.append(record)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
+    return parts
 
 
 def _as_text(records: Iterable[tuple[str, str]]) -> str:

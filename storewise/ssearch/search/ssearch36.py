@@ -11,7 +11,6 @@ import gzip
 import json
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
@@ -28,21 +27,11 @@ from typing import IO, BinaryIO, NoReturn, Protocol, cast
 
 import zstandard
 
+from storewise.atomic import write_aside
 from storewise.errors import InputError, SearchError
 from storewise.processes import dies_with_parent
 from storewise.ssearch.inputs.scan import Scanner, ScanResult, read_head
 from storewise.ssearch.parse.stream import open_input
-from storewise.ssearch.search.fasta import count_parts, part_path, split_fasta
-
-__all__ = [
-    "STUDY_OPTIONS",
-    "SearchRecord",
-    "count_parts",
-    "part_path",
-    "record_path",
-    "run_search",
-    "split_fasta",
-]
 
 #: The published study's options: every library sequence passes (first value of -E), one
 #: alignment per hit and strand (the second); the two values are one argument.
@@ -108,12 +97,11 @@ def run_search(
     if executable is None:
         raise SearchError(f"{program} is not installed or not on PATH; {_INSTALL}")
     scratch = output.with_name(f".{output.name}.search")
-    partial = output.with_name(f".{output.name}.partial")
-    with _termination_raises() as woken:
+    with _termination_raises():
         try:
-            # A search that was killed before may have left both.
+            # A search that was killed before may have left it.
             shutil.rmtree(scratch, ignore_errors=True)
-            inputs = scratch / "inputs"
+            inputs, partial = scratch / "inputs", scratch / output.name
             inputs.mkdir(parents=True)
             names = [_place(query, inputs, "query"), _place(library, inputs, "library")]
             # The output repeats the command line; it should not tell where the program is.
@@ -125,18 +113,15 @@ def run_search(
                 command,
                 inputs,
                 partial,
-                output,
                 query,
                 library,
-                woken,
             )
-            _write_record(record, output)
+            write_aside(record_path(output), json.dumps(asdict(record), indent=2) + "\n")
             partial.replace(output)
         except OSError as error:
             raise SearchError(f"{output}: cannot be written: {error.strerror or error}") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-            partial.unlink(missing_ok=True)
     return record
 
 
@@ -181,10 +166,8 @@ def _run(
     command: list[str],
     inputs: Path,
     partial: Path,
-    output: Path,
     query: Path,
     library: Path,
-    woken: int | None,
 ) -> SearchRecord:
     started = time.monotonic()
     what = f"{shlex.join(command)} (query {query}, library {library})"
@@ -204,8 +187,8 @@ def _run(
     incomplete: InputError | None = None
     try:
         assert child.stdout is not None
-        with child.stdout, _writer(partial, output.name) as sink:
-            while data := _read(child.stdout.fileno(), woken):
+        with child.stdout, _writer(partial) as sink:
+            while data := os.read(child.stdout.fileno(), _CHUNK_BYTES):
                 head = head or data[:_CLOSING_BYTES]
                 tail = (tail + data)[-_CLOSING_BYTES:]
                 sink.write(data)
@@ -264,30 +247,20 @@ class _Sink(Protocol):
 
 
 @contextmanager
-def _writer(path: Path, name: str) -> Iterator[_Sink]:
-    """A stream into `path`, compressed as `name` says; on disk when it closes."""
+def _writer(path: Path) -> Iterator[_Sink]:
+    """A stream into `path`, compressed as its name says; on disk when it closes."""
     with path.open("wb") as raw:
-        if name.endswith(".gz"):
+        if path.suffix == ".gz":
             # No time and no name inside: the same search gives the same bytes.
             with gzip.GzipFile("", "wb", 6, cast(IO[bytes], raw), mtime=0) as packed:
                 yield packed
-        elif name.endswith(".zst"):
+        elif path.suffix == ".zst":
             with zstandard.ZstdCompressor(level=6).stream_writer(raw, closefd=False) as frames:
                 yield cast(BinaryIO, frames)
         else:
             yield raw
         raw.flush()
         os.fsync(raw.fileno())
-
-
-def _write_record(record: SearchRecord, output: Path) -> None:
-    path = record_path(output)
-    aside = path.with_name(f".{path.name}.partial")
-    try:
-        aside.write_text(json.dumps(asdict(record), indent=2) + "\n")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _last_lines(errors: bytes, output: bytes) -> str:
@@ -309,33 +282,9 @@ def _signal_name(number: int) -> str:
     return f"signal {number}, {name}{hint}"
 
 
-def _read(source: int, woken: int | None) -> bytes:
-    """Some bytes of a pipe; none at its end.
-
-    A signal that comes right before a plain read would be seen only when the read returns, which
-    may be never; so both are awaited. Its handler raises as soon as the wait is over.
-    """
-    if woken is not None:
-        both = select.poll()
-        both.register(source, select.POLLIN)
-        both.register(woken, select.POLLIN)
-        ready: set[int] = set()
-        while source not in ready:
-            ready = {descriptor for descriptor, _ in both.poll()}
-            if woken in ready:
-                os.read(woken, _CHUNK_BYTES)
-    return os.read(source, _CHUNK_BYTES)
-
-
 @contextmanager
-def _termination_raises() -> Iterator[int | None]:
-    """Lets a termination signal unwind the stack, so that clean-up runs; main thread only.
-
-    Gives the descriptor that becomes readable with any signal.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield None
-        return
+def _termination_raises() -> Iterator[None]:
+    """Lets a termination signal unwind the stack, so that clean-up runs; main thread only."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
@@ -344,18 +293,13 @@ def _termination_raises() -> Iterator[int | None]:
     taken = [
         number
         for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
+        if threading.current_thread() is threading.main_thread()
+        and signal.getsignal(number) is signal.SIG_DFL
     ]
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in taken:
         signal.signal(number, leave)
     try:
-        yield reader
+        yield
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(before)
-        os.close(reader)
-        os.close(writer)

@@ -190,7 +190,6 @@ def test_an_unwritable_place_is_named(files: Path) -> None:
 def test_a_broken_cache_is_made_anew(files: Path) -> None:
     out, cache = files.parent / "manifest.parquet", files.parent / "cache"
     build_manifest(list_inputs([files]), out, cache_dir=cache)
-    (cache / "known.parquet").write_bytes(b"PAR1 no")
-    (cache / "rows.jsonl").write_bytes(b'["full", "x", 1')
+    (cache / "rows.sqlite").write_bytes(b"no database, " * 1000)
     assert build_manifest(list_inputs([files]), out, cache_dir=cache).digested == 4
     assert build_manifest(list_inputs([files]), out, cache_dir=cache).digested == 0
