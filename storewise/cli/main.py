@@ -193,7 +193,8 @@ def manifest(
     Example: `storewise manifest /data/ssearch -o manifest.parquet`, or
     `storewise manifest --study mine`
     """
-    from storewise.ssearch.inputs.manifest import build_manifest, list_inputs
+    from storewise.ssearch.inputs.manifest import build_manifest
+    from storewise.ssearch.inputs.paths import list_inputs
 
     if study is not None:
         if inputs:

@@ -12,6 +12,7 @@ import typer
 
 from storewise.cli.progress import shown
 from storewise.errors import ResultError, StorewiseError
+from storewise.layout import CONFIG, STUDY, TRIALS
 from storewise.s3.uri import is_remote, parse
 from storewise.study.publication import Publish, as_publish
 
@@ -117,7 +118,7 @@ def pull(
     from rich.filesize import decimal
 
     from storewise.publish.pull import fetch, missing, named, publication
-    from storewise.publish.results import CONFIG, foreign_trials, forget_run
+    from storewise.publish.results import foreign_trials, forget_run
 
     place = parse(folder).folder()
     found = publication(place)
@@ -138,7 +139,7 @@ def pull(
         )
     with _told_of_files(), shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
-        if any(path.is_relative_to(target / "trials") for path in differing):
+        if any(path.is_relative_to(target / TRIALS) for path in differing):
             forget_run(target, found.run)
     size = decimal(sum(entry.bytes for entry in wanted))
     _say(
@@ -160,13 +161,13 @@ def _source(
     from storewise.run.runner import workflow_home
 
     if what is None:
-        known = sorted(path.parent for path in results.glob("*/study.json"))
+        known = sorted(path.parent for path in results.glob(f"*/{STUDY}"))
         if len(known) != 1:
             names = ", ".join(path.name for path in known) or "none"
             raise ResultError(f"name a study: those with results below {results} are {names}")
         what = str(known[0])
     path = Path(what)
-    if (path / "study.json").is_file() or (path / "trials").is_dir():
+    if (path / STUDY).is_file() or (path / TRIALS).is_dir():
         stored = as_publish(stored_study(path).get("publish"))
         return path, Publish.model_validate(stored) if stored else None, []
     from storewise.study.load import find_study, load_study

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storewise.errors import StorewiseError
+from storewise.layout import TRIALS
 from storewise.publish.manifest import MANIFEST, Entry, Manifest, read_manifest
 from storewise.publish.push import Progress
 from storewise.s3.checksums import digest_file
@@ -54,7 +55,7 @@ def _what_is_there(folder: Place) -> str:
         )
     folders = [item["Prefix"] for item in page.get("CommonPrefixes", ())]
     names = {name.removeprefix(folder.folder().key).rstrip("/") for name in folders}
-    if "trials" in names:
+    if TRIALS in names:
         return (
             f"{folder}: objects of a publication without its {MANIFEST}; run `storewise publish` "
             "again where the results are: it sends what is missing"

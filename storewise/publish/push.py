@@ -16,15 +16,9 @@ from rich.filesize import decimal
 
 from storewise import __version__
 from storewise.atomic import write_aside
-from storewise.layout import FAILED
+from storewise.layout import FAILED, PUBLISHED, TRIALS
 from storewise.publish.manifest import MANIFEST, Entry, Manifest, manifest_or_none
-from storewise.publish.results import (
-    PUBLISHED,
-    Local,
-    run_of,
-    select,
-    stored_study,
-)
+from storewise.publish.results import Local, run_of, select, stored_study
 from storewise.s3.checksums import Digest, digest_file
 from storewise.s3.client import Changed, NotThere, ObjectError, explained, in_threads, s3
 from storewise.s3.listing import below
@@ -271,7 +265,9 @@ def summary(done: Plan) -> str:
         if done.extra
         else ""
     )
-    failed = sum(PurePath(entry.path).match(f"trials/*/{FAILED}") for entry in done.manifest.files)
+    failed = sum(
+        PurePath(entry.path).match(f"{TRIALS}/*/{FAILED}") for entry in done.manifest.files
+    )
     lost = f"; {failed} of its trials failed, the report says why" if failed else ""
     return f"{done.folder}: {files} files ({decimal(size)}), {what}{lost}{extra}"
 

@@ -18,21 +18,26 @@ from storewise import __version__
 from storewise.analysis.files.run_record import record_damage
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.layout import RECORD
+from storewise.layout import (
+    CONFIG,
+    PUBLISH_LOG,
+    PUBLISHED,
+    RECORD,
+    REFERENCES,
+    REPORT,
+    STUDY,
+    TRIALS,
+    VERIFIED,
+)
 from storewise.session.coordination.liveness import LEASES, LIVE
 from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
 from storewise.study.publication import as_time
 from storewise.yamlfile import read_yaml
 
-#: What the rule `publish` leaves in the results: where they are.
-PUBLISH_LOG = "logs/publish.log"
-PUBLISHED = "published.json"
-#: Directory of the results with the study's files, made when they are published.
-CONFIG = "config"
-RUN = "run.json"
-WRITTEN = "written"
-REFERENCES = "references"
+#: In `CONFIG`: the files as they were written, and the study's references.
+_WRITTEN = "written"
+_REFERENCES = "references"
 _LEFT_OUT = {
     # What is of this machine and this moment only: sessions and their secrets, leases, tables that
     # were not dropped yet, records of processes.
@@ -40,7 +45,7 @@ _LEFT_OUT = {
     # What would be made of the rest again, and inputs.
     *("inputs/cache", "inputs/parts", "search/outputs"),
     # The log of the job that publishes, which it is still writing.
-    "logs/publish.log",
+    PUBLISH_LOG,
 }
 _UNFINISHED = (".tmp", ".partial")
 
@@ -70,13 +75,13 @@ def run_of(results: Path) -> RunOf:
     if record is not None:
         return RunOf(record.run, record.started)
     try:
-        known = json.loads((results / CONFIG / RUN).read_text(encoding="utf-8"))
+        known = json.loads((results / CONFIG / RECORD).read_text(encoding="utf-8"))
         return RunOf(str(known["run"]), float(known["started"]))
     except FileNotFoundError:
-        times = [path.stat().st_mtime for path in results.glob("trials/*/*.parquet")]
+        times = [path.stat().st_mtime for path in results.glob(f"{TRIALS}/*/*.parquet")]
     except (ValueError, KeyError, TypeError) as error:
         raise ResultError(
-            f"{results / CONFIG / RUN}: not the record of a run ({error}); delete it"
+            f"{results / CONFIG / RECORD}: not the record of a run ({error}); delete it"
         ) from error
     if not times:
         raise ResultError(f"{results}: nothing to publish: no trial was measured here")
@@ -115,7 +120,7 @@ def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tup
         path = Path(entry.path)
         if entry.is_dir():
             real = os.path.realpath(path)
-            if name.startswith("trials/") and name.count("/") > 1:
+            if name.startswith(f"{TRIALS}/") and name.count("/") > 1:
                 continue
             if real in above:
                 raise ResultError(f"{path}: a link to a directory that it is in; remove it")
@@ -136,15 +141,15 @@ OLD_REPORT = (
 def report_is_old(results: Path) -> bool:
     """Whether trials were measured that the report does not know, or there is no report."""
     try:
-        made = (results / "report.html").stat().st_mtime
+        made = (results / REPORT).stat().st_mtime
     except FileNotFoundError:
         return True
-    return any(path.stat().st_mtime > made for path in results.glob("trials/*/verify.parquet"))
+    return any(path.stat().st_mtime > made for path in results.glob(f"{TRIALS}/*/{VERIFIED}"))
 
 
 def stored_study(results: Path) -> dict[str, Any]:
     """The study as it was last analysed; ResultError where it never was."""
-    path = results / "study.json"
+    path = results / STUDY
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not isinstance(found.get("name"), str):
@@ -200,14 +205,14 @@ def write_config(
     references = _references(results)
     for name, kinds in references.items():
         for suffix, text in kinds.items():
-            texts[directory / REFERENCES / f"{name}.{suffix}"] = text
+            texts[directory / _REFERENCES / f"{name}.{suffix}"] = text
     if not pulled:
         texts[own] = complete_yaml(study, references)
-        for place, path in _named_apart(written, directory / WRITTEN).items():
+        for place, path in _named_apart(written, directory / _WRITTEN).items():
             texts[place] = path.read_text(encoding="utf-8")
     run = run_of(results)
-    texts[directory / RUN] = json.dumps({"run": run.id, "started": run.started}) + "\n"
-    kept = [directory / REFERENCES, *([directory / WRITTEN] if written and not pulled else [])]
+    texts[directory / RECORD] = json.dumps({"run": run.id, "started": run.started}) + "\n"
+    kept = [directory / _REFERENCES, *([directory / _WRITTEN] if written and not pulled else [])]
     for path in [path for top in kept for path in top.glob("*") if path not in texts]:
         path.unlink()  # of an earlier version of the study
     for path, text in texts.items():
@@ -217,10 +222,8 @@ def write_config(
 
 
 def _references(results: Path) -> dict[str, dict[str, str]]:
-    from storewise.analysis.pipeline.load import REFERENCES as KEPT
-
     try:
-        found = json.loads((results / KEPT).read_text(encoding="utf-8"))
+        found = json.loads((results / REFERENCES).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     return {str(name): dict(texts) for name, texts in found.items()}
@@ -250,7 +253,7 @@ def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> st
     if scale := data.get("scale"):
         data["scales"] = {scale: {}}  # what it changes is in the other keys already
     data["references"] = [
-        f"{REFERENCES}/{stem}.yaml" if (stem := Path(name).stem) in references else name
+        f"{_REFERENCES}/{stem}.yaml" if (stem := Path(name).stem) in references else name
         for name in data.get("references", ())
     ]
     name = study["name"]
@@ -264,10 +267,10 @@ def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> st
 
 def foreign_trials(results: Path, published: Iterable[str]) -> list[Path]:
     """Trials with results that a publication does not have, which would be analysed with it."""
-    known = {name.split("/")[1] for name in published if name.startswith("trials/")}
+    known = {name.split("/")[1] for name in published if name.startswith(f"{TRIALS}/")}
     return sorted(
         path
-        for path in results.glob("trials/*")
+        for path in results.glob(f"{TRIALS}/*")
         if path.name not in known and any(path.glob("*.parquet"))
     )
 
@@ -283,7 +286,7 @@ def forget_run(results: Path, run: str) -> None:
 def published_at(results: Path) -> str | None:
     """Where the results were published; None where they were not, or have another report now."""
     try:
-        if (results / PUBLISHED).stat().st_mtime < (results / "report.html").stat().st_mtime:
+        if (results / PUBLISHED).stat().st_mtime < (results / REPORT).stat().st_mtime:
             return None
         return str(json.loads((results / PUBLISHED).read_text(encoding="utf-8"))["place"])
     except (OSError, ValueError, KeyError, TypeError):

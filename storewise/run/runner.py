@@ -14,9 +14,9 @@ from pathlib import Path
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import FAILED, LIBRARY
+from storewise.layout import FAILED, LIBRARY, PUBLISH_LOG
 from storewise.processes import dies_with_parent
-from storewise.publish.results import PUBLISH_LOG, last_attempt, published_at
+from storewise.publish.results import last_attempt, published_at
 from storewise.run.cache_home import cache_environment
 from storewise.session.coordination.cluster import node_jobs
 from storewise.session.coordination.liveness import Process

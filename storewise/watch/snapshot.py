@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from storewise.errors import ResultError
+from storewise.layout import FAILED
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.liveness import LEASES, LIVE
 from storewise.session.coordination.progress import Told, told_of
@@ -30,7 +31,6 @@ from storewise.session.coordination.run import (
 from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch.time_left import Left, duration_of, time_left
 
-FAILED = "failed.json"
 #: A worker's or node's record that is older than this, s, is not of now. NFS caches attributes.
 STALE = 10.0
 #: Lines of the newest log that are shown.

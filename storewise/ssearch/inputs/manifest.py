@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from storewise.atomic import write_aside
 from storewise.documents import DIGEST_BYTES
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.inputs.paths import list_inputs, slice_paths
 from storewise.ssearch.inputs.scan import RULES, DigestMode
 from storewise.ssearch.inputs.scan_cache import ScanCache
 from storewise.ssearch.inputs.scan_many import Progress, status_of, survey
@@ -29,25 +28,9 @@ from storewise.ssearch.inputs.table import (
     FILE_COLUMNS,
     MANIFEST_SCHEMA,
     PART_SCHEMA,
-    InputFile,
     read_table,
-    rows_of,
     write_table,
 )
-
-__all__ = [
-    "BadInput",
-    "InputFile",
-    "ManifestSummary",
-    "OnBadInput",
-    "build_manifest",
-    "build_part",
-    "list_inputs",
-    "load_manifest",
-    "merge_parts",
-    "rows_of",
-    "slice_paths",
-]
 
 OnBadInput = Literal["fail", "quarantine"]
 
@@ -238,15 +221,12 @@ def _first_equal(paths: Sequence[str], digests: Sequence[bytes]) -> list[int]:
 def _bad_input_error(bad: Sequence[BadInput], files: int) -> InputError:
     first = bad[0]
     rest = f"; {len(bad)} of {files} files are bad" if len(bad) > 1 else ""
-    place = first.path
-    if first.line is not None:
-        place += f", line {first.line}"
-    if first.offset is not None:
-        place += f" (byte {first.offset})"
-    reason = first.reason.removeprefix(place).removeprefix(": ")
+    # The reason names the place already, as every InputError does.
+    place = str(InputError(first.path, "", line=first.line, offset=first.offset))
     return InputError(
         first.path,
-        f"{reason}{rest} (on_bad_input: quarantine goes on with the others)",
+        f"{first.reason.removeprefix(place)}{rest} "
+        "(on_bad_input: quarantine goes on with the others)",
         line=first.line,
         offset=first.offset,
     )

@@ -22,7 +22,7 @@ from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import CHUNK_BYTES
 from storewise.ssearch.parse import remote
-from storewise.ssearch.parse.stream import check_name
+from storewise.ssearch.parse.stream import check_name, unreadable
 
 _LIST_SUFFIXES = (".list", ".txt")
 _HEAD_BYTES = 4096
@@ -176,7 +176,7 @@ def _is_list(path: str) -> bool:
         with _opened(path) as stream:
             head = stream.read(_HEAD_BYTES)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return b"\n version " not in head
 
 
@@ -210,7 +210,7 @@ def read_list(path: str) -> Iterator[str]:
                 if name.strip() and not name.startswith("#"):
                     yield name
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 @contextmanager
@@ -223,10 +223,6 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _unreadable(path: str, error: OSError) -> InputError:
-    return InputError(path, f"the file cannot be read: {error.strerror or error}")
-
-
 def slice_paths(paths: Iterable[str], part: int, parts: int) -> list[str]:
     """The share of `paths` that job `part` (from 0) of `parts` takes.
 
@@ -235,20 +231,6 @@ def slice_paths(paths: Iterable[str], part: int, parts: int) -> list[str]:
     if not 0 <= part < parts:
         raise ValueError(f"part {part} is not one of 0..{parts - 1}")
     return [path for path in paths if zlib.crc32(path.encode()) % parts == part]
-
-
-def sample_order(paths: Sequence[str], seed: int) -> list[int]:
-    """Indexes of `paths` in a seeded random order in which each path's place is its own.
-
-    Files that are added or removed do not move the others against each other, so that a larger
-    sample holds the smaller one.
-    """
-    key = seed.to_bytes(8, "big", signed=True)
-
-    def rank(index: int) -> bytes:
-        return hashlib.blake2b(paths[index].encode(), digest_size=16, key=key).digest()
-
-    return sorted(range(len(paths)), key=rank)
 
 
 def sample_paths(
@@ -270,14 +252,7 @@ def sample_paths(
         path = paths[index]
         return objects[path].size if path in objects else _size(path)
 
-    chosen = sample_indexes(
-        paths,
-        size,
-        files=files,
-        bytes=bytes,
-        share=share,
-        seed=seed,
-    )
+    chosen = sample_indexes(paths, size, files=files, bytes=bytes, share=share, seed=seed)
     return [paths[index] for index in chosen]
 
 
@@ -287,7 +262,7 @@ def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def sample_indexes(
@@ -302,7 +277,14 @@ def sample_indexes(
     """Indexes, ascending, of the sample that `sample_paths` describes; `size` gives one's bytes."""
     if (files is not None) + (bytes is not None) + (share is not None) != 1:
         raise ValueError("give exactly one of files, bytes and share")
-    order = sample_order(paths, seed)
+    # In a random order in which each path has a place of its own: files that are added or removed
+    # do not move the others against each other, and a larger sample holds the smaller one.
+    key = seed.to_bytes(8, "big", signed=True)
+
+    def rank(index: int) -> bytes:
+        return hashlib.blake2b(paths[index].encode(), digest_size=16, key=key).digest()
+
+    order = sorted(range(len(paths)), key=rank)
     if share is not None:
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, not {share}")

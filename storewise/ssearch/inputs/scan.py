@@ -34,7 +34,7 @@ from storewise.ssearch.parse.grammar import (
     ends_table,
     query_line,
 )
-from storewise.ssearch.parse.lines import shown
+from storewise.ssearch.parse.lines import LF_EXPECTED, TEXT_EXPECTED, shown
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.sample_digest import SAMPLE_BLOCK_BYTES, sample_of
 from storewise.ssearch.parse.stream import GZIP_MAGIC, ZSTD_MAGIC, Source, damage, open_input
@@ -117,14 +117,20 @@ class Scanner:
         self._hash.update(data)
         has_nul = b"\0" in data
         data = self._rest + data
+        if has_nul and (self._frame.searches or _VERSION.search(data)):
+            raise self._error(data, data.find(b"\0"), "a NUL byte", TEXT_EXPECTED)
         if has_nul:
-            raise self._nul(data)
+            self._first_line = self._first_line or data[:_SHOWN_BYTES]
+            raise self._not_ssearch()
         last = data.rfind(b"\n")
         # What a line is may be told by the next one, so the last whole line waits, too.
         end = data.rfind(b"\n", 0, last) + 1 if last >= 0 else 0
         self._rest = data[end:]
         if len(data) - last > LONGEST_LINE_BYTES:
-            raise self._not_ssearch_or(f"a line of more than {LONGEST_LINE_BYTES} bytes")
+            if not self._frame.searches:
+                raise self._not_ssearch()
+            reason = f"a line of more than {LONGEST_LINE_BYTES} bytes"
+            raise self._error(data, 0, reason, "lines of text")
         if end:
             self._scan(data[:end], self._rest)
         if not self._frame.searches and self._bytes + len(self._rest) > PREAMBLE_BYTES:
@@ -167,7 +173,8 @@ class Scanner:
             self._first_line = block.lstrip()[:_SHOWN_BYTES]
         # Looking for the one byte first is fifty times faster than for the pair.
         if b"\r" in block and b"\r\n" in block:
-            raise self._crlf(block)
+            place = block.find(b"\r\n")
+            raise self._error(block, place, "the line ends with CR LF", LF_EXPECTED)
         # A newline in front makes the first line like all others. Each step begins at the newline
         # in front of a line and returns where the next one begins.
         self._text, self._following = b"\n" + block, following
@@ -254,8 +261,13 @@ class Scanner:
         """Up to the mark behind a query's alignments, which are counted."""
         text = self._text
         if self._after_header and not text.startswith(b"; ", at + 1):
-            raise self._error(at, "alignments are not in -m 10 format; search again with -m 10",
-                              "a line such as '; pg_name: ssearch36'")  # fmt: skip
+            raise self._error(
+                text[1:],
+                at,
+                "alignments are not in -m 10 format; search again with -m 10",
+                "a line such as '; pg_name: ssearch36'",
+                show=True,
+            )
         self._after_header = False
         stop, mark = self._next_mark(at, end)
         while mark.startswith(b">>>"):
@@ -288,40 +300,21 @@ class Scanner:
         try:
             told(*what)
         except Misplaced as wrong:
-            raise self._error(at, wrong.reason, wrong.expected) from None
+            error = self._error(self._text[1:], at, wrong.reason, wrong.expected, show=True)
+            raise error from None
 
-    def _error(self, at: int, reason: str, expected: str) -> InputError:
-        line = self._text[at + 1 : self._text.find(b"\n", at + 1)]
+    def _error(
+        self, data: bytes, place: int, reason: str, expected: str, *, show: bool = False
+    ) -> InputError:
+        """An error in the line of `data`, the bytes that come next, that has position `place`."""
+        start = data.rfind(b"\n", 0, place) + 1
         return InputError(
             self._path,
             reason,
-            line=self._lines + self._text.count(b"\n", 0, at + 1),
-            offset=self._bytes + at,
-            expected=expected,
-            found=shown(line[:_SHOWN_BYTES]),
-        )
-
-    def _nul(self, data: bytes) -> InputError:
-        if not self._frame.searches and not _VERSION.search(data):
-            self._first_line = self._first_line or data[:_SHOWN_BYTES]
-            return self._not_ssearch()
-        start = data.rfind(b"\n", 0, data.find(b"\0")) + 1
-        return InputError(
-            self._path,
-            "a NUL byte",
             line=self._lines + data.count(b"\n", 0, start) + 1,
             offset=self._bytes + start,
-            expected="text (a block of zeros is what a failed copy leaves)",
-        )
-
-    def _crlf(self, block: bytes) -> InputError:
-        start = block.rfind(b"\n", 0, block.find(b"\r\n")) + 1
-        return InputError(
-            self._path,
-            "the line ends with CR LF",
-            line=self._lines + block.count(b"\n", 0, start) + 1,
-            offset=self._bytes + start,
-            expected="LF line ends as the program writes them (convert with dos2unix)",
+            expected=expected,
+            found=shown(data[start : data.find(b"\n", start)][:_SHOWN_BYTES]) if show else None,
         )
 
     def _not_ssearch(self) -> InputError:
@@ -332,13 +325,6 @@ class Scanner:
             offset=0,
             expected=_EXPECTED,
             found=shown((self._first_line or self._rest).split(b"\n", 1)[0]),
-        )
-
-    def _not_ssearch_or(self, reason: str) -> InputError:
-        if not self._frame.searches:
-            return self._not_ssearch()
-        return InputError(
-            self._path, reason, line=self._lines + 1, offset=self._bytes, expected="lines of text"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from storewise.errors import InputError, StorewiseError
 from storewise.processes import in_processes
-from storewise.s3.uri import Stat, is_remote
+from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import DigestMode, scan_file
 from storewise.ssearch.inputs.table import FILE_COLUMNS
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
-from storewise.ssearch.parse.stream import CHANGED
+from storewise.ssearch.parse.stream import CHANGED, unreadable
 
 #: A worker reports after at most this much, which is what a ``kill -9`` can lose of its work.
 CHUNK_FILES = 512
@@ -56,7 +56,12 @@ def status_of(paths: Sequence[str]) -> Status:
     objects = remote.stats(paths)
     for path in paths:
         try:
-            size, time = _object(path, objects) if is_remote(path) else _stat(path)
+            if not is_remote(path):
+                size, time = _stat(path)
+            elif path in objects:
+                size, time = objects[path].size, objects[path].mtime_ns
+            else:
+                raise InputError(path, "there is no such object")
         except InputError as error:
             missing.append(_bad_row(Listed(path, 0, 0), error))
             continue
@@ -163,17 +168,10 @@ def _stat(path: str) -> tuple[int, int]:
     try:
         status = os.stat(path)  # noqa: PTH116 - a million strings, no Path objects
     except OSError as error:
-        raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     if not stat.S_ISREG(status.st_mode):
         raise InputError(path, "not a regular file (a directory, a pipe or a device)")
     return status.st_size, status.st_mtime_ns
-
-
-def _object(path: str, found: Mapping[str, Stat]) -> tuple[int, int]:
-    """Size and time of an object."""
-    if (one := found.get(path)) is None:
-        raise InputError(path, "there is no such object")
-    return one.size, one.mtime_ns
 
 
 def _bad_row(file: Listed, error: InputError) -> BadRow:

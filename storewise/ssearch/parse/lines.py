@@ -11,6 +11,9 @@ from storewise.ssearch.parse.stream import ByteReader
 MAX_LINE = 8 << 20
 CHUNK = 1 << 19
 _NEWLINE = 10
+#: What is expected instead of a NUL byte, and of CR LF.
+TEXT_EXPECTED = "text (a block of zeros is what a failed copy leaves)"
+LF_EXPECTED = "LF line ends as the program writes them (convert with dos2unix)"
 _PIECE = 1 << 15
 #: Enough for `; pg_`, which tells what a line is that may be a mark.
 _FOLLOWING = 5
@@ -152,7 +155,7 @@ class Lines:
         if b"\0" in chunk:
             raise self.error(
                 "a NUL byte",
-                expected="text (a block of zeros is what a failed copy leaves)",
+                expected=TEXT_EXPECTED,
                 position=self.buffer.index(b"\0", len(rest)),
             )
         # A carriage return may be the last byte of one chunk, its line feed the first of the next.
@@ -165,7 +168,7 @@ class Lines:
         if found >= 0:
             raise self.error(
                 "the line ends with CR LF",
-                expected="LF line ends as the program writes them (convert with dos2unix)",
+                expected=LF_EXPECTED,
                 found=shown(self.buffer[max(found - 30, 0) : found + 2]),
                 position=found,
             )

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storewise.documents import FULL_DIGEST_BYTES
-from storewise.errors import InputError
 from storewise.s3.uri import Wanted, is_remote
 from storewise.ssearch.parse.remote import as_input
-from storewise.ssearch.parse.stream import Source
+from storewise.ssearch.parse.stream import Source, unreadable
 
 #: The first and last block are read and this many between them.
 SAMPLE_BLOCKS = 14
@@ -59,7 +58,7 @@ def sample_of(path: Path | str, seed: int, listed: Wanted | None = None) -> Samp
                 size = os.fstat(stream.fileno()).st_size
                 blocks = [os.pread(stream.fileno(), n, start) for start, n in places(size)]
         except OSError as error:
-            raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
+            raise unreadable(str(path), error) from error
         return Sample(size, blocks, path) if blocks else None
     from storewise.s3.stream import blocks as blocks_of
 

@@ -84,7 +84,7 @@ class _Plain:
             try:
                 data = self._raw.read(size) or b""
             except OSError as error:
-                raise _unreadable(self._name, error, self._offset) from error
+                raise unreadable(self._name, error, self._offset) from error
         self._offset += len(data)
         return data
 
@@ -201,9 +201,8 @@ def _refuse_unread(head: bytes, name: str, known: tuple[bytes, ...] = ()) -> Non
         )
 
 
-def _unreadable(name: str, error: OSError, offset: int | None = None) -> InputError:
-    reason = error.strerror or str(error)
-    return InputError(name, f"the file cannot be read: {reason}", offset=offset)
+def unreadable(name: str, error: OSError, offset: int | None = None) -> InputError:
+    return InputError(name, f"the file cannot be read: {error.strerror or error}", offset=offset)
 
 
 def damage(stream: ByteReader, error: InputError) -> InputError:
@@ -297,7 +296,7 @@ def open_input(source: Source, listed: Wanted | None = None) -> Iterator[ByteRea
     try:
         raw = Path(source).open("rb")  # noqa: SIM115 - the error below must not cover the body
     except OSError as error:
-        raise _unreadable(name, error) from error
+        raise unreadable(name, error) from error
     with raw:
         yield _content(raw, name)
 

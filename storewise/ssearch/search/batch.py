@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storewise.atomic import write_aside
 from storewise.errors import SearchError
 from storewise.ssearch.parse.stream import content_digest
 from storewise.ssearch.search.fasta import part_path, split_fasta
@@ -44,10 +46,11 @@ def run_searches(
     if len(libraries) < len(plan.libraries) or len(stems) < len(plan.queries):
         raise SearchError("two FASTA files of the study have the same name; rename one")
     marks = {name: content_digest(path).hex() for name, path in libraries.items()}
-    found: list[Path] = []
+    outputs: list[Path] = []
+    directory = outdir / f"queries.{job}"
     for source in plan.queries:
         # Every job splits: it is cheap beside a search, and needs no file that jobs share.
-        parts = split_fasta(source, outdir / f"queries.{job}", plan.queries_per_file)
+        parts = split_fasta(source, directory, plan.queries_per_file)
         for number, part in list(enumerate(parts))[job :: plan.jobs]:
             for name, library in libraries.items():
                 output = outdir / f"{part.stem}__{name}.m10.gz"
@@ -57,11 +60,11 @@ def run_searches(
                     record = run_search(
                         part, library, output, options=plan.options, program=plan.program
                     )
-                    _key_path(output).write_text(key + "\n", encoding="utf-8")
+                    write_aside(_key_path(output), key + "\n")
                     say(f"{output}: {record.alignments} alignments in {record.seconds:.1f} s")
-                found.append(output)
-    _remove(part_path(outdir / f"queries.{job}", source, 1).parent for source in plan.queries)
-    return found
+                outputs.append(output)
+    shutil.rmtree(directory, ignore_errors=True)
+    return outputs
 
 
 def _name(path: Path) -> str:
@@ -85,11 +88,3 @@ def _is_done(output: Path, key: str) -> bool:
         and mark.is_file()
         and mark.read_text(encoding="utf-8").strip() == key
     )
-
-
-def _remove(directories: Iterable[Path]) -> None:
-    for directory in set(directories):
-        parts: Sequence[Path] = sorted(directory.glob("*"))
-        for part in parts:
-            part.unlink()
-        directory.rmdir()

@@ -98,12 +98,6 @@ def read_fasta(path: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def count_parts(path: Path, per_part: int = 1) -> int:
-    """How many parts `split_fasta` makes of `path`, whose records it checks."""
-    records = sum(1 for _ in read_fasta(path))
-    return -(-records // per_part)
-
-
 def part_path(directory: Path, source: Path, number: int) -> Path:
     """The file of part `number` (from 1) of the FASTA file `source` in `directory`."""
     return directory / f"{_stem(source)}.{number:06}.fa"

@@ -17,20 +17,19 @@ import signal
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, BinaryIO, NoReturn, Protocol, cast
+from typing import IO, NoReturn, cast
 
 import zstandard
 
 from storewise.atomic import write_aside
 from storewise.errors import InputError, SearchError
 from storewise.processes import dies_with_parent
-from storewise.ssearch.inputs.scan import Scanner, ScanResult, read_head
+from storewise.ssearch.inputs.scan import Scanner, read_head
 from storewise.ssearch.parse.stream import open_input
 
 #: The published study's options: every library sequence passes (first value of -E), one
@@ -202,17 +201,26 @@ def _run(
         if child.poll() is None:
             child.kill()
             child.wait()
-    said = _last_lines(errors.read_bytes(), tail)
+    words = _last_lines(errors.read_bytes(), tail)
     if status < 0:
-        raise SearchError(f"{what} was killed by {_signal_name(-status)}{said}")
+        raise SearchError(f"{what} was killed by {_signal_name(-status)}{words}")
     if status > 0:
-        raise SearchError(f"{what} failed with exit status {status}{said}")
+        raise SearchError(f"{what} failed with exit status {status}{words}")
     if _NO_LIBRARY.search(tail):
         raise SearchError(
             f"{what} found no sequence in the library; check that it is FASTA of the right kind "
-            f"(nucleotide or protein){said}"
+            f"(nucleotide or protein){words}"
         )
-    found = _finished(scanner, incomplete, what, said)
+    try:
+        if incomplete is not None:
+            raise incomplete
+        counts = scanner.finish()
+    except InputError as error:
+        wanted = f"; expected {error.expected}" if error.expected else ""
+        raise SearchError(
+            f"{what} gave no complete -m 10 output: {error.reason}{wanted} (do the options hold "
+            f"-m 10, and nothing the program does not know?){words}"
+        ) from error
     residues = _LIBRARY.search(tail)
     version = _VERSION.search(head)
     return SearchRecord(
@@ -223,40 +231,23 @@ def _run(
         library=library.name,
         library_residues=int(residues[1]) if residues else 0,
         library_sequences=int(residues[2]) if residues else 0,
-        queries=found.queries or 0,
-        alignments=found.alignments or 0,
+        queries=counts.queries or 0,
+        alignments=counts.alignments or 0,
         seconds=round(time.monotonic() - started, 3),
     )
 
 
-def _finished(scanner: Scanner, incomplete: InputError | None, what: str, said: str) -> ScanResult:
-    try:
-        if incomplete is not None:
-            raise incomplete
-        return scanner.finish()
-    except InputError as error:
-        wanted = f"; expected {error.expected}" if error.expected else ""
-        raise SearchError(
-            f"{what} gave no complete -m 10 output: {error.reason}{wanted} (do the options hold "
-            f"-m 10, and nothing the program does not know?){said}"
-        ) from error
-
-
-class _Sink(Protocol):
-    def write(self, data: bytes, /) -> object: ...
-
-
 @contextmanager
-def _writer(path: Path) -> Iterator[_Sink]:
+def _writer(path: Path) -> Iterator[IO[bytes]]:
     """A stream into `path`, compressed as its name says; on disk when it closes."""
     with path.open("wb") as raw:
         if path.suffix == ".gz":
             # No time and no name inside: the same search gives the same bytes.
             with gzip.GzipFile("", "wb", 6, cast(IO[bytes], raw), mtime=0) as packed:
-                yield packed
+                yield cast(IO[bytes], packed)
         elif path.suffix == ".zst":
             with zstandard.ZstdCompressor(level=6).stream_writer(raw, closefd=False) as frames:
-                yield cast(BinaryIO, frames)
+                yield cast(IO[bytes], frames)
         else:
             yield raw
         raw.flush()
@@ -265,12 +256,10 @@ def _writer(path: Path) -> Iterator[_Sink]:
 
 def _last_lines(errors: bytes, output: bytes) -> str:
     """The end of what the program said; some of its errors go to the output."""
-    lines: deque[str] = deque(maxlen=_TAIL_LINES)
-    said = [line for line in output.splitlines() if line.startswith(b"***")]
-    for line in [*said, *errors.splitlines()]:
-        if line.strip():
-            lines.append(line.decode("utf-8", "replace").rstrip())
-    return "".join(f"\n  {line}" for line in lines)
+    lines = [line for line in output.splitlines() if line.startswith(b"***")]
+    lines += [line for line in errors.splitlines() if line.strip()]
+    last = b"\n".join(lines[-_TAIL_LINES:]).decode("utf-8", "replace")
+    return "".join(f"\n  {line.rstrip()}" for line in last.splitlines())
 
 
 def _signal_name(number: int) -> str:

@@ -11,7 +11,8 @@ from support.paths import SAMPLE
 from storewise.documents import Document
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.parse.reader import DocumentReader
-from storewise.ssearch.search.ssearch36 import run_search, split_fasta
+from storewise.ssearch.search.fasta import split_fasta
+from storewise.ssearch.search.ssearch36 import run_search
 
 
 def alignments(path: Path) -> Counter[tuple[object, ...]]:

@@ -387,7 +387,7 @@ def test_a_forked_child_reads_for_itself(s3, objects, small_windows):
 def test_nothing_of_it_is_loaded_where_no_object_is_named():
     code = (
         "import sys; from storewise.ssearch.parse.remote import fetched_ahead, Listed\n"
-        "from storewise.ssearch.inputs.manifest import list_inputs\n"
+        "from storewise.ssearch.inputs.paths import list_inputs\n"
         "import storewise.cli.main, storewise.study.load, storewise.workloads.registry\n"
         f"files = list_inputs([{str(SAMPLE)!r}])\n"
         "with fetched_ahead([Listed(f, 1, 1) for f in files]): pass\n"

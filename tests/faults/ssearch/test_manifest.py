@@ -13,13 +13,10 @@ from support.inputs.manifests import small
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.inputs.manifest import (
-    build_manifest,
-    list_inputs,
-    load_manifest,
-    rows_of,
-)
+from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
+from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.inputs.table import rows_of
 
 # --- building ----------------------------------------------------------------------------------
 
@@ -71,7 +68,8 @@ def test_fail_names_the_first_and_how_many(with_bad: Path, processes: int) -> No
 _BUILD = """
 import os, sys
 from pathlib import Path
-from storewise.ssearch.inputs.manifest import build_manifest, list_inputs
+from storewise.ssearch.inputs.manifest import build_manifest
+from storewise.ssearch.inputs.paths import list_inputs
 place = Path(sys.argv[1])
 
 def progress(done, total, done_bytes, total_bytes):

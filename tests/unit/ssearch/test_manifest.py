@@ -11,16 +11,9 @@ import pytest
 from support.inputs.manifests import small
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.inputs.manifest import (
-    build_manifest,
-    build_part,
-    list_inputs,
-    load_manifest,
-    merge_parts,
-    rows_of,
-    slice_paths,
-)
-from storewise.ssearch.inputs.table import PART_SCHEMA, write_table
+from storewise.ssearch.inputs.manifest import build_manifest, build_part, load_manifest, merge_parts
+from storewise.ssearch.inputs.paths import list_inputs, slice_paths
+from storewise.ssearch.inputs.table import PART_SCHEMA, rows_of, write_table
 
 
 def names(paths: list[str]) -> list[str]:

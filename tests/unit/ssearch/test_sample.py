@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from support.paths import SAMPLE
 
-from storewise.ssearch.inputs.manifest import build_manifest, list_inputs
+from storewise.ssearch.inputs.manifest import build_manifest
+from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import open_input

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs.manifest import load_manifest, rows_of
+from storewise.ssearch.inputs.manifest import load_manifest
 from storewise.ssearch.inputs.paths import sample_paths
 from storewise.ssearch.inputs.shards import (
     assign,
@@ -19,7 +19,7 @@ from storewise.ssearch.inputs.shards import (
     shard_count,
     write_shards,
 )
-from storewise.ssearch.inputs.table import MANIFEST_SCHEMA, write_table
+from storewise.ssearch.inputs.table import MANIFEST_SCHEMA, rows_of, write_table
 
 SIZES = st.lists(st.integers(0, 50_000_000), max_size=120)
 
