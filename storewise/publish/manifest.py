@@ -103,11 +103,11 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
     it is of another version's format."""
     try:
         data: Any = json.loads(content)
-        found = data.get("format")
-        if found != FORMAT:
+        version = data.get("format")
+        if version != FORMAT:
             raise ObjectError(
-                f"{where}: of format {found!r}, this version of Storewise reads {FORMAT}; take the "
-                "version that published it"
+                f"{where}: of format {version!r}, this version of Storewise reads {FORMAT}; take "
+                "the version that published it"
             )
         return Manifest.model_validate(data)
     except (ValueError, AttributeError) as error:

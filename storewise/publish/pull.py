@@ -35,16 +35,16 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 def publication(folder: Place) -> Manifest:
     """The manifest of a publication; ObjectError where there is none, or only half of one."""
     try:
-        found = read_manifest(folder)
+        manifest = read_manifest(folder)
     except NotThere as error:
         raise ObjectError(_what_is_there(folder)) from error
-    if not found.complete:
+    if not manifest.complete:
         raise ObjectError(
             f"{folder}: half a publication: it is being written, or was interrupted in that; where "
             "no `storewise publish` is at work, run it again where the results are: it goes on "
             "where it has ended"
         )
-    return found
+    return manifest
 
 
 def _what_is_there(folder: Place) -> str:

@@ -80,7 +80,7 @@ class Plan:
 def stored(folder: Place) -> dict[str, Stat]:
     """The objects below a folder by their names in it."""
     top = folder.folder()
-    return {key.removeprefix(top.key): found for key, found in below(top)}
+    return {key.removeprefix(top.key): stat for key, stat in below(top)}
 
 
 def plan_of(
@@ -220,9 +220,9 @@ def _check_stored(folder: Place, manifest: Manifest) -> None:
     """Raises ObjectError where an object is not the one that the manifest is to name."""
     there = stored(folder)
     for entry in manifest.files:
-        found = there.get(entry.path)
+        object_ = there.get(entry.path)
         # Some servers quote it in one answer and not in the other.
-        if found is None or found.etag.strip('"') != entry.etag.strip('"'):
+        if object_ is None or object_.etag.strip('"') != entry.etag.strip('"'):
             raise ObjectError(overtaken(f"{folder.below(entry.path)} was"))
 
 

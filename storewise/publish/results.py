@@ -151,8 +151,8 @@ def stored_study(results: Path) -> dict[str, Any]:
     """The study as it was last analysed; ResultError where it never was."""
     path = results / STUDY
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        study = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(study, dict) or not isinstance(study.get("name"), str):
             raise ValueError("no study")
     except FileNotFoundError as error:
         raise ResultError(
@@ -163,15 +163,15 @@ def stored_study(results: Path) -> dict[str, Any]:
         raise ResultError(
             f"{path}: not a study ({error}); make it again with `snakemake analysis`"
         ) from error
-    return found
+    return study
 
 
 def study_files(path: Path, root: Path) -> list[Path]:
     """A study's own file, and those that it extends; `root` has ``config/studies``."""
-    found = [path]
-    while (base := base_of(read_yaml(found[-1]), root)) is not None:
-        found.append(base)
-    return found
+    files = [path]
+    while (base := base_of(read_yaml(files[-1]), root)) is not None:
+        files.append(base)
+    return files
 
 
 @contextmanager
@@ -196,10 +196,10 @@ def write_config(
     """
     study = stored_study(results)
     directory = directory or results / CONFIG
-    name_of_own = f"{study['name']}.yaml"
-    own = directory / name_of_own
+    name_of_whole = f"{study['name']}.yaml"
+    whole = directory / name_of_whole
     # Results that were pulled are analysed with this very file, which is the user's then.
-    users = (results / CONFIG / name_of_own).resolve()
+    users = (results / CONFIG / name_of_whole).resolve()
     pulled = any(path.resolve() == users for path in written)
     texts: dict[Path, str] = {}
     references = _references(results)
@@ -207,7 +207,7 @@ def write_config(
         for suffix, text in kinds.items():
             texts[directory / _REFERENCES / f"{name}.{suffix}"] = text
     if not pulled:
-        texts[own] = complete_yaml(study, references)
+        texts[whole] = complete_yaml(study, references)
         for place, path in _named_apart(written, directory / _WRITTEN).items():
             texts[place] = path.read_text(encoding="utf-8")
     run = run_of(results)
@@ -223,22 +223,22 @@ def write_config(
 
 def _references(results: Path) -> dict[str, dict[str, str]]:
     try:
-        found = json.loads((results / REFERENCES).read_text(encoding="utf-8"))
+        texts_of = json.loads((results / REFERENCES).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return {str(name): dict(texts) for name, texts in found.items()}
+    return {str(name): dict(texts) for name, texts in texts_of.items()}
 
 
 def _named_apart(paths: Sequence[Path], directory: Path) -> dict[Path, Path]:
     """Each file by a place of its own: two may have one name in different directories."""
-    found: dict[Path, Path] = {}
+    places: dict[Path, Path] = {}
     for path in paths:
         place, number = directory / path.name, 1
-        while place in found:
+        while place in places:
             number += 1
             place = directory / f"{path.stem}.{number}{path.suffix}"
-        found[place] = path
-    return found
+        places[place] = path
+    return places
 
 
 def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> str:

@@ -133,10 +133,10 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
         error = error.__context__
     if isinstance(error, ClientError):
         return _refused(where, error)
-    told = _PASSWORD.sub("//", str(error))
+    text = _PASSWORD.sub("//", str(error))
     if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
         return ObjectError(
-            f"{where}: no AWS credentials ({told}); give some as for every AWS tool: the "
+            f"{where}: no AWS credentials ({text}); give some as for every AWS tool: the "
             "environment, ~/.aws/credentials, or a role of the instance"
         )
     if isinstance(error, NoRegionError):
@@ -147,12 +147,12 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
         return ObjectError(f"{where}: what arrived has another checksum than what is stored")
     if isinstance(error, EndpointConnectionError | ConnectionClosedError | HTTPClientError):
         return ObjectError(
-            f"{where}: S3 does not answer after {TRIES} tries ({told}); check the network, the "
+            f"{where}: S3 does not answer after {TRIES} tries ({text}); check the network, the "
             "region, and AWS_ENDPOINT_URL_S3 where it is set"
         )
     if isinstance(error, ResponseStreamingError):
-        return ObjectError(f"{where}: the answer ended too early ({told})")
-    return ObjectError(f"{where}: {told}")
+        return ObjectError(f"{where}: the answer ended too early ({text})")
+    return ObjectError(f"{where}: {text}")
 
 
 def code_of(error: ClientError) -> str:
@@ -167,7 +167,7 @@ def no_bucket(where: Place | str) -> ObjectError:
 
 def _refused(where: Place | str, error: ClientError) -> ObjectError:
     code = code_of(error)
-    told = str(error.response.get("Error", {}).get("Message", "")) or code
+    text = str(error.response.get("Error", {}).get("Message", "")) or code
     if code == "NoSuchBucket":
         return no_bucket(where)
     if code in ("NoSuchKey", "404", "NotFound"):
@@ -196,7 +196,7 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
             "the AWS credentials have expired: renew them"
         )
     if code == "RequestTimeTooSkewed":
-        return ObjectError(f"{where}: this host's clock is wrong ({told}); set it")
+        return ObjectError(f"{where}: this host's clock is wrong ({text}); set it")
     if code == "InvalidObjectState":
         return ObjectError(
             f"{where}: the object is archived and cannot be read; restore it first "
@@ -206,7 +206,7 @@ def _refused(where: Place | str, error: ClientError) -> ObjectError:
         return ObjectError(
             f"{where}: the bucket is in another region; set AWS_DEFAULT_REGION to its own"
         )
-    return ObjectError(f"{where}: {error.operation_name} failed: {told} ({code})")
+    return ObjectError(f"{where}: {error.operation_name} failed: {text} ({code})")
 
 
 def in_threads(

@@ -147,18 +147,18 @@ def stats(uris: Sequence[str]) -> dict[str, Stat]:
     Listed by pages, each of which begins at the next object that is wanted, so that there are never
     more requests than pages of what lies between, and far fewer where little of it is wanted.
     """
-    found: dict[str, Stat] = {}
+    objects: dict[str, Stat] = {}
     if len(uris) < _FEW:
         for uri in uris:
             try:
-                found[uri] = stat(parse(uri))
+                objects[uri] = stat(parse(uri))
             except NotThere:
                 continue
-        return found
+        return objects
     # Sorted URIs are sorted by bucket, and those of a bucket by key.
     for bucket, of_bucket in itertools.groupby(uris, lambda uri: parse(uri).bucket):
-        found.update(_wanted(bucket, list(of_bucket)))
-    return found
+        objects.update(_wanted(bucket, list(of_bucket)))
+    return objects
 
 
 def _wanted(bucket: str, uris: Sequence[str]) -> Iterator[tuple[str, Stat]]:
@@ -201,8 +201,8 @@ def likely(spec: str) -> str:
                 page = s3().list_objects_v2(Bucket=place.bucket, Prefix=top, Delimiter="/")
         except ObjectError:
             return ""  # what cannot be listed has no names to offer
-        names = [found["Prefix"][len(top) : -1] for found in page.get("CommonPrefixes", ())]
-        names += [found["Key"][len(top) :] for found in page.get("Contents", ())]
+        names = [listed["Prefix"][len(top) : -1] for listed in page.get("CommonPrefixes", ())]
+        names += [listed["Key"][len(top) :] for listed in page.get("Contents", ())]
         if known[depth] in names:
             continue
         for close in difflib.get_close_matches(known[depth], names):

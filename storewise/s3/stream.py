@@ -35,9 +35,9 @@ _BUSY = {"SlowDown", "ServiceUnavailable", "InternalError", "503", "500"}
 
 
 class _Busy(Exception):
-    def __init__(self, told: ClientError) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, answer: ClientError) -> None:
+        super().__init__(str(answer))
+        self.answer = answer
 
 
 class Stopped(Exception):
@@ -73,7 +73,7 @@ def window(
             got.clear()
             broken: Exception = error
         except _Busy as error:
-            broken = error.told
+            broken = error.answer
         except (BotoCoreError, HTTPError, OSError) as error:
             broken = error
             if len(got) >= size:
@@ -207,8 +207,8 @@ def _windows(name: str, listed: Wanted | None) -> tuple[int, Callable[[int, int]
     etag = ""
     wanted: int | None = None
     if listed is None:
-        found = stat(place)
-        size, etag = found.size, found.etag
+        known = stat(place)
+        size, etag = known.size, known.etag
     else:
         size, wanted = listed.bytes, version_of(listed.mtime_ns)
 

@@ -120,8 +120,8 @@ def screen(frame: Frame) -> RenderableType:
         if workers:
             parts.append(_workers(workers))
         if session.nodes:
-            told = {one.told.job: one for one in frame.nodes if one.trial == trial}
-            parts.append(_nodes(session.nodes, told, frame.owned()))
+            records = {one.told.job: one for one in frame.nodes if one.trial == trial}
+            parts.append(_nodes(session.nodes, records, frame.owned()))
     if frame.log is not None and frame.lines:
         parts.append(Text(f"\n{frame.log.parent.name}/{frame.log.name}", style="dim"))
         parts += [Text(f"  {text}", style="dim", overflow="ellipsis") for text in frame.lines]
@@ -147,37 +147,39 @@ def _workers(workers: Sequence[Teller]) -> Table:
     table = _table(*names, left=3)
     busiest = sorted(workers, key=lambda one: -one.told.operations_per_s)[:MOST]
     for one in sorted(busiest, key=lambda one: one.told.job):
-        told = one.told
-        state = told.state if one.fresh else f"silent for {one.age:.0f} s"
-        works = told.state == "works"
-        cpu = told.figures.get("client_cpu")
+        record = one.told
+        state = record.state if one.fresh else f"silent for {one.age:.0f} s"
+        works = record.state == "works"
+        cpu = record.figures.get("client_cpu")
         table.add_row(
-            *(told.job, told.host, state, str(told.step)),
-            f"{told.seconds:.0f}" if works else "",
-            f"{told.operations:,}" if works else "",
-            number(told.operations_per_s) if works else "",
-            number(told.documents_per_s) if works else "",
+            *(record.job, record.host, state, str(record.step)),
+            f"{record.seconds:.0f}" if works else "",
+            f"{record.operations:,}" if works else "",
+            number(record.operations_per_s) if works else "",
+            number(record.documents_per_s) if works else "",
             "" if cpu is None or not works else f"{cpu:.2f}",
         )
     every = [one.told for one in workers if one.fresh and one.told.state == "works"]
     if len(every) > 1:
         table.add_row(
             *(f"all {len(every)}", "", "", "", ""),
-            f"{sum(told.operations for told in every):,}",
-            number(sum(told.operations_per_s for told in every)),
-            number(sum(told.documents_per_s for told in every)),
+            f"{sum(record.operations for record in every):,}",
+            number(sum(record.operations_per_s for record in every)),
+            number(sum(record.documents_per_s for record in every)),
             "",
         )
     return table
 
 
-def _nodes(nodes: Sequence[Any], told: Mapping[str, Teller], owned: Mapping[str, float]) -> Table:
+def _nodes(
+    nodes: Sequence[Any], records: Mapping[str, Teller], owned: Mapping[str, float]
+) -> Table:
     names = ("node", "host", "", "ops/s", "CPU", "memory", "host CPU", "iowait", "written/s")
     table = _table(*names, left=3)
     for node in nodes[:MOST]:
         figures: Mapping[str, float] = {}
-        if node.node in told and told[node.node].fresh:
-            figures = told[node.node].told.figures
+        if node.node in records and records[node.node].fresh:
+            figures = records[node.node].told.figures
         busy = [figures[name] for name in ("cpu_user", "cpu_system") if name in figures]
         table.add_row(
             *(node.node, node.host, node.state),
@@ -194,26 +196,26 @@ def _nodes(nodes: Sequence[Any], told: Mapping[str, Teller], owned: Mapping[str,
 
 
 def _troubles(frame: Frame) -> list[RenderableType]:
-    found: list[RenderableType] = [
+    lines: list[RenderableType] = [
         Text(f"\nfailed attempt: {one.trial}: {one.reason}", style="yellow")
         for one in frame.failures[-LINES:]
     ]
     if len(frame.failures) > LINES:
-        found.append(Text(f"and {len(frame.failures) - LINES} attempts before", style="yellow"))
-    found += [Text(f"\n{text}", style="yellow") for text in frame.warnings]
+        lines.append(Text(f"and {len(frame.failures) - LINES} attempts before", style="yellow"))
+    lines += [Text(f"\n{text}", style="yellow") for text in frame.warnings]
     if frame.failed:
-        found.append(Text(f"\ngiven up: {', '.join(frame.failed)}", style="red"))
+        lines.append(Text(f"\ngiven up: {', '.join(frame.failed)}", style="red"))
     silent = [one for one in (*frame.workers, *frame.nodes) if not one.fresh]
     if silent:
         names = ", ".join(f"{one.told.job} on {one.told.host}" for one in silent)
-        found.append(Text(f"\nsilent for more than 10 s: {names}", style="yellow"))
-    return found
+        lines.append(Text(f"\nsilent for more than 10 s: {names}", style="yellow"))
+    return lines
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
     """The frame as plain data; what is no finite number is None."""
     record = frame.record
-    told = {
+    data = {
         "study": frame.study,
         "directory": str(frame.directory),
         "at": frame.at,
@@ -241,7 +243,7 @@ def as_json(frame: Frame) -> dict[str, Any]:
         "log": None if frame.log is None else str(frame.log),
         "lines": list(frame.lines),
     }
-    return {name: _finite(value) for name, value in told.items()}
+    return {name: _finite(value) for name, value in data.items()}
 
 
 def _finite(value: Any) -> Any:

@@ -101,11 +101,11 @@ class Frame:
 
     def owned(self) -> dict[str, float]:
         """Operations/s by the node that answered, over all workers that can tell."""
-        found: dict[str, float] = {}
+        rates: dict[str, float] = {}
         for teller in self.workers:
             for node, rate in teller.told.owners.items() if teller.fresh else ():
-                found[node] = found.get(node, 0.0) + rate
-        return found
+                rates[node] = rates.get(node, 0.0) + rate
+        return rates
 
 
 @dataclass
@@ -179,14 +179,14 @@ def _trial(session: LiveSession) -> str:
 def _leases(directory: Path) -> dict[str, float]:
     """Leases of runs that are not known to have ended, with the time of their last renewal."""
     dead = {path.name for path, _ in dead_leases(directory)}
-    found = {}
+    leases = {}
     for path in (directory / LEASES).glob("[!.]*"):
         try:
             if path.name not in dead:
-                found[path.name] = path.stat().st_mtime
+                leases[path.name] = path.stat().st_mtime
         except OSError:
             continue
-    return found
+    return leases
 
 
 def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
@@ -205,7 +205,7 @@ def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
 
 def _measured(directory: Path, seen: Seen) -> list[str]:
     """Trials with their last file, and in `seen` how long each took."""
-    found = []
+    trials = []
     for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
         trial = path.parent.name
         try:
@@ -214,12 +214,12 @@ def _measured(directory: Path, seen: Seen) -> list[str]:
             at = max(end.stat().st_mtime for end in ends)
         except OSError:
             continue  # it is being measured again
-        found.append(trial)
+        trials.append(trial)
         if seen.durations.get(trial, (0.0, None))[0] != at:
             seen.durations[trial] = (at, duration_of(path, at))
-    for trial in set(seen.durations) - set(found):
+    for trial in set(seen.durations) - set(trials):
         del seen.durations[trial]
-    return found
+    return trials
 
 
 def _tellers(
@@ -228,17 +228,17 @@ def _tellers(
     workers: list[Teller] = []
     nodes: list[Teller] = []
     for session in live:
-        for told, at in told_of(_live(directory, session)).values():
-            one = Teller(_trial(session), told, max(0.0, now - at))
-            (nodes if told.state == "serves" else workers).append(one)
+        for record, at in told_of(_live(directory, session)).values():
+            one = Teller(_trial(session), record, max(0.0, now - at))
+            (nodes if record.state == "serves" else workers).append(one)
     return workers, nodes
 
 
 def _failures(directory: Path, record: RunRecord | None) -> list[Failure]:
     since = record.started if record is not None else 0.0
     names = [path.stem for path in (directory / FAILURES).glob("*.jsonl")]
-    found = [one for name in names for one in failures(directory, name) if one.at >= since]
-    return sorted(found, key=lambda one: one.at)
+    attempts = [one for name in names for one in failures(directory, name) if one.at >= since]
+    return sorted(attempts, key=lambda one: one.at)
 
 
 def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -259,13 +259,13 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
 
 def _warnings(directory: Path, trials: Sequence[str]) -> list[str]:
     """Lines of the form that jobs' logs have; what servers print is not theirs."""
-    found = []
+    warnings = []
     for trial in trials:
         for path in sorted((directory / "logs" / trial).glob("*.log")):
             if not path.name.endswith(".server.log"):
                 marked = [text for text in _tail(path) if _MARKED.match(text)]
-                found += [f"{path.stem}: {text}" for text in marked]
-    return sorted(found, key=lambda text: text.partition(": ")[2])[-LINES:]
+                warnings += [f"{path.stem}: {text}" for text in marked]
+    return sorted(warnings, key=lambda text: text.partition(": ")[2])[-LINES:]
 
 
 def _tail(path: Path) -> list[str]:

@@ -70,9 +70,9 @@ def time_left(
     expected, drawn = 0.0, np.zeros(DRAWS)
     others = []
     for engine in dict.fromkeys(engines.get(name, "") for name in todo):
-        own = [d for name, d in durations.items() if engines.get(name, "") == engine]
-        known = np.array(own) if own else every
-        if not own:
+        same = [d for name, d in durations.items() if engines.get(name, "") == engine]
+        known = np.array(same) if same else every
+        if not same:
             others.append(engine or "an unknown engine")
         ages = np.array([running.get(n, 0.0) for n in todo if engines.get(n, "") == engine])
         expected += float(np.maximum(known.mean() - ages, 0.0).sum())

@@ -44,21 +44,21 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
     a name with control characters or bytes that are not UTF-8, ObjectError where S3 cannot be
     asked.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     for spec in specs:
         matched = False
         for path in _expand(str(spec)):
             matched = True
-            found.add(path if is_remote(path) else os.path.normpath(path))
+            paths.add(path if is_remote(path) else os.path.normpath(path))
         if not matched:
             raise InputError(
                 str(spec),
                 f"no input file{nearest_path(str(spec))}",
                 expected="a directory or prefix with files, a glob that matches, a list, or a file",
             )
-    for path in found:
+    for path in paths:
         check_name(path)  # each becomes a line of a list, a row of a table, a word of a log
-    return sorted(found)
+    return sorted(paths)
 
 
 def matches(spec: str) -> bool:
@@ -151,8 +151,8 @@ def _matching(pattern: str, *, directories: bool = False) -> Iterator[str]:
     if not glob.has_magic(head):
         parents: Iterable[str] = [head] if os.path.isdir(head or ".") else []
     else:
-        found = _matching(head, directories=True)
-        parents = (path for path in found if os.path.isdir(path or "."))
+        above = _matching(head, directories=True)
+        parents = (path for path in above if os.path.isdir(path or "."))
     for parent in parents:
         if name == "**":
             for directory, entries in _directories(parent):

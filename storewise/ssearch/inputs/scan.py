@@ -197,13 +197,13 @@ class Scanner:
         """Where the next line begins that may be a mark, and the line; `end` and nothing where
         there is none."""
         text = self._text
-        found = text.find(b">>>", at)
-        while found >= 0:
-            start = text.rfind(b"\n", at, found) + 1
-            stop = text.find(b"\n", found)
-            if start == found or _QUERY_NUMBER.fullmatch(text, start, found):
+        mark = text.find(b">>>", at)
+        while mark >= 0:
+            start = text.rfind(b"\n", at, mark) + 1
+            stop = text.find(b"\n", mark)
+            if start == mark or _QUERY_NUMBER.fullmatch(text, start, mark):
                 return start - 1, text[start:stop]
-            found = text.find(b">>>", stop)
+            mark = text.find(b">>>", stop)
         return end, b""
 
     def _outside(self, at: int, end: int) -> int:
@@ -295,10 +295,10 @@ class Scanner:
             self._after_header = True
         return at + 1 + len(mark)
 
-    def _tell(self, told: Callable[..., object], at: int, *what: object) -> None:
+    def _tell(self, event: Callable[..., object], at: int, *what: object) -> None:
         """Tells the frame of the line that begins at `at`."""
         try:
-            told(*what)
+            event(*what)
         except Misplaced as wrong:
             error = self._error(self._text[1:], at, wrong.reason, wrong.expected, show=True)
             raise error from None
@@ -350,22 +350,22 @@ def scan_file(
         try:
             while data := stream.read(CHUNK_BYTES):
                 scanner.feed(data)
-            found = scanner.finish()
+            result = scanner.finish()
         except InputError as error:
             raise damage(stream, error) from error
     if digest == "parsed":
-        reader = DocumentReader(path, found.digest, encoding="bson")
+        reader = DocumentReader(path, result.digest, encoding="bson")
         for _ in reader:
             continue
         counts = reader.counts
-        if (found.queries, found.alignments) != (counts.queries, counts.alignments):
+        if (result.queries, result.alignments) != (counts.queries, counts.alignments):
             raise InputError(
                 path,
                 "line starts and contents do not tell the same",
-                expected=f"{found.queries} queries and {found.alignments} alignments",
+                expected=f"{result.queries} queries and {result.alignments} alignments",
                 found=f"{counts.queries} and {counts.alignments}",
             )
-    return found
+    return result
 
 
 def _sample(path: Path | str, seed: int, listed: Wanted | None) -> bytes | None:

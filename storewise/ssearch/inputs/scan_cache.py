@@ -108,9 +108,9 @@ class ScanCache:
 
     def _table(self, query: str, values: tuple[str, ...], schema: Any) -> Any:
         assert self._rows is not None
-        found = self._rows.execute(query, values)
+        cursor = self._rows.execute(query, values)
         tables = [schema.empty_table()]
-        while rows := found.fetchmany(_BATCH_ROWS):
+        while rows := cursor.fetchmany(_BATCH_ROWS):
             columns = zip(*rows, strict=True)
             arrays = [pa.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
             tables.append(pa.table(arrays, schema=schema))

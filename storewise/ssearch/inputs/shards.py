@@ -101,8 +101,8 @@ def _exchange(
         best = _best_exchange(held[heavy], held[light], gap)
         if best is None:
             return
-        given, taken = best
-        for item, source, target in ((given, heavy, light), (taken, light, heavy)):
+        heavier, lighter = best
+        for item, source, target in ((heavier, heavy, light), (lighter, light, heavy)):
             if item is not None:
                 held[source].remove(item)
                 insort(held[target], item)
@@ -124,14 +124,14 @@ def _best_exchange(
     """
     best: tuple[_Item, _Item | None] | None = None
     smallest = gap
-    for given in heavy:
-        wanted = given[0] - gap // 2
+    for heavier in heavy:
+        wanted = heavier[0] - gap // 2
         at = bisect_left(light, (wanted, -1))
         candidates: list[_Item | None] = [None, *light[max(at - 1, 0) : at + 1]]
-        for taken in candidates:
-            left = abs(gap - 2 * (given[0] - (taken[0] if taken else 0)))
+        for lighter in candidates:
+            left = abs(gap - 2 * (heavier[0] - (lighter[0] if lighter else 0)))
             if left < smallest:
-                smallest, best = left, (given, taken)
+                smallest, best = left, (heavier, lighter)
     return best
 
 
@@ -208,7 +208,7 @@ def load_shards(path: Path) -> Any:
 
 def shard_count(path: Path) -> int:
     """The number of shards in the file at `path`, empty ones included."""
-    found = metadata(path).get("shards")
-    if found is None:
+    count = metadata(path).get("shards")
+    if count is None:
         raise InputError(path, "not a Storewise shards file")
-    return int(found)
+    return int(count)

@@ -102,9 +102,9 @@ def read_table(path: Path, kind: str, filters: Any = None) -> Any:
     notes = metadata(path)
     expected = f"a Storewise {kind} file of schema {SCHEMA_VERSION}"
     if notes.get("kind") != kind or notes.get("schema") != SCHEMA_VERSION:
-        found = f"kind {notes.get('kind')!r}, schema {notes.get('schema')!r}"
+        actual = f"kind {notes.get('kind')!r}, schema {notes.get('schema')!r}"
         raise InputError(
-            path, f"not this version's {kind}; make it again", expected=expected, found=found
+            path, f"not this version's {kind}; make it again", expected=expected, found=actual
         )
     return pq.read_table(path, filters=filters)
 
@@ -112,7 +112,7 @@ def read_table(path: Path, kind: str, filters: Any = None) -> Any:
 def metadata(path: Path) -> dict[str, str]:
     """The notes kept in a file that `write_table` wrote, without their prefix."""
     try:
-        found = pq.read_schema(path).metadata or {}
+        notes = pq.read_schema(path).metadata or {}
     except OSError as error:
         raise InputError(path, f"the file cannot be read: {error.strerror or error}") from error
     except pa.ArrowInvalid as error:
@@ -120,6 +120,6 @@ def metadata(path: Path) -> dict[str, str]:
     prefix = b"storewise."
     return {
         key[len(prefix) :].decode(): value.decode()
-        for key, value in found.items()
+        for key, value in notes.items()
         if key.startswith(prefix)
     }

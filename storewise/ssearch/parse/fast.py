@@ -217,13 +217,13 @@ class FastReader:
         if empty is not None:
             end = empty
         pattern, groups = _compile(layout, last=empty is not None)
-        found = pattern.findall(lines.buffer, start, end)
+        matched = pattern.findall(lines.buffer, start, end)
         rest = 0
-        if found and found[-1][-1]:
-            rest = len(found.pop()[-1])
-        if not found:
+        if matched and matched[-1][-1]:
+            rest = len(matched.pop()[-1])
+        if not matched:
             return None
-        columns = self._columns(list(zip(*found, strict=True)), groups, hit, layout)
+        columns = self._columns(list(zip(*matched, strict=True)), groups, hit, layout)
         wrong = None if columns is None else _first_wrong(columns)
         if columns is None or wrong == 0:
             self._window = _SMALL_WINDOW

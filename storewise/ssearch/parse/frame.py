@@ -94,19 +94,19 @@ class Frame:
     @property
     def warnings(self) -> list[str]:
         """What a user should know of a file that is complete all the same."""
-        found = []
+        sentences = []
         if self._scores_only:
-            found.append(
+            sentences.append(
                 f"{self._scores_only} of {self.queries} queries have best scores and no "
                 "alignments (-d 0 leaves them out): they count with zero hits"
             )
         if self._miscounted:
-            found.append(
+            sentences.append(
                 "the closing lines say '1 query sequences', which is written where the last line "
                 "of a @list of libraries cannot be opened (an empty line?); all "
                 f"{self._miscounted} queries are there"
             )
-        return found
+        return sentences
 
     def begin(self, program: str, version: int) -> None:
         """A version line, that of `program`; of the version the first number."""

@@ -164,8 +164,8 @@ def header_library(line: bytes) -> bytes | None:
     if not line.startswith(b">>>") or not line.endswith(_LIBRARY_END):
         return None
     # An id may look like it: the last one counts.
-    found = deque(_BEFORE_LIBRARY.finditer(line, 3, len(line) - len(_LIBRARY_END)), maxlen=1)
-    return line[found[0].end() : -len(_LIBRARY_END)] if found else None
+    last = deque(_BEFORE_LIBRARY.finditer(line, 3, len(line) - len(_LIBRARY_END)), maxlen=1)
+    return line[last[0].end() : -len(_LIBRARY_END)] if last else None
 
 
 def library_name(line: bytes) -> bytes | None:
@@ -175,8 +175,8 @@ def library_name(line: bytes) -> bytes | None:
     `Query library Q vs LIB library`.
     """
     if line.startswith(b"Library: "):
-        found = RESIDUES.search(line)
-        return line[9:] if found is None else line[9 : found.start()].rstrip(b" ")
+        counts = RESIDUES.search(line)
+        return line[9:] if counts is None else line[9 : counts.start()].rstrip(b" ")
     if line.startswith(b"Query library ") and line.endswith(_LIBRARY_END):
         _, found_vs, library = line[14 : -len(_LIBRARY_END)].rpartition(b" vs ")
         return library if found_vs else None

@@ -164,13 +164,13 @@ class Lines:
         return True
 
     def _check_line_ends(self, start: int) -> None:
-        found = self.buffer.find(b"\r\n", start)
-        if found >= 0:
+        place = self.buffer.find(b"\r\n", start)
+        if place >= 0:
             raise self.error(
                 "the line ends with CR LF",
                 expected=LF_EXPECTED,
-                found=shown(self.buffer[max(found - 30, 0) : found + 2]),
-                position=found,
+                found=shown(self.buffer[max(place - 30, 0) : place + 2]),
+                position=place,
             )
 
     def _find(self) -> None:

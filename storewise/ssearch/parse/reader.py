@@ -31,7 +31,7 @@ _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 
 
 
 @contextmanager
-def _told(lines: Lines, found: str | None = None) -> Iterator[None]:
+def _worded(lines: Lines, found: str | None = None) -> Iterator[None]:
     """Words what the frame cannot take, at the current line."""
     try:
         yield
@@ -162,7 +162,7 @@ class DocumentReader:
         )
 
     def _version(self, lines: Lines, program: str, version: re.Match[bytes]) -> None:
-        with _told(lines):
+        with _worded(lines):
             self._frame.begin(program, int(version[2]))
         self._current_program = program
         self._preamble["pg_ver"] = text(version[1] + version[3]).strip()
@@ -182,7 +182,7 @@ class DocumentReader:
                 lines.terminated = True  # a whole end mark; only its newline is missing
             assert line is not None
             if line in (grammar.END_OF_QUERY, grammar.END_OF_SEARCH):
-                with _told(lines):
+                with _worded(lines):
                     ended = frame.ends(line)
                 self._finish(query)
                 query = None
@@ -190,16 +190,16 @@ class DocumentReader:
                 if ended:
                     return
             elif line.startswith(b">>>"):
-                with _told(lines):
+                with _worded(lines):
                     frame.header()
                 assert query is not None
                 self._header(lines, query)
                 yield from self._alignments(lines, query)
-            elif found := grammar.query_line(line):
-                with _told(lines):
-                    frame.query(found)
+            elif query_line := grammar.query_line(line):
+                with _worded(lines):
+                    frame.query(query_line)
                 self._finish(query)
-                query = self._query(lines, found)
+                query = self._query(lines, query_line)
             elif line:
                 self._frame_text(lines, line, query)
             else:
@@ -225,11 +225,11 @@ class DocumentReader:
                 self._library = text(library)  # up to version 34 it comes first
             lines.next()
             if program and lines.line and grammar.VERSION_LINE.fullmatch(lines.line):
-                with _told(lines):
+                with _worded(lines):
                     frame.begin(text(program[1]), grammar.FIRST_CLOSED_VERSION)
             return
         if residues := grammar.RESIDUES.search(line):
-            with _told(lines):
+            with _worded(lines):
                 frame.library(int(residues[1]))
         if line.startswith(grammar.BEST_SCORES):
             self._table(lines)
@@ -259,7 +259,7 @@ class DocumentReader:
         """Reads the lines after the end mark, up to the next search or the end of the file."""
         while (line := lines.line) is not None:
             if match := grammar.QUERY_COUNT_LINE.match(line):
-                with _told(lines, found=str(self._frame.number)):
+                with _worded(lines, found=str(self._frame.number)):
                     self._frame.closing(int(match[1]), int(match[2]))
             elif line.startswith(grammar.LAST_LINE):
                 lines.next()
@@ -275,8 +275,8 @@ class DocumentReader:
 
     # -- queries -----------------------------------------------------------------------------
 
-    def _query(self, lines: Lines, found: grammar.QueryLine) -> Query:
-        words = text(found.name).split(None, 1)
+    def _query(self, lines: Lines, line: grammar.QueryLine) -> Query:
+        words = text(line.name).split(None, 1)
         query = Query(
             self.counts.queries, words[0] if words else "", self._library, dict(self._preamble)
         )
@@ -297,12 +297,12 @@ class DocumentReader:
         while (following := lines.next()) is not None and following.startswith(b"; "):
             if not lines.terminated:
                 break
-            found = grammar.ARGV_LINE.fullmatch(following) or grammar.PARAMETER_LINE.fullmatch(
+            parameter = grammar.ARGV_LINE.fullmatch(following) or grammar.PARAMETER_LINE.fullmatch(
                 following
             )
-            if found is None:
+            if parameter is None:
                 raise lines.unexpected("'; pg_KEY: VALUE' or '; mp_KEY: VALUE'")
-            pieces = [text(piece) for piece in found.groups()]
+            pieces = [text(piece) for piece in parameter.groups()]
             for key, value in zip(pieces[::2], pieces[1::2], strict=True):
                 name = grammar.SECOND_NAMES.get(key, f"{key}_2") if key in parameters else key
                 if name in parameters:

@@ -32,11 +32,11 @@ class Sample(NamedTuple):
 
     def digest(self) -> bytes:
         """16 bytes that stand for the file."""
-        found = hashlib.blake2b(
+        digest = hashlib.blake2b(
             self.size.to_bytes(8, "big"), digest_size=FULL_DIGEST_BYTES, person=b"sampled"
         )
-        found.update(b"".join(self.blocks))
-        return found.digest()
+        digest.update(b"".join(self.blocks))
+        return digest.digest()
 
 
 def sample_of(path: Path | str, seed: int, listed: Wanted | None = None) -> Sample | None:
