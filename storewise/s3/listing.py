@@ -78,7 +78,6 @@ def expand(spec: str) -> Iterator[str]:
     place = parse(spec)
     if (magic := _MAGIC.search(place.key)) is not None:
         pattern = place.key.split("/")
-        fits = _Glob(pattern)
         for key, _ in below(Place(place.bucket, place.key[: magic.start()])):
             if key.endswith("/"):
                 continue
@@ -86,7 +85,7 @@ def expand(spec: str) -> Iterator[str]:
             literal = place.key.endswith("/") and key.startswith(place.key)
             if (
                 key == place.key
-                or fits(key.split("/"))
+                or _fits(key.split("/"), pattern)
                 or (literal and not _hidden(key[len(place.key) :]))
             ):
                 yield str(Place(place.bucket, key))
@@ -110,35 +109,22 @@ def _hidden(name: str) -> bool:
     return name.startswith(".") or "/." in name
 
 
-class _Glob:
-    """Whether the parts of a key, between slashes, fit those of a pattern."""
-
-    def __init__(self, pattern: Sequence[str]) -> None:
-        self._parts = [
-            None if part == "**" else re.compile(fnmatch.translate(part)) for part in pattern
-        ]
-        self._dotted = [part.startswith(".") for part in pattern]
-
-    def __call__(self, names: Sequence[str], at: int = 0, part: int = 0) -> bool:
-        while part < len(self._parts):
-            regex = self._parts[part]
-            if regex is None:
-                last = part == len(self._parts) - 1
-                # `**` at the end stands for all files below; it enters no hidden directory.
-                for i in range(at, len(names) + (not last)):
-                    if last and not any(name.startswith(".") for name in names[at:]):
-                        return True
-                    if not last and self(names, i, part + 1):
-                        return True
-                    if i < len(names) and names[i].startswith("."):
-                        return False
-                return False
-            if at >= len(names) or not regex.match(names[at]):
-                return False
-            if names[at].startswith(".") and not self._dotted[part]:
-                return False
-            at, part = at + 1, part + 1
-        return at == len(names)
+def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a key, between slashes, fit those of a glob; as on disk ``**`` enters no
+    hidden directory, and at the end it stands for all files below."""
+    if not pattern or not names:
+        return not pattern and not names
+    hidden = names[0].startswith(".")
+    if pattern[0] != "**":
+        return (
+            (not hidden or pattern[0].startswith("."))
+            and fnmatch.fnmatchcase(names[0], pattern[0])
+            and _fits(names[1:], pattern[1:])
+        )
+    if len(pattern) > 1 and _fits(names, pattern[1:]):
+        return True
+    last = len(pattern) == 1 and len(names) == 1
+    return not hidden and (last or _fits(names[1:], pattern))
 
 
 def stats(uris: Sequence[str]) -> dict[str, Stat]:
