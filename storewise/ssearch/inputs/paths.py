@@ -280,11 +280,8 @@ def sample_indexes(
     # In a random order in which each path has a place of its own: files that are added or removed
     # do not move the others against each other, and a larger sample holds the smaller one.
     key = seed.to_bytes(8, "big", signed=True)
-
-    def rank(index: int) -> bytes:
-        return hashlib.blake2b(paths[index].encode(), digest_size=16, key=key).digest()
-
-    order = sorted(range(len(paths)), key=rank)
+    ranks = [hashlib.blake2b(path.encode(), digest_size=16, key=key).digest() for path in paths]
+    order = sorted(range(len(paths)), key=ranks.__getitem__)
     if share is not None:
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, not {share}")

@@ -11,7 +11,8 @@ from storewise.engines.contract.engine import Client
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.table import InputFile
-from storewise.ssearch.parse.reader import Counts, DocumentReader
+from storewise.ssearch.parse.batch import Counts
+from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import Digesting, open_input
 from storewise.workloads.contract import ClientContext, RefusedFile
 

@@ -9,7 +9,8 @@ from Bio import SearchIO
 from support.inputs.ssearch import DATA, DIGEST, REAL, outcome, read
 
 from storewise.documents import KINDS, Kind, fields, ids_of_file
-from storewise.ssearch.parse.reader import Counts, DocumentReader
+from storewise.ssearch.parse.batch import Counts
+from storewise.ssearch.parse.reader import DocumentReader
 
 
 @pytest.mark.parametrize("name", REAL)
