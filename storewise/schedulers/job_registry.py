@@ -21,7 +21,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from storewise.atomic import write_aside
@@ -77,8 +78,8 @@ def register(root: Path, run: str, job_id: str, kind: str, mark: str = "") -> bo
         raise ValueError(f"{job_id!r} is not a job id")
     directory = run_directory(root, run)
     directory.mkdir(parents=True, exist_ok=True)
-    entry = {"id": job_id, "kind": kind, "submitted": time.time(), "mark": mark}
-    write_aside(directory / job_id, json.dumps(entry) + "\n")
+    job = ClusterJob(job_id, kind, time.time(), mark)
+    write_aside(directory / job_id, json.dumps(asdict(job)) + "\n")
     # In this order: cancel_all writes the mark first and lists the jobs then.
     return not (directory / ENDED).exists()
 
@@ -91,25 +92,16 @@ def forget(root: Path, run: str, job_ids: Iterable[str]) -> None:
 
 def registered(root: Path, run: str) -> list[ClusterJob]:
     """The jobs of a run that are not known to have ended, oldest first."""
-    found = []
-    try:
-        paths = [p for p in run_directory(root, run).iterdir() if not p.name.startswith(".")]
-    except FileNotFoundError:
-        return []
-    for path in paths:
-        try:
-            found.append(ClusterJob(**json.loads(path.read_text(encoding="utf-8"))))
-        except FileNotFoundError:
-            continue  # it ended while we were reading
-    return sorted(found, key=lambda job: (job.submitted, job.id))
+    jobs = []
+    for path in run_directory(root, run).glob("[!.]*"):
+        with contextlib.suppress(FileNotFoundError):  # it ended while we were reading
+            jobs.append(ClusterJob(**json.loads(path.read_text(encoding="utf-8"))))
+    return sorted(jobs, key=lambda job: (job.submitted, job.id))
 
 
 def runs(root: Path) -> list[str]:
     """Runs that have a registry here: this one, and those that ended with jobs."""
-    try:
-        return sorted(path.name for path in (root / REGISTRY).iterdir() if path.is_dir())
-    except FileNotFoundError:
-        return []
+    return sorted(path.name for path in (root / REGISTRY).glob("*/"))
 
 
 def cancel_all(root: Path, run: str) -> int:
@@ -182,16 +174,22 @@ class _Kind:
     """One id on each command line."""
 
 
+def run_command(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    """A command of a scheduler, and what it printed. Raises OSError where there is no such program,
+    TimeoutExpired after `timeout` seconds."""
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+    )
+
+
 def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT,
-        )
+        return run_command(command, COMMAND_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         _note(f"{command[0]}: {error}")
         return None
@@ -229,25 +227,17 @@ def _pbs_present(ids: Sequence[str]) -> set[str] | None:
     return found
 
 
-def _slurm_present(ids: Sequence[str]) -> set[str] | None:
-    answer = _ask(["squeue", "--noheader", "--format=%i", "--jobs", ",".join(ids)])
+def _squeue_present(option: str, column: str, ids: Sequence[str]) -> set[str] | None:
+    answer = _ask(["squeue", "--noheader", f"--format={column}", f"--{option}={','.join(ids)}"])
     if answer is None:
         return None
     # A single id that squeue has forgotten is an error, several of them are an empty list.
     if answer.returncode and "invalid job id" not in answer.stderr.lower():
         _note(f"squeue: {answer.stderr.strip()}")
         return None
-    return set(ids) & {line.split("_")[0].strip() for line in answer.stdout.splitlines()}
-
-
-def _slurm_run_present(names: Sequence[str]) -> set[str] | None:
-    answer = _ask(["squeue", "--noheader", "--format=%j", f"--name={','.join(names)}"])
-    if answer is None:
-        return None
-    if answer.returncode:
-        _note(f"squeue: {answer.stderr.strip()}")
-        return None
-    return set(names) & {line.strip() for line in answer.stdout.splitlines()}
+    lines = [line.strip() for line in answer.stdout.splitlines()]
+    # Of a job array's tasks the id of the array.
+    return set(ids) & {*lines, *(line.split("_")[0] for line in lines)}
 
 
 _KINDS = {
@@ -255,10 +245,15 @@ _KINDS = {
     # One id a call: a server of OpenPBS 23.06 without a job history dies of `qdel ID1 ID2` where
     # the first waits and the second has ended.
     "pbs": _Kind(("qdel",), ("qdel", "-W", "force"), _pbs_present, single=True),
-    "slurm": _Kind(("scancel",), ("scancel", "--signal=KILL"), _slurm_present),
+    "slurm": _Kind(
+        ("scancel",), ("scancel", "--signal=KILL"), partial(_squeue_present, "jobs", "%i")
+    ),
     # Each run of Snakemake's Slurm plugin names its jobs alike: one entry covers also those whose
     # ids nobody has seen.
-    "slurm-run": _Kind(("scancel", "--name"), ("scancel", "--name"), _slurm_run_present, True),
+    "slurm-run": _Kind(
+        *(("scancel", "--name"), ("scancel", "--name"), partial(_squeue_present, "name", "%j")),
+        names=True,
+    ),
 }
 
 
@@ -275,19 +270,22 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
     after `CANCEL_FOR` seconds.
     """
     started = time.monotonic()
-    attempts = _Attempts({}, set())
+    #: When a job's cancel was first asked for.
+    asked_at: dict[str, float] = {}
+    accepted: set[str] = set()
     gone: set[str] = set()
     pause = 0.5
     while True:
-        known = {job.id: job.kind for job in registered(root, run)}
-        if run == NO_RUN:
-            known = {}  # jobs of nobody: only what was named
+        # Without a run these are jobs of nobody: only what was named is cancelled.
+        known = {} if run == NO_RUN else {job.id: job.kind for job in registered(root, run)}
         wanted = {**known, **{job_id: kind for kind, job_id in extra if job_id not in gone}}
-        for kind in sorted(set(wanted.values())):
-            ids = [job_id for job_id, of in wanted.items() if of == kind]
-            batch = 1 if _kind(kind).names else BATCH
-            for first in range(0, len(ids), batch):
-                over = _cancel_batch(_kind(kind), ids[first : first + batch], attempts)
+        for name in sorted(set(wanted.values())):
+            kind = _kind(name)
+            ids = [job_id for job_id, of in wanted.items() if of == name]
+            for batch in _batches(ids, 1 if kind.names else BATCH):
+                _cancel(kind, batch, asked_at, accepted)
+                present = kind.present(batch)
+                over = set() if present is None else set(batch) - present
                 gone |= over
                 forget(root, run, over)
         left = [job_id for job_id in wanted if job_id not in gone]
@@ -298,35 +296,27 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
         pause = min(pause * 1.5, 10.0)
 
 
-@dataclass(slots=True)
-class _Attempts:
-    first: dict[str, float]
-    """When a job's cancel was first asked for."""
-    accepted: set[str]
-    """Jobs whose cancel the scheduler has taken in."""
+def _batches(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [ids[first : first + size] for first in range(0, len(ids), size)]
 
 
-def _cancel_batch(kind: _Kind, ids: Sequence[str], attempts: _Attempts) -> set[str]:
-    """One round; returns the ids that are gone."""
+def _cancel(
+    kind: _Kind, ids: Sequence[str], asked_at: dict[str, float], accepted: set[str]
+) -> None:
+    """Ask once more for what is late, by force, and for what the scheduler has not accepted yet."""
     now = time.monotonic()
-    for job_id in ids:
-        attempts.first.setdefault(job_id, now)
-    late = [job_id for job_id in ids if now - attempts.first[job_id] > FORCE_AFTER]
-    done = set() if kind.names else attempts.accepted
+    late = [job_id for job_id in ids if now - asked_at.setdefault(job_id, now) > FORCE_AFTER]
+    done = set() if kind.names else accepted
     new = [job_id for job_id in ids if job_id not in done and job_id not in late]
     for command, some in ((kind.cancel, new), (kind.force, late)):
-        size = 1 if kind.single else BATCH
-        for first in range(0, len(some), size):
-            part = some[first : first + size]
+        for part in _batches(some, 1 if kind.single else BATCH):
             answer = _ask([*command, *part])
             if answer is None:
                 break  # no answer, or no program: the others would wait as long
             if answer.returncode == 0:
-                attempts.accepted.update(part)
+                accepted.update(part)
             else:
                 _note(f"{' '.join(command)}: {answer.stderr.strip()}")
-    present = kind.present(ids)
-    return set() if present is None else set(ids) - present
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 
+from storewise.schedulers.job_registry import run_command
+
 #: The kind under which a run's name is registered in `storewise.schedulers.job_registry`.
 KIND = "slurm-run"
 #: What snakemake-executor-plugin-slurm 2.8 says when it starts, before it submits anything
@@ -49,46 +51,43 @@ HOST_TIMEOUT = 5.0
 
 def run_name(message: str) -> str | None:
     """The name that all Slurm jobs of a run share, if this message of the plugin tells it."""
-    found = _RUN_ID.fullmatch(message.strip())
-    return found["name"] if found else None
+    match = _RUN_ID.fullmatch(message.strip())
+    return match["name"] if match else None
 
 
 def refusal(message: str) -> str | None:
     """Why sbatch refused a job, if this message of the plugin tells it."""
-    found = _REFUSED.search(message)
-    return " ".join(found["why"].split()) if found else None
+    match = _REFUSED.search(message)
+    return " ".join(match["why"].split()) if match else None
 
 
 def lost_job(message: str) -> str | None:
     """The id of a job whose host Slurm has lost, if this message of the plugin tells of one."""
-    found = _LOST.search(message)
-    return found["job"] if found else None
+    match = _LOST.search(message)
+    return match["job"] if match else None
 
 
 def ended_job(message: str) -> str | None:
     """How Slurm says that a job has ended, if this message of the plugin tells it."""
-    found = _ENDED.search(message)
-    if found is None:
+    match = _ENDED.search(message)
+    if match is None:
         return None
-    state = found["state"]
-    why = STATES.get(state, "without a message of its own; its log may say more")
-    return f"ended early: Slurm says {state} of job {found['job']}, {why}"
+    why = STATES.get(match["state"], "without a message of its own; its log may say more")
+    return f"ended early: Slurm says {match['state']} of job {match['job']}, {why}"
 
 
 def host_of(job_id: str) -> str:
     """The host on which a job ran; empty where squeue does not know (any more)."""
-    command = ["squeue", "--noheader", "--states=all", f"--jobs={job_id}", "--format=%N"]
+    return _squeue("--states=all", f"--jobs={job_id}", "--format=%N", timeout=HOST_TIMEOUT).strip()
+
+
+def _squeue(*options: str, timeout: float) -> str:
+    """What squeue prints; empty where it gives no answer."""
     try:
-        answer = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=HOST_TIMEOUT,
-        )
+        answer = run_command(["squeue", "--noheader", *options], timeout)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return answer.stdout.strip() if answer.returncode == 0 else ""
+    return answer.stdout if answer.returncode == 0 else ""
 
 
 @dataclass
@@ -101,25 +100,13 @@ class Waiting:
 
     name: str
     _seen: dict[str, int] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def never_starting(self) -> dict[str, str]:
         """Job id -> a sentence for the user; each job once. Empty where squeue does not answer."""
-        command = ["squeue", "--noheader", "--states=PENDING", f"--name={self.name}"]
-        try:
-            answer = subprocess.run(
-                [*command, "--format=%i|%r|%P|%k"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return {}
-        if answer.returncode:
-            return {}
+        options = ("--states=PENDING", f"--name={self.name}", "--format=%i|%r|%P|%k")
         stuck = {}
-        for line in answer.stdout.splitlines():
+        for line in _squeue(*options, timeout=TIMEOUT).splitlines():
             job_id, reason, partition, comment = line.split("|", 3)
             if reason in NEVER:
                 rule, _, wildcards = comment.removeprefix("rule_").partition("_wildcards_")
@@ -132,9 +119,9 @@ class Waiting:
         new = {
             job_id: sentence
             for job_id, sentence in stuck.items()
-            if self._seen[job_id] >= LOOKS and job_id not in self._told
+            if self._seen[job_id] >= LOOKS and job_id not in self._reported
         }
-        self._told |= new.keys()
+        self._reported |= new.keys()
         return new
 
     def cancel(self, job_id: str) -> None:

@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storewise.atomic import write_aside
+from storewise.atomic import holds, write_aside
 from storewise.schedulers.job_registry import (
     ClusterJob,
     current_run,
     forget,
     registered,
+    run_command,
     run_directory,
 )
 from storewise.schedulers.pbs.options import StatusOptions, status_options
@@ -126,9 +127,6 @@ def verdict(job: ClusterJob, cache: Cache, grace: float) -> str:
 
 def exit_mark(mark: str) -> int | None:
     """The exit status that a job has written, None where there is none."""
-    # Imported late: a quick start counts, and most calls need no mark.
-    from storewise.atomic import holds
-
     path = Path(mark)
     if not mark or not holds(path.parent, path.name):
         return None
@@ -180,23 +178,12 @@ def ask(
 
     Raises ValueError, OSError or TimeoutExpired where there was no usable answer.
     """
-    done = _qstat(query(options.dialect, ids, cache.history), options.timeout)
+    done = run_command(query(options.dialect, ids, cache.history), options.timeout)
     if cache.history and no_history(done.stderr):
         cache.history = False
-        done = _qstat(query(options.dialect, ids, history=False), options.timeout)
+        done = run_command(query(options.dialect, ids, history=False), options.timeout)
     unknown = unknown_of(done.stderr, ids)
     states = matched(parse(done.stdout), ids)
     if not states and not unknown:
         raise ValueError(f"qstat ended with {done.returncode}: {done.stderr.strip()}")
     return states, unknown - set(states)
-
-
-def _qstat(command: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=timeout,
-    )

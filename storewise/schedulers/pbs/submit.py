@@ -17,6 +17,7 @@ from storewise.schedulers.job_registry import (
     cancel_detached,
     current_run,
     register,
+    run_command,
     run_directory,
 )
 from storewise.schedulers.pbs.options import SubmitOptions, submit_options
@@ -116,14 +117,7 @@ def _qsub(
             if taken is not None:
                 return taken
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=options.timeout,
-            )
+            done = run_command(command, options.timeout)
         except FileNotFoundError:
             raise RequestError(
                 "qsub is not on PATH: run on a host from which jobs are submitted to PBS, or with "
@@ -150,13 +144,7 @@ def _find(name: str, dialect: str) -> str | None:
     # A short job may have ended meanwhile: -x lists those too, where there is a history.
     for words in [["-x"], []] if dialect == "openpbs" else [[]]:
         try:
-            done = subprocess.run(
-                ["qselect", *words, "-N", name],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=NODES_TIMEOUT,
-            )
+            done = run_command(["qselect", *words, "-N", name], NODES_TIMEOUT)
         except (OSError, subprocess.TimeoutExpired):
             return None
         if not no_history(done.stderr):
@@ -176,14 +164,7 @@ def _hosts(directory: Path, options: SubmitOptions) -> list[Host]:
     except (FileNotFoundError, ValueError):
         cache.unlink(missing_ok=True)
     try:
-        done = subprocess.run(
-            ["pbsnodes", "-a", "-F", "json"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=NODES_TIMEOUT,
-        )
+        done = run_command(["pbsnodes", "-a", "-F", "json"], NODES_TIMEOUT)
         text = done.stdout if done.returncode == 0 else "{}"
         hosts = hosts_of(text)
     except (OSError, subprocess.TimeoutExpired, ValueError):
