@@ -19,6 +19,7 @@ import os
 import platform
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +34,9 @@ from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.engines.support.table import Row, make_table
-from storewise.session.jobs.local import local_cluster
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support.servers.local import local_cluster
 
 TABLE = make_table(Kind.ALIGN, study_fields=False)
 SQL_TYPES = {"id": "bytea", "int": "bigint", "float": "double precision", "str": "text"}

@@ -29,6 +29,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -47,8 +48,10 @@ from storewise.engines.postgres import client as postgresclient
 from storewise.engines.registry import engine
 from storewise.metrics.host import facts
 from storewise.metrics.schema import read_part
-from storewise.session.jobs.local import local_cluster
 from storewise.study.trial import Phase, Trial
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support.servers.local import local_cluster
 
 HERE = Path(__file__).parent
 THREADS = (1, 4, 16, 64)

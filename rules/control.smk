@@ -16,8 +16,8 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from storewise.session import record
 from storewise.schedulers.job_registry import cancel_all, remove_registry, runs
+from storewise.session.coordination import run_record as record
 from storewise.session.coordination.private import replaceable
 from storewise.session.coordination.run import (
     LIVE_VARIABLE,
@@ -26,7 +26,7 @@ from storewise.session.coordination.run import (
     lease_seconds,
     sweep_dead,
 )
-from storewise.session.coordination.second_run import measured_by
+from storewise.session.coordination.run_record import measured_by
 
 # Whatever the user's own: nothing of a run is every user's to write. In each job too.
 os.umask(os.umask(0o077) | 0o002)
@@ -279,7 +279,7 @@ if workflow.is_main_process:
         if dead in runs(Path()):
             cancel_jobs(dead)
     RUN = Run(Path(R))
-    RUN.tell_jobs(STUDY.live_sessions, library=workflow.basedir)
+    RUN.tell_jobs(STUDY.live_sessions)
     logger.addHandler(Controller())
     RemoteExecutor.sleep = steady_pace
     PersistenceBase.lock = say_who_locks

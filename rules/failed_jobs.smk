@@ -80,7 +80,7 @@ class Controller(Witness):
     def emit(self, record):
         super().emit(record)
         if str(record.msg).startswith(SHUTDOWN_MESSAGES):
-            RUN.abort_live(Abort("the run was stopped", own=False))
+            RUN.abort_live(Abort("the run was stopped", failure=False))
         elif name := run_name(str(record.msg)):
             register(Path(), RUN.id, name, SLURM_RUN)
             threading.Thread(
@@ -127,7 +127,7 @@ def watch_queue(waiting):
         for job_id, sentence in waiting.never_starting().items():
             trials = [live for live in RUN.live() if live.name in sentence]
             for live in trials:
-                abort(live, Abort(sentence, own=True))
+                abort(live, Abort(sentence, failure=True))
             if not trials:  # else it is said when the trial ends
                 say(sentence)
             waiting.cancel(job_id)

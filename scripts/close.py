@@ -3,19 +3,17 @@
 from pathlib import Path
 
 from storewise.session.coordination.trial_job import trial_job
-from storewise.session.jobs.close import CloseJob, run_close
+from storewise.session.jobs.close import run_close
 from storewise.study.trial import Trial
 
 with trial_job(
     Path(snakemake.params.results), Path(snakemake.input.session), "close", snakemake.log[0]
 ) as job:
     run_close(
-        CloseJob(
-            trial=Trial.model_validate(snakemake.params.trial),
-            live=job.live,
-            cluster=Path(snakemake.input.cluster),
-            result=Path(snakemake.output.result),
-        ),
+        Trial.model_validate(snakemake.params.trial),
+        job.live,
+        Path(snakemake.input.cluster),
+        Path(snakemake.output.result),
         job.session,
         job.check,
         job.log,

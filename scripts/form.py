@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from storewise.session.coordination.trial_job import trial_job
-from storewise.session.jobs.form import FormJob, run_form
+from storewise.session.jobs.form import run_form
 from storewise.study.trial import Trial
 
 log_file = Path(snakemake.log[0])
@@ -11,12 +11,10 @@ with trial_job(
     Path(snakemake.params.results), Path(snakemake.input.session), "form", log_file, defer=3.0
 ) as job:
     run_form(
-        FormJob(
-            trial=Trial.model_validate(snakemake.params.trial),
-            live=job.live,
-            cluster=Path(snakemake.output.cluster),
-            logs=log_file.parent,
-        ),
+        Trial.model_validate(snakemake.params.trial),
+        job.live,
+        Path(snakemake.output.cluster),
+        log_file.parent,
         job.session,
         job.check,
         job.log,

@@ -208,7 +208,7 @@ def _settings(
 
 def _refuse_live(directory: Path, advice: str) -> None:
     """A run that is measuring, on whatever host, changes its results meanwhile."""
-    from storewise.session.coordination.liveness import LEASES
+    from storewise.layout import LEASES
     from storewise.session.coordination.run import dead_leases
     from storewise.session.coordination.run_record import read_record
 

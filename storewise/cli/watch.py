@@ -133,8 +133,7 @@ def find(study: str | None, results: Path) -> Path:
     A directory, a name below `results`, a study that `storewise run` would take; None: what runs
     below `results`, else what ran last. Raises ResultError where that is none, or several run.
     """
-    from storewise.layout import RECORD
-    from storewise.session.coordination.liveness import LEASES
+    from storewise.layout import LEASES, RECORD
     from storewise.session.coordination.run import dead_leases
 
     known = sorted(path for path in results.glob("*/") if path.is_dir())

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from storewise.driver.client_process import client_process
 from storewise.driver.messages import Failure
-from storewise.driver.shared_counters import Shared
+from storewise.driver.progress import SharedCounters
 from storewise.driver.worker_job import WorkerJob
 from storewise.errors import StorewiseError
 from storewise.metrics.memory_kills import MemoryKills
@@ -57,7 +57,7 @@ class Pool:
         self._before = MemoryKills.now()
         count = job.trial.processes
         nodes = [] if job.cluster is None else [e.name for e in job.cluster.endpoints]
-        self.shared = Shared(count, threads, list(dict.fromkeys(nodes)))
+        self.shared = SharedCounters(count, threads, list(dict.fromkeys(nodes)))
         self._processes: list[ForkProcess] = []
         self._connections: list[Connection] = []
         self._life = os.pipe()

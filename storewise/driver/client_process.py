@@ -37,7 +37,7 @@ from storewise.driver.messages import (
     Ready,
 )
 from storewise.driver.outage_marks import watched
-from storewise.driver.shared_counters import Shared
+from storewise.driver.progress import SharedCounters
 from storewise.driver.worker_job import Step, WorkerJob, load_params, must_succeed, notes_of
 from storewise.engines.contract.engine import Client, Cluster, Engine
 from storewise.engines.registry import engine as engine_named
@@ -109,7 +109,7 @@ def client_process(
     process: int,
     connection: Connection,
     life: tuple[int, int],
-    shared: Shared,
+    shared: SharedCounters,
     tie: Callable[[], None],
 ) -> None:
     """The whole life of a client process; `tie` ties it to its parent's."""
@@ -126,7 +126,7 @@ def client_process(
 
 class _Process:
     def __init__(
-        self, job: WorkerJob, process: int, connection: Connection, shared: Shared
+        self, job: WorkerJob, process: int, connection: Connection, shared: SharedCounters
     ) -> None:
         self.job, self.process = job, process
         self.connection, self.shared = connection, shared

@@ -1,72 +1,123 @@
-"""What a worker tells while a step runs: a line in its log every ten seconds, and once a second
-the small file that `storewise watch` reads. Clients only count; the worker's process, which waits
-for them, does the rest."""
+"""The progress of a running step. Clients only count, in memory that they share with the worker;
+the worker's process, which waits for them, writes a line in its log every ten seconds, and once a
+second the small file that `storewise watch` reads."""
 
 from __future__ import annotations
 
 import logging
+import math
+import mmap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from storewise.driver.shared_counters import Shared
+import numpy as np
+
 from storewise.metrics.host import host_name
-from storewise.session.coordination.progress import Publisher, State, Told
+from storewise.session.coordination.progress import JobProgress, ProgressFile, State
 
-SAY_EVERY = 10.0
+LOG_EVERY = 10.0
 
 
-class Progress:
+class SharedCounters:
+    """Memory that parent and clients share: a stop flag, and each thread's counts.
+
+    `owners` are the nodes whose operations are counted apart.
+    """
+
+    def __init__(self, processes: int, threads: int, owners: Sequence[str] = ()) -> None:
+        self._places = {name: 2 + place for place, name in enumerate(owners)}
+        shape = (processes, threads, 2 + len(owners))
+        words = np.frombuffer(mmap.mmap(-1, 8 * (1 + int(np.prod(shape)))), dtype=np.int64)
+        self._flag, self._counts = words[:1], words[1:].reshape(shape)
+
+    def stop(self) -> None:
+        self._flag[0] = 1
+
+    def stopped(self) -> bool:
+        return bool(self._flag[0])
+
+    def report(
+        self,
+        process: int,
+        thread: int,
+        operations: int,
+        documents: int,
+        owned: Mapping[str, int],
+    ) -> None:
+        mine = self._counts[process, thread]
+        mine[:2] = operations, documents
+        for name, count in owned.items():
+            if name in self._places:
+                mine[self._places[name]] = count
+
+    def totals(self) -> tuple[int, int]:
+        """(operations, documents) of all threads in the running step."""
+        operations, documents = self._counts[..., :2].sum(axis=(0, 1)).tolist()
+        return operations, documents
+
+    def owned(self) -> dict[str, int]:
+        """Operations of all threads in the running step by owner; those that have any."""
+        counts = self._counts.sum(axis=(0, 1)).tolist()
+        return {name: counts[place] for name, place in self._places.items() if counts[place]}
+
+    def clear(self) -> None:
+        self._counts[:] = 0
+
+
+class StepProgress:
     """The progress of one worker in one phase; to be called about twice a second in a step."""
 
     def __init__(
         self,
-        publisher: Publisher,
+        file: ProgressFile,
         job: str,
         log: logging.Logger,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._publisher, self._job, self._log = publisher, job, log
+        self._file, self._job, self._log = file, job, log
         self._host = host_name()
         self._step = 0
 
     def state(self, state: State, step: int) -> None:
         """The clients are about to prepare for a step, or have."""
-        self._publisher.put(Told(self._job, self._host, state, time.time(), step))
+        self._file.put(JobProgress(self._job, self._host, state, time.time(), step))
 
-    def begin(self, shared: Shared, step: int, figures: Callable[[], Mapping[str, float]]) -> None:
+    def begin(
+        self, counters: SharedCounters, step: int, figures: Callable[[], Mapping[str, float]]
+    ) -> None:
         """A step begins, its counts at zero; `figures` gives the last samples."""
-        self._shared, self._step, self._figures = shared, step, figures
+        self._counters, self._step, self._figures = counters, step, figures
         self._start = self._clock()
-        self._said = self._told = (self._start, 0, 0)
+        self._logged = self._written = (self._start, 0, 0)
         self._owned: Mapping[str, int] = {}
-        self._tell(self._start)
+        self._write(self._start)
 
     def __call__(self) -> None:
         now = self._clock()
-        if self._publisher.due():
-            self._tell(now)
-        if now - self._said[0] >= SAY_EVERY:
-            operations, documents = self._shared.progress()
-            rate = (operations - self._said[1]) / (now - self._said[0])
-            self._said = (now, operations, documents)
+        if self._file.due():
+            self._write(now)
+        since, before, _ = self._logged
+        if now - since >= LOG_EVERY:
+            operations, documents = self._counters.totals()
+            self._logged = (now, operations, documents)
             self._log.info(
                 "step %d: %d operations and %d documents so far, %.0f operations/s",
                 self._step,
                 operations,
                 documents,
-                rate,
+                (operations - before) / (now - since),
             )
 
-    def _tell(self, now: float) -> None:
-        operations, documents = self._shared.progress()
-        owned = self._shared.owned()
-        before, operations_before, documents_before = self._told
-        length = max(now - before, 1e-9)
-        first = now == self._start
-        self._publisher.put(
-            Told(
+    def _write(self, now: float) -> None:
+        operations, documents = self._counters.totals()
+        owned = self._counters.owned()
+        since, operations_before, documents_before = self._written
+        # At the step's start there are no rates yet.
+        length = now - since or math.inf
+        self._file.put(
+            JobProgress(
                 self._job,
                 self._host,
                 "works",
@@ -75,10 +126,10 @@ class Progress:
                 now - self._start,
                 operations,
                 documents,
-                0.0 if first else (operations - operations_before) / length,
-                0.0 if first else (documents - documents_before) / length,
+                (operations - operations_before) / length,
+                (documents - documents_before) / length,
                 {n: (c - self._owned.get(n, 0)) / length for n, c in owned.items()},
                 self._figures(),
             )
         )
-        self._told, self._owned = (now, operations, documents), owned
+        self._written, self._owned = (now, operations, documents), owned

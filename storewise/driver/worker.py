@@ -27,7 +27,7 @@ from storewise.driver.messages import (
     Prepare,
     Ready,
 )
-from storewise.driver.progress import Progress
+from storewise.driver.progress import StepProgress
 from storewise.driver.rate_search import (
     Tried,
     answer,
@@ -49,7 +49,7 @@ from storewise.metrics.host import facts, file_system, host_name, is_network
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample, write_part
 from storewise.session.coordination.barrier import Barrier
-from storewise.session.coordination.progress import Publisher
+from storewise.session.coordination.progress import ProgressFile
 from storewise.workloads.alignments.stored_files import write_files
 from storewise.workloads.contract import PhaseSpec, RefusedFile
 from storewise.workloads.registry import workload as workload_named
@@ -72,7 +72,7 @@ def run_worker(job: WorkerJob, check: Callable[[], None], log: logging.Logger) -
     try:
         worker.run()
     finally:
-        worker.publisher.remove()
+        worker.progress_file.remove()
 
 
 class _Worker:
@@ -89,8 +89,8 @@ class _Worker:
         self.found: list[StepDone] = []
         self.crashes: list[dict[str, Any]] = []
         name = f"{job.phase}.{job.worker}"
-        self.publisher = Publisher(job.live, name, log)
-        self.progress = Progress(self.publisher, name, log)
+        self.progress_file = ProgressFile(job.live, name, log)
+        self.progress = StepProgress(self.progress_file, name, log)
         self.sampled_disk: str | None = None
         self.samples_host = False
 

@@ -20,6 +20,9 @@ from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.layout import (
     CONFIG,
+    FAILED,
+    LEASES,
+    LIVE,
     PUBLISH_LOG,
     PUBLISHED,
     RECORD,
@@ -29,7 +32,6 @@ from storewise.layout import (
     TRIALS,
     VERIFIED,
 )
-from storewise.session.coordination.liveness import LEASES, LIVE
 from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
 from storewise.study.publication import as_time

@@ -14,15 +14,14 @@ from pathlib import Path
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import FAILED, LIBRARY, PUBLISH_LOG
+from storewise.layout import FAILED, FAILURES, LIBRARY, PUBLISH_LOG
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.cache_home import cache_environment
 from storewise.session.coordination.cluster import node_jobs
 from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import FAILURES, Failure, failures
-from storewise.session.coordination.run_record import DOOR_VARIABLE
-from storewise.session.coordination.second_run import measured_by
+from storewise.session.coordination.run import Failure, failures
+from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study
 from storewise.study.study import Study
@@ -236,11 +235,11 @@ def _command(
 def _snakemake(command: Sequence[str]) -> int:
     # SIGTERM lets a Snakemake that lost us end its trials in order.
     # It records us, so that `storewise watch` knows that another pass may follow.
-    door = {DOOR_VARIABLE: json.dumps(asdict(Process.current()))}
+    runner = {RUNNER_VARIABLE: json.dumps(asdict(Process.current()))}
     child = subprocess.Popen(
         command,
         preexec_fn=dies_with_parent(signal.SIGTERM),
-        env={**os.environ, **door, **cache_environment(Path())},
+        env={**os.environ, **runner, **cache_environment(Path())},
     )
     while True:
         try:

@@ -16,18 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from storewise.errors import ResultError
-from storewise.layout import FAILED
+from storewise.layout import FAILED, FAILURES, LEASES, LIVE, TRIALS, VERIFIED
 from storewise.session.coordination.listing import LiveSession, sessions_of
-from storewise.session.coordination.liveness import LEASES, LIVE
-from storewise.session.coordination.progress import Told, told_of
-from storewise.session.coordination.run import (
-    FAILURES,
-    TRIALS,
-    VERIFIED,
-    Failure,
-    dead_leases,
-    failures,
-)
+from storewise.session.coordination.progress import JobProgress, progress_of
+from storewise.session.coordination.run import Failure, dead_leases, failures
 from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch.time_left import Left, duration_of, time_left
 
@@ -46,7 +38,7 @@ class Teller:
     """A worker or a node of a live trial, and what it told last."""
 
     trial: str
-    told: Told
+    told: JobProgress
     age: float
     """Seconds since."""
 
@@ -101,11 +93,11 @@ class Frame:
 
     def owned(self) -> dict[str, float]:
         """Operations/s by the node that answered, over all workers that can tell."""
-        rates: dict[str, float] = {}
+        found: dict[str, float] = {}
         for teller in self.workers:
             for node, rate in teller.told.owners.items() if teller.fresh else ():
-                rates[node] = rates.get(node, 0.0) + rate
-        return rates
+                found[node] = found.get(node, 0.0) + rate
+        return found
 
 
 @dataclass
@@ -179,14 +171,14 @@ def _trial(session: LiveSession) -> str:
 def _leases(directory: Path) -> dict[str, float]:
     """Leases of runs that are not known to have ended, with the time of their last renewal."""
     dead = {path.name for path, _ in dead_leases(directory)}
-    leases = {}
+    found = {}
     for path in (directory / LEASES).glob("[!.]*"):
         try:
             if path.name not in dead:
-                leases[path.name] = path.stat().st_mtime
+                found[path.name] = path.stat().st_mtime
         except OSError:
             continue
-    return leases
+    return found
 
 
 def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
@@ -205,7 +197,7 @@ def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
 
 def _measured(directory: Path, seen: Seen) -> list[str]:
     """Trials with their last file, and in `seen` how long each took."""
-    trials = []
+    found = []
     for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
         trial = path.parent.name
         try:
@@ -214,12 +206,12 @@ def _measured(directory: Path, seen: Seen) -> list[str]:
             at = max(end.stat().st_mtime for end in ends)
         except OSError:
             continue  # it is being measured again
-        trials.append(trial)
+        found.append(trial)
         if seen.durations.get(trial, (0.0, None))[0] != at:
             seen.durations[trial] = (at, duration_of(path, at))
-    for trial in set(seen.durations) - set(trials):
+    for trial in set(seen.durations) - set(found):
         del seen.durations[trial]
-    return trials
+    return found
 
 
 def _tellers(
@@ -228,17 +220,17 @@ def _tellers(
     workers: list[Teller] = []
     nodes: list[Teller] = []
     for session in live:
-        for record, at in told_of(_live(directory, session)).values():
-            one = Teller(_trial(session), record, max(0.0, now - at))
-            (nodes if record.state == "serves" else workers).append(one)
+        for told, at in progress_of(_live(directory, session)).values():
+            one = Teller(_trial(session), told, max(0.0, now - at))
+            (nodes if told.state == "serves" else workers).append(one)
     return workers, nodes
 
 
 def _failures(directory: Path, record: RunRecord | None) -> list[Failure]:
     since = record.started if record is not None else 0.0
     names = [path.stem for path in (directory / FAILURES).glob("*.jsonl")]
-    attempts = [one for name in names for one in failures(directory, name) if one.at >= since]
-    return sorted(attempts, key=lambda one: one.at)
+    found = [one for name in names for one in failures(directory, name) if one.at >= since]
+    return sorted(found, key=lambda one: one.at)
 
 
 def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[str]]:
@@ -259,13 +251,13 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
 
 def _warnings(directory: Path, trials: Sequence[str]) -> list[str]:
     """Lines of the form that jobs' logs have; what servers print is not theirs."""
-    warnings = []
+    found = []
     for trial in trials:
         for path in sorted((directory / "logs" / trial).glob("*.log")):
             if not path.name.endswith(".server.log"):
                 marked = [text for text in _tail(path) if _MARKED.match(text)]
-                warnings += [f"{path.stem}: {text}" for text in marked]
-    return sorted(warnings, key=lambda text: text.partition(": ")[2])[-LINES:]
+                found += [f"{path.stem}: {text}" for text in marked]
+    return sorted(found, key=lambda text: text.partition(": ")[2])[-LINES:]
 
 
 def _tail(path: Path) -> list[str]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.servers.local import LocalCluster, running
 
 from storewise.engines.contract.engine import Client, Schema, Where
 from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
-from storewise.session.jobs.local import LocalCluster, running
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
 
 pytestmark = pytest.mark.needs("postgres", "mariadb")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from support.servers.local import running
 from support.servers.stores import available
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, ServerEngine, Topology
 from storewise.engines.registry import engine
-from storewise.session.jobs.local import running
 
 HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'
 

@@ -426,11 +426,11 @@ def test_tables_of_another_workload_are_not_taken_for_ours(store: Store) -> None
 @pytest.mark.parametrize("key", ["hashed", "ranged"])
 def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
     """Where the routing table has a key, there it is."""
+    from support.servers.local import running
     from support.servers.mongodb_binaries import emulated
 
     from storewise.engines.contract.server import Credentials, Topology
     from storewise.engines.mongodb.cluster import as_system
-    from storewise.session.jobs.local import running
 
     settings = {"home": str(emulated()), "shard_key": key}
     shape = Topology(nodes=3, routers=1, memory_mb=512)

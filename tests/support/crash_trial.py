@@ -21,10 +21,10 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.server import ServerEngine, Topology
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
-from storewise.session.jobs.local import running
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from support.servers.local import running
 from support.servers.stores import available
 from support.waiting import wait_until
 

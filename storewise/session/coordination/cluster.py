@@ -19,16 +19,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from storewise.atomic import write_aside
+from storewise.atomic import read_as, write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine, cluster_of
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.study.trial import Trial
+
+T = TypeVar("T")
 
 CREDENTIALS = Path("credentials/secret.json")
 CLUSTER = "cluster.json"
@@ -43,9 +45,7 @@ GONE = "gone"
 def node_specs(trial: Trial) -> tuple[NodeSpec, ...]:
     """All roles of a trial's cluster, those on worker hosts too; none for an embedded engine."""
     engine = engine_named(trial.engine)
-    if not isinstance(engine, ServerEngine):
-        return ()
-    return engine.roles(trial.topology, trial.settings)
+    return engine.roles(trial.topology, trial.settings) if isinstance(engine, ServerEngine) else ()
 
 
 def node_jobs(trial: Trial) -> tuple[NodeSpec, ...]:
@@ -118,7 +118,7 @@ class FormedCluster:
     """What guards each node's port, by node."""
     formed_at: float
     form_seconds: float
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
     def server_versions(self) -> dict[str, str]:
         """For a result's conditions; one entry where all nodes have the same version."""
@@ -134,8 +134,8 @@ def publish(live: Path, kind: str, name: str, record: Any) -> None:
     write_aside(directory / f"{name}.json", json.dumps(asdict(record)) + "\n")
 
 
-def _records(live: Path, kind: str) -> dict[str, dict[str, Any]]:
-    """Records of a kind by node. The directory is listed anew each time, which makes an NFS
+def records(live: Path, kind: str, form: type[T]) -> dict[str, T]:
+    """Records of a kind by name. The directory is listed anew each time, which makes an NFS
     client ask its server."""
     try:
         paths = sorted((live / kind).iterdir())
@@ -145,30 +145,27 @@ def _records(live: Path, kind: str) -> dict[str, dict[str, Any]]:
     for path in paths:
         if path.suffix == ".json" and not path.name.startswith("."):
             try:
-                found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+                found[path.stem] = read_as(form, path)
             except FileNotFoundError:  # the session was removed while we looked
                 continue
     return found
 
 
 def started_nodes(live: Path) -> dict[str, StartedNode]:
-    return {name: StartedNode(**data) for name, data in _records(live, NODES).items()}
+    return records(live, NODES, StartedNode)
 
 
 def ready_nodes(live: Path) -> dict[str, ReadyNode]:
-    return {
-        name: ReadyNode(**{**data, "endpoint": Endpoint(**data["endpoint"])})
-        for name, data in _records(live, ENDPOINTS).items()
-    }
+    return records(live, ENDPOINTS, ReadyNode)
 
 
 def endpoints_of(live: Path, kind: str) -> dict[str, Endpoint]:
-    """What nodes have said of their addresses (`ADDRESSES` or `ANSWERING`), by node."""
-    return {name: Endpoint(**data) for name, data in _records(live, kind).items()}
+    """What nodes have published of their addresses (`ADDRESSES` or `ANSWERING`), by node."""
+    return records(live, kind, Endpoint)
 
 
 def gone_nodes(live: Path) -> dict[str, GoneNode]:
-    return {name: GoneNode(**data) for name, data in _records(live, GONE).items()}
+    return records(live, GONE, GoneNode)
 
 
 def write_cluster(path: Path, formed: FormedCluster) -> None:
@@ -177,16 +174,13 @@ def write_cluster(path: Path, formed: FormedCluster) -> None:
 
 def read_cluster(path: Path) -> FormedCluster:
     """What `form` wrote; raises OSError where it is not there."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    data["endpoints"] = tuple(Endpoint(**e) for e in data["endpoints"])
-    data["warnings"] = tuple(data["warnings"])
-    return FormedCluster(**data)
+    return read_as(FormedCluster, path)
 
 
 def client_cluster(
     trial: Trial, live: Path, formed: FormedCluster, beside: tuple[Endpoint, ...] = ()
 ) -> Cluster:
-    """What a client of a formed cluster connects to; `beside` are servers on its own host."""
+    """What a client of a formed cluster connects to; `beside` are servers on the client's host."""
     return cluster_of(
         trial.engine,
         (*formed.endpoints, *beside),

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from storewise.atomic import holds
 from storewise.errors import StorewiseError
+from storewise.layout import LEASES, LIVE
 from storewise.session.coordination.cluster import gone_nodes, ready_nodes, started_nodes
 from storewise.session.coordination.liveness import (
     ABORT,
     FINISHED,
-    LEASES,
     Abort,
     abort,
     members,
@@ -61,7 +61,7 @@ class LiveSession:
 
 def live_sessions(results: Path) -> list[LiveSession]:
     """All sessions of all studies below `results`, oldest first."""
-    studies = sorted(path for path in results.glob("*/") if (path / "live").is_dir())
+    studies = sorted(path for path in results.glob("*/") if (path / LIVE).is_dir())
     found = [session for study in studies for session in sessions_of(study)]
     return sorted(found, key=lambda session: -session.age)
 
@@ -134,15 +134,15 @@ def end_session(
             f"{', '.join(known) or 'none'}"
         )
     study, trial = matching[0].split("/", 1)
-    live = results / study / "live" / trial
-    abort(live, Abort("it was ended by `storewise sessions --end`", own=False))
+    live = results / study / LIVE / trial
+    abort(live, Abort("it was ended by `storewise sessions --end`", failure=False))
     until = time.monotonic() + patience
-    told: set[str] = set()
+    before: list[str] = []
     while left := [f"{n} on host {p.host}" for n, p in members(live).items()]:
         if time.monotonic() > until:
             raise StorewiseError(f"after {patience:.0f} s still there: {', '.join(left)}")
-        if set(left) != told:
-            told = set(left)
+        if left != before:
+            before = left
             say(f"ending {', '.join(left)}")
         time.sleep(POLL)
     say(f"{matching[0]} has ended")

@@ -25,6 +25,7 @@ import psutil
 
 from storewise.atomic import holds, read_as, write_aside
 from storewise.errors import Aborted
+from storewise.layout import LEASES, LIVE
 
 #: The session as Snakemake sees it: a temporary file that it removes with its last consumer.
 SESSION = "session.json"
@@ -34,8 +35,6 @@ ABORT = "abort"
 #: Written when a trial's last job is done: the next trial may open.
 FINISHED = "finished"
 MEMBERS = "members"
-LEASES = "leases"
-LIVE = "live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +52,18 @@ class Process:
     def is_here(self) -> bool:
         return self.host == socket.gethostname()
 
+    def here(self) -> psutil.Process | None:
+        """The process where it runs on this host, else None."""
+        try:
+            process = psutil.Process(self.pid)
+            same = process.create_time() == self.started and process.status() != "zombie"
+        except psutil.NoSuchProcess:
+            return None
+        return process if same and self.is_here() else None
+
     def alive(self) -> bool | None:
         """Whether it runs; None where it is on another host and we cannot tell."""
-        if not self.is_here():
-            return None
-        try:
-            found = psutil.Process(self.pid)
-            return found.create_time() == self.started and found.status() != "zombie"
-        except psutil.NoSuchProcess:
-            return False
+        return self.here() is not None if self.is_here() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,7 @@ class Watch:
         self._lease = LeaseWatch(results, session.run, session.lease_seconds, clock=clock)
 
     def check(self) -> None:
-        reason = self.reason()
-        if reason is not None:
+        if (reason := self.reason()) is not None:
             raise Aborted(reason)
 
     def reason(self) -> str | None:
@@ -149,10 +150,10 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Why a trial ends: the first reason, and whether it is the trial's own failure."""
+    """Why a trial ends: the first reason, and whether it is a failure of the trial."""
 
     reason: str
-    own: bool
+    failure: bool
     """False where the run was stopped from outside (Ctrl-C, SIGTERM): no failed attempt."""
     log: str = ""
     until: float = 0.0
@@ -181,10 +182,11 @@ def abort(directory: Path, why: Abort) -> bool:
 
 
 def read_abort(path: Path) -> Abort:
+    """The reason of an abort; OSError where there is none."""
     try:
-        return Abort(**json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        return Abort("aborted for a reason that could not be written (a full disk?)", own=True)
+        return read_as(Abort, path)
+    except ValueError:
+        return Abort("aborted for a reason that could not be written (a full disk?)", failure=True)
 
 
 def await_reason(
@@ -220,13 +222,10 @@ def membership(directory: Path, name: str) -> Iterator[None]:
 
 def lose_host(directory: Path, host: str) -> None:
     """Note that a host of a trial is gone: nobody waits for what ran there."""
-    for path in (directory / MEMBERS).glob("*.json"):
-        try:
-            # A scheduler's name of a host may be the short one.
-            if host and read_as(Process, path).host.partition(".")[0] == host.partition(".")[0]:
-                path.unlink()
-        except (FileNotFoundError, ValueError):  # it ended meanwhile, or nobody waits for it anyway
-            continue
+    for name, process in members(directory).items():
+        # A scheduler's name of a host may be the short one.
+        if host and process.host.partition(".")[0] == host.partition(".")[0]:
+            (directory / MEMBERS / f"{name}.json").unlink(missing_ok=True)
 
 
 def members(directory: Path) -> dict[str, Process]:
@@ -235,9 +234,8 @@ def members(directory: Path) -> dict[str, Process]:
     for path in sorted((directory / MEMBERS).glob("*.json")):
         try:
             found[path.stem] = read_as(Process, path)
-        except FileNotFoundError:  # it ended while we looked
-            continue
-        except ValueError:  # its host crashed before it was on disk, and the job with it
+        except (FileNotFoundError, ValueError):
+            # It ended while we looked, or its host crashed before the file was on disk.
             continue
     return found
 

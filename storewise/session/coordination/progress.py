@@ -1,5 +1,5 @@
-"""What workers and nodes of a live trial tell of themselves about once a second, for `storewise
-watch`: a small file each, ``live/<trial>/progress/<job>.json``, renamed into place.
+"""The progress of workers and nodes of a live trial, about once a second, for `storewise watch`: a
+small file each, ``live/<trial>/progress/<job>.json``, renamed into place.
 
 Nothing depends on these files. Where one cannot be written (a full disk) its job goes on without.
 """
@@ -24,8 +24,8 @@ State = Literal["prepares", "waits", "works", "serves"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a job says of itself."""
+class JobProgress:
+    """What a job does now."""
 
     job: str
     """``<phase>.<worker>``, or the name of a node."""
@@ -49,8 +49,8 @@ class Told:
     """The last second's samples by metric (`docs/results.md`); processes are summed."""
 
 
-class Publisher:
-    """Writes the records of one job."""
+class ProgressFile:
+    """The file of one job."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class Publisher:
         """Whether the last record is old enough."""
         return self._clock() >= self._next
 
-    def put(self, told: Told) -> None:
+    def put(self, progress: JobProgress) -> None:
         """Write a record, in place of the one before."""
         self._next = self._clock() + EVERY
         if self._broken:
             return
         try:
             self._path.parent.mkdir(exist_ok=True)
-            write_aside(self._path, json.dumps(asdict(told)) + "\n")
+            write_aside(self._path, json.dumps(asdict(progress)) + "\n")
         except OSError as error:
             # The measurement counts, not who looks at it; a session that ends is no news.
             self._broken = True
@@ -88,12 +88,12 @@ class Publisher:
         self._path.unlink(missing_ok=True)
 
 
-def told_of(live: Path) -> dict[str, tuple[Told, float]]:
+def progress_of(live: Path) -> dict[str, tuple[JobProgress, float]]:
     """The last records of a live trial's jobs, each with the time of its file (Unix)."""
-    found: dict[str, tuple[Told, float]] = {}
+    records: dict[str, tuple[JobProgress, float]] = {}
     for path in sorted((live / PROGRESS).glob("[!.]*.json")):
         try:
-            found[path.stem] = (read_as(Told, path), path.stat().st_mtime)
+            records[path.stem] = (read_as(JobProgress, path), path.stat().st_mtime)
         except (OSError, ValueError):
             continue  # the job has ended meanwhile, or is of another version
-    return found
+    return records

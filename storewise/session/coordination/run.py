@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,12 +22,12 @@ import psutil
 
 from storewise.atomic import read_as, write_aside
 from storewise.errors import Aborted, ConfigError
+from storewise.layout import FAILURES, LEASES, LIVE, TRIALS, VERIFIED
+from storewise.processes import library_environment
 from storewise.session.coordination.cluster import make_credentials, started_nodes
 from storewise.session.coordination.liveness import (
     ABORT,
     FINISHED,
-    LEASES,
-    LIVE,
     OWNER,
     Abort,
     LeaseWatch,
@@ -46,10 +47,6 @@ LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 180.0
 SMALLEST_LEASE = 2.0
 POLL = 0.1
-FAILURES = "failures"
-TRIALS = "trials"
-#: The last file of a complete trial.
-VERIFIED = "verify.parquet"
 #: Environment variable that sets another lease.
 LEASE_VARIABLE = "STOREWISE_LEASE_SECONDS"
 #: Environment variable through which a run tells its local jobs its id.
@@ -60,16 +57,16 @@ LIVE_VARIABLE = "STOREWISE_LIVE_SESSIONS"
 
 def lease_seconds(*, on_cluster: bool) -> float:
     """How long a lease holds; ConfigError for a setting that is no time."""
-    given = os.environ.get(LEASE_VARIABLE)
-    if given is None:
+    text = os.environ.get(LEASE_VARIABLE)
+    if text is None:
         return CLUSTER_LEASE if on_cluster else LOCAL_LEASE
     try:
-        seconds = float(given)
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not SMALLEST_LEASE <= seconds < math.inf:
         raise ConfigError(
-            f"{LEASE_VARIABLE}={given}: expected seconds, at least {SMALLEST_LEASE:.0f}"
+            f"{LEASE_VARIABLE}={text}: expected seconds, at least {SMALLEST_LEASE:.0f}"
         )
     return seconds
 
@@ -125,16 +122,17 @@ class Run:
     _thread: threading.Thread | None = None
     _locks: tuple[str, ...] = ()
 
-    def tell_jobs(self, live_sessions: int, library: Path | str) -> None:
+    def tell_jobs(self, live_sessions: int) -> None:
         """Set what jobs on this host read from their environment.
 
-        What changes with each run must not be a parameter of a rule. `library` is where this
-        package is: a job's Python may be that of an environment which does not have it.
+        What changes with each run must not be a parameter of a rule. A job's Python may be that of
+        an environment that does not have this package: it is told where that is.
         """
-        os.environ[RUN_VARIABLE] = self.id
-        os.environ[LIVE_VARIABLE] = str(live_sessions)
-        path = [str(library), *filter(None, [os.environ.get("PYTHONPATH")])]
-        os.environ["PYTHONPATH"] = os.pathsep.join(path)
+        os.environ |= {
+            **library_environment(),
+            RUN_VARIABLE: self.id,
+            LIVE_VARIABLE: str(live_sessions),
+        }
 
     def start(
         self,
@@ -165,9 +163,8 @@ class Run:
                         continue  # `lost` tells it at the end
                     # The jobs end when it stays so for longer than the lease holds.
                     _log.warning("storewise: the lease is not renewed: %s", error)
-                reason = watch() if watch is not None else None
-                if reason:
-                    self.abort_live(Abort(reason, own=False))
+                if watch is not None and (reason := watch()):
+                    self.abort_live(Abort(reason, failure=False))
 
         self._thread = threading.Thread(target=beat, name="storewise-lease", daemon=True)
         self._thread.start()
@@ -191,8 +188,8 @@ class Run:
         )
 
     def live(self) -> list[Path]:
-        """Live directories of this run's own trials."""
-        return [d for d, s in sessions(self.results) if s is not None and s.run == self.id]
+        """Live directories of this run's trials."""
+        return _live_of(self.results, self.id)
 
     def abort_live(self, why: Abort) -> None:
         """End all live trials of this run; those that have a reason already keep it."""
@@ -210,7 +207,7 @@ class Run:
         abort(directory, why)
         first = read_abort(directory / ABORT)
         mark = directory / "failure-recorded"
-        if not first.own or mark.exists():
+        if not first.failure or mark.exists():
             return None
         mark.touch()
         tail = _tail(first.log or why.log)
@@ -227,26 +224,23 @@ class Run:
         Returns names of processes that could not be ended (on other hosts).
         """
         if reason is not None:
-            self.abort_live(Abort(reason, own=False))
+            self.abort_live(Abort(reason, failure=False))
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=6.0)
         try:
             left = [name for directory in self.live() for name in sweep(self.results, directory)]
-            alone = not any(p.name != self.id for p in (self.results / LEASES).glob("[!.]*"))
-            for directory, session in sessions(self.results):
-                if session is not None:
-                    continue
-                # Snakemake makes the directory before a trial is opened; jobs may write to one
-                # that somebody is removing.
+            alone = all(path.name == self.id for path in lease_files(self.results))
+            # Snakemake makes the directory before a trial is opened; jobs may write to one that
+            # somebody is removing.
+            for directory in [d for d, session in sessions(self.results) if session is None]:
                 if alone:
                     left += sweep(self.results, directory)
                 else:
                     _remove_if_empty(directory)
         finally:
             (self.results / LEASES / self.id).unlink(missing_ok=True)
-        for name in (LEASES, LIVE):
-            _remove_if_empty(self.results / name)
+        _remove_if_empty(self.results / LEASES, self.results / LIVE)
         return left
 
 
@@ -266,15 +260,12 @@ def open_session(
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds)
-    said = False
+    logged = False
     while True:
         others = [
             directory
-            for directory, session in sessions(results)
-            if session is not None
-            and session.run == run
-            and directory.name != trial
-            and not (directory / FINISHED).exists()
+            for directory in _live_of(results, run)
+            if directory.name != trial and not (directory / FINISHED).exists()
         ]
         reason = watch.reason()
         for directory in others:
@@ -284,9 +275,9 @@ def open_session(
             raise Aborted(f"trial {trial} was not opened: {reason}")
         if len(others) < live_sessions:
             break
-        if not said:
+        if not logged:
             log.info("waiting for %s", ", ".join(d.name for d in others))
-            said = True
+            logged = True
         time.sleep(POLL)
     live = results / LIVE / trial
     # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
@@ -300,9 +291,10 @@ def open_session(
     log.info("opened")
 
 
-def _remove_if_empty(directory: Path) -> None:
-    if directory.is_dir() and not any(directory.iterdir()):
-        directory.rmdir()
+def _remove_if_empty(*directories: Path) -> None:
+    for directory in directories:
+        if directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()
 
 
 def _tail(log: str, lines: int = 30) -> str:
@@ -318,29 +310,38 @@ def sessions(results: Path) -> list[tuple[Path, Session | None]]:
     for directory in sorted((results / LIVE).glob("*/")):
         try:
             found.append((directory, Session.read(directory / OWNER)))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError):
             found.append((directory, None))
     return found
 
 
+def _live_of(results: Path, run: str) -> list[Path]:
+    return [d for d, session in sessions(results) if session is not None and session.run == run]
+
+
+def lease_files(results: Path) -> list[Path]:
+    """The leases of all runs; the name of each is its run's id."""
+    return sorted((results / LEASES).glob("[!.]*"))
+
+
 def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
-    """Leases whose run has certainly ended.
+    """Leases whose run has certainly ended; None stands for one that cannot be read.
 
     On this host that is a process which no longer runs; on another, a lease older than twice its
     time by this host's clock.
     """
     dead: list[tuple[Path, Lease | None]] = []
-    for path in sorted((results / LEASES).glob("[!.]*")):
+    for path in lease_files(results):
+        lease, alive, seconds = None, None, CLUSTER_LEASE
         try:
-            lease: Lease | None = Lease.read(path)
             age = time.time() - path.stat().st_mtime
+            lease = Lease.read(path)
+            alive, seconds = lease.process.alive(), lease.seconds
         except OSError:
             continue
-        except ValueError:
-            lease, age = None, time.time() - path.stat().st_mtime
-        alive = lease.process.alive() if lease is not None else None
-        limit = 2 * (lease.seconds if lease is not None else CLUSTER_LEASE)
-        if alive is False or (alive is None and age > limit):
+        except ValueError:  # its host crashed, or the disk was full
+            alive = None
+        if alive is False or (alive is None and age > 2 * seconds):
             dead.append((path, lease))
     return dead
 
@@ -348,34 +349,30 @@ def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
 def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
     """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
 
-    Returns their ids.
-
-    To be called before the workflow is planned; live runs of others are left alone. ConfigError
-    where another user has made what we would go by.
+    Returns their ids. To be called before the workflow is planned; live runs of others are left
+    alone. ConfigError where another user has made what we would go by.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
     dead = dead_leases(results)
-    gone = {path.name for path, _ in dead}
     for path, lease in dead:
         for lock in lease.locks if lease is not None else ():
             if Path(lock).exists():
                 Path(lock).unlink()
                 say(f"removed the lock {lock} of run {path.name}, which was killed")
         path.unlink(missing_ok=True)
-    known = {path.name for path in (results / LEASES).glob("[!.]*")}
+    known = {path.name for path in lease_files(results)}
     for directory, session in sessions(results):
         # Snakemake makes the directory of a trial that a live run has yet to open.
         if session is None and known:
             continue
-        if session is None or session.run in gone or session.run not in known:
+        if session is None or session.run not in known:
             left = sweep(results, directory)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
             for name in left:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
-    for name in (LEASES, LIVE):
-        _remove_if_empty(results / name)
-    return sorted(gone)
+    _remove_if_empty(results / LEASES, results / LIVE)
+    return sorted(path.name for path, _ in dead)
 
 
 def sweep(
@@ -395,26 +392,17 @@ def sweep(
     started = started_nodes(directory)
     if patience is None:
         patience = 45.0 if started else 10.0
-    abort(directory, Abort("its run has ended", own=False))
-    jobs = members(directory)
+    abort(directory, Abort("its run has ended", failure=False))
     deadline = clock() + patience
-    local = [(name, p) for name, p in jobs.items() if p.is_here() and p.pid != os.getpid()]
-    for _, process in local:
-        try:
-            found = psutil.Process(process.pid)
-            if found.create_time() != process.started:
-                continue
-            try:
-                found.wait(max(0.0, deadline - clock()))
-            except psutil.TimeoutExpired:
-                for child in [*found.children(recursive=True), found]:
-                    child.kill()
-        except psutil.NoSuchProcess:
-            continue
+    jobs = [job for process in members(directory).values() if (job := process.here()) is not None]
+    _, running = psutil.wait_procs([j for j in jobs if j.pid != os.getpid()], timeout=patience)
+    for job in running:
+        with suppress(psutil.NoSuchProcess):
+            for process in (*job.children(recursive=True), job):
+                process.kill()
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    while _elsewhere(directory) and clock() < deadline:
+    while (left := _elsewhere(directory)) and clock() < deadline:
         sleep(POLL)
-    left = _elsewhere(directory)
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()
     if not finished:

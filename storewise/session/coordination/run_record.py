@@ -1,5 +1,5 @@
-"""What a run leaves of itself in ``results/<study>/run.json``: which trials it was to measure, and
-how it ended. A run that was killed leaves no end."""
+"""The record of a run in ``results/<study>/run.json``: which trials it was to measure, and how it
+ended (a run that was killed leaves no end). And whether another run measures the study already."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from storewise.atomic import read_as, write_aside
 from storewise.layout import RECORD
 from storewise.session.coordination.liveness import Process
+from storewise.session.coordination.run import Lease, dead_leases, lease_files
 
 #: Environment variable in which `storewise run`, which calls Snakemake again after a failed
 #: trial, names its own process.
-DOOR_VARIABLE = "STOREWISE_DOOR"
+RUNNER_VARIABLE = "STOREWISE_RUNNER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,14 @@ def begin(
 ) -> None:
     """A run starts to measure."""
     process = Process.current()
-    record = RunRecord(run, process, time.time(), trials, measuring, live_sessions, door())
+    record = RunRecord(run, process, time.time(), trials, measuring, live_sessions, _runner())
     record.write(results)
 
 
-def door() -> Process | None:
+def _runner() -> Process | None:
     """The `storewise run` that has called this process, if one has."""
-    told = os.environ.get(DOOR_VARIABLE)
-    return Process(**json.loads(told)) if told else None
+    text = os.environ.get(RUNNER_VARIABLE)
+    return Process(**json.loads(text)) if text else None
 
 
 def end(results: Path, run: str, reason: str | None) -> None:
@@ -74,3 +75,35 @@ def read_record(results: Path) -> RunRecord | None:
         return read_as(RunRecord, results / RECORD)
     except (OSError, ValueError):
         return None
+
+
+def measured_by(results: Path, run: str | None = None) -> str | None:
+    """A sentence about the run that measures this study now; None where none does but `run`.
+
+    Two would remove each other's trials. A `storewise run` counts between two of its Snakemakes
+    too.
+    """
+    record = read_record(results)
+    dead = {path.name for path, _ in dead_leases(results)}
+    for path in lease_files(results):
+        if path.name in dead or path.name == run:
+            continue
+        try:
+            process = Lease.read(path).process
+        except (OSError, ValueError):  # it ended meanwhile, or its host crashed
+            continue
+        return _sentence(results, process, record if record and record.run == path.name else None)
+    if record is None or record.door is None or record.door == _runner():
+        return None
+    return _sentence(results, record.door, record) if record.door.alive() else None
+
+
+def _sentence(results: Path, process: Process, record: RunRecord | None) -> str:
+    since = ""
+    if record is not None:
+        since = time.strftime(" since %Y-%m-%d %H:%M:%S", time.localtime(record.started))
+    return (
+        f"study {results.name} is measured here already, by process {process.pid} on host "
+        f"{process.host}{since}. It goes on undisturbed; wait for its end (`storewise watch "
+        f"{results.name}` shows it), or stop that process and start again"
+    )

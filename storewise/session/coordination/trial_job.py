@@ -15,13 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from storewise.errors import Aborted, StorewiseError
+from storewise.layout import LIVE
 from storewise.metrics.ec2_instance import Interruption
+from storewise.metrics.host import facts, host_name
+from storewise.metrics.schema import Sample, write_part
 from storewise.processes import ENDING
 from storewise.session.coordination.ending import NO_MEMORY, NO_SPACE
 from storewise.session.coordination.liveness import (
-    LIVE,
     Abort,
     Session,
     Watch,
@@ -29,31 +32,23 @@ from storewise.session.coordination.liveness import (
     await_reason,
     membership,
 )
+from storewise.study.trial import Trial
 
 #: How long an error of a job is held until it is no sign of a removal.
 _REMOVAL_SECONDS = 1.0
 #: Directory of temporary files in a session's live directory.
 TEMPORARY = "temporary"
-LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
-class Signalled(Aborted):
-    """This one job was told to end by a signal."""
+class Ended(Aborted):
+    """This one job is to end: a signal told it to, or EC2 takes back its host.
 
-    def __init__(self, name: str, number: int) -> None:
-        self.number = signal.Signals(number)
-        super().__init__(f"{name} was ended by signal {self.number.name}")
-
-
-class TakenBack(Aborted):
-    """EC2 takes back the host of this job: a failed attempt, to be made on another host.
-
-    `at` is when the host goes, as Unix time: until then the next attempt may come to it again.
+    `failure` and `until` are those of `Abort`.
     """
 
-    def __init__(self, reason: str, at: float) -> None:
+    def __init__(self, reason: str, *, failure: bool, until: float = 0.0) -> None:
+        self.failure, self.until = failure, until
         super().__init__(reason)
-        self.at = at
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +70,10 @@ def job_log(path: Path | str) -> logging.Logger:
     logger = logging.getLogger("storewise.job")
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    for old in list(logger.handlers):
-        logger.removeHandler(old)
-        old.close()
+    while logger.handlers:
+        logger.handlers.pop().close()
     handler = logging.FileHandler(path, mode="w", encoding="utf-8")
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     return logger
 
@@ -118,26 +112,25 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
 
 def _reason(name: str, error: BaseException, log: str) -> Abort:
     """What an error that ends a job says to the other jobs of its trial."""
+    if isinstance(error, Ended):
+        return Abort(str(error), failure=error.failure, log=log, until=error.until)
     if isinstance(error, Aborted):
-        # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
-        own = isinstance(error, TakenBack) or (
-            isinstance(error, Signalled) and error.number != signal.SIGINT
-        )
-        until = error.at if isinstance(error, TakenBack) else 0.0
-        return Abort(str(error), own=own, log=log, until=until)
+        return Abort(str(error), failure=False, log=log)
     if isinstance(error, MemoryError):
-        return Abort(f"{name}: {NO_MEMORY}", own=True, log=log)
-    if isinstance(error, StorewiseError | OSError):
+        text = NO_MEMORY
+    elif isinstance(error, StorewiseError | OSError):
         text = str(error)
         if NO_SPACE.search(text) and (host := socket.gethostname()) not in text:
             text += f" (on host {host})"
-        # What a node says of its server begins with its name already.
-        return Abort(text if text.startswith(f"{name}: ") else f"{name}: {text}", own=True, log=log)
-    return Abort(f"{name}: {type(error).__name__}: {error}", own=True, log=log)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    # What a node says of its server begins with its name already.
+    text = text if text.startswith(f"{name}: ") else f"{name}: {text}"
+    return Abort(text, failure=True, log=log)
 
 
 @contextmanager
-def _own_temporaries(live: Path) -> Iterator[None]:
+def _private_temporaries(live: Path) -> Iterator[None]:
     """What this process and its clients keep in temporary files goes where no other user can look
     or be first with a name, and where it goes with the session, whoever is killed."""
     directory = live.absolute() / TEMPORARY
@@ -157,11 +150,11 @@ def _removed(
     A tree is removed file by file, and its directories after them, so it is looked at for a while.
     """
     until = clock() + _REMOVAL_SECONDS
-    while not (gone := not live.is_dir() or not all(need.exists() for need in needs)):
+    while live.is_dir() and all(need.exists() for need in needs):
         if clock() >= until:
-            break
+            return False
         sleep(0.05)
-    return gone
+    return True
 
 
 @contextmanager
@@ -195,15 +188,18 @@ def trial_job(
     log.info("trial %s, %s, process %d", session.trial, name, os.getpid())
 
     def ended(number: int, frame: FrameType | None) -> None:
-        raise Signalled(name, number)
+        # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
+        sign = signal.Signals(number)
+        raise Ended(f"{name} was ended by signal {sign.name}", failure=sign is not signal.SIGINT)
 
     watch, interruption = Watch(results, session, clock=clock), Interruption(clock=clock)
 
     def check() -> None:
         watch.check()
-        reason = interruption.reason()
-        if reason is not None:
-            raise TakenBack(reason, interruption.at)
+        if (reason := interruption.reason()) is not None:
+            # A failed attempt, to be made on another host: until this one has gone, the next
+            # attempt may come to it again.
+            raise Ended(reason, failure=True, until=interruption.at)
 
     def tell(error: BaseException) -> None:
         if not isinstance(error, Aborted):
@@ -212,7 +208,7 @@ def trial_job(
 
     before = {number: signal.signal(number, ended) for number in ENDING}
     try:
-        with membership(live, name), _own_temporaries(live):
+        with membership(live, name), _private_temporaries(live):
             yield Job(check, log, live, session, tell)
         log.info("done")
     except Aborted as error:
@@ -240,3 +236,25 @@ def trial_job(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def write_trial_part(
+    path: Path, samples: Iterable[Sample], trial: Trial, phase: str, **conditions: Any
+) -> None:
+    """Write the result part of a job of a trial: its samples, and with the `conditions` what each
+    part says of its trial and its host."""
+    write_part(
+        path,
+        samples,
+        trial=trial.id,
+        repeat=trial.repeat,
+        host=host_name(),
+        factors=trial.factors,
+        conditions={
+            **conditions,
+            "trial": trial.model_dump(mode="json"),
+            "phase": phase,
+            "seed": trial.seed,
+            "host": facts(),
+        },
+    )

@@ -13,11 +13,11 @@ from storewise.engines.contract.server import Node
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import library_environment
+from storewise.session.coordination.ending import log_tail
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.faults.load_generator import CLASS, STATE, Plan
 from storewise.session.server.guard import Order, clean
 from storewise.session.server.guarded import POLL, Guarded
-from storewise.session.server.log_tail import log_tail
 from storewise.workloads.faults import Slow
 
 #: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from storewise.errors import StorewiseError
-from storewise.metrics.host import facts, host_name
-from storewise.metrics.schema import Sample, write_part
+from storewise.metrics.schema import Sample
 from storewise.session.coordination.cluster import (
     STOP,
     gone_nodes,
@@ -19,38 +17,35 @@ from storewise.session.coordination.cluster import (
     ready_nodes,
 )
 from storewise.session.coordination.liveness import FINISHED, Session
-from storewise.session.jobs.node import LOOK_EVERY
-from storewise.session.jobs.node_results import PHASE
+from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.jobs.node import LOOK_EVERY, PHASE
 from storewise.study.trial import Trial
 
 #: Seconds beyond the longest orderly end of a server.
 _PATIENCE = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class CloseJob:
-    """What the closing of a session is told."""
-
-    trial: Trial
-    live: Path
-    cluster: Path
-    result: Path
-
-
 def run_close(
-    job: CloseJob, session: Session, check: Callable[[], None], log: logging.Logger
+    trial: Trial,
+    live: Path,
+    cluster: Path,
+    result: Path,
+    session: Session,
+    check: Callable[[], None],
+    log: logging.Logger,
 ) -> None:
     """End the nodes of a session in order and write its result part.
 
-    Raises StorewiseError that names the nodes which have not ended in time.
+    `live` is the trial's live directory, `cluster` the file of the formed cluster. Raises
+    StorewiseError that names the nodes which have not ended in time.
     """
-    formed = read_cluster(job.cluster)
-    names = [spec.name for spec in node_jobs(job.trial)]
-    ready = ready_nodes(job.live)
+    formed = read_cluster(cluster)
+    names = [spec.name for spec in node_jobs(trial)]
+    ready = ready_nodes(live)
     start = time.monotonic()
-    (job.live / STOP).touch()
+    (live / STOP).touch()
     log.info("closing %s", ", ".join(names))
-    while missing := [name for name in names if name not in gone_nodes(job.live)]:
+    while missing := [name for name in names if name not in gone_nodes(live)]:
         check()
         if time.monotonic() - start > _PATIENCE:
             where = ", ".join(f"{n} on host {ready[n].endpoint.host}" for n in missing)
@@ -60,36 +55,26 @@ def run_close(
         time.sleep(LOOK_EVERY)
     took = time.monotonic() - start
     log.info("all nodes have gone after %.1f s", took)
-    samples = [
-        Sample(PHASE, "form_time", formed.form_seconds, "s"),
-        Sample(PHASE, "formed_time", formed.formed_at - session.opened, "s"),
-        Sample(PHASE, "close_time", took, "s"),
-    ]
-    trial = job.trial
-    write_part(
-        job.result,
-        samples,
-        trial=trial.id,
-        repeat=trial.repeat,
-        host=host_name(),
-        factors=trial.factors,
-        conditions={
-            "trial": trial.model_dump(mode="json"),
-            "phase": PHASE,
-            "seed": trial.seed,
-            "host": facts(),
-            "nodes": {
-                name: {
-                    "host": ready[name].endpoint.host,
-                    "address": ready[name].endpoint.address,
-                    "version": ready[name].version,
-                    "guard": ready[name].guard,
-                }
-                for name in names
-            },
-            "warnings": list(formed.warnings),
-            "run": session.run,
-            "opened": session.opened,
+    write_trial_part(
+        result,
+        [
+            Sample(PHASE, "form_time", formed.form_seconds, "s"),
+            Sample(PHASE, "formed_time", formed.formed_at - session.opened, "s"),
+            Sample(PHASE, "close_time", took, "s"),
+        ],
+        trial,
+        PHASE,
+        nodes={
+            name: {
+                "host": ready[name].endpoint.host,
+                "address": ready[name].endpoint.address,
+                "version": ready[name].version,
+                "guard": ready[name].guard,
+            }
+            for name in names
         },
+        warnings=list(formed.warnings),
+        run=session.run,
+        opened=session.opened,
     )
-    (job.live / FINISHED).touch()
+    (live / FINISHED).touch()

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,29 +65,31 @@ def external_store(
     `results` is the study's directory, which one run at a time uses."""
     engine = _engine(trial)
     cluster = external_cluster(trial, run)
+    prefix = cluster.settings["prefix"]
     record = results / "external" / f"{trial.id}.json"
     try:
         if creates:
-            _drop_old(engine, cluster, record, log)
+            if record.exists():  # the jobs of an earlier run were killed
+                old = json.loads(record.read_text(encoding="utf-8"))["prefix"]
+                log.info("dropping the tables %s_* that an earlier run has left", old)
+                settings = {**cluster.settings, "prefix": old}
+                _drop(engine, replace(cluster, settings=settings), record)
             record.parent.mkdir(exist_ok=True)
-            write_aside(record, json.dumps({"prefix": cluster.settings["prefix"]}) + "\n")
-            log.info("tables of this trial: %s_*", cluster.settings["prefix"])
-            client = engine.connect(cluster, "write")
-            try:
+            write_aside(record, json.dumps({"prefix": prefix}) + "\n")
+            log.info("tables of this trial: %s_*", prefix)
+            with closing(engine.connect(cluster, "write")) as client:
                 client.create(trial.store_schema())
-            finally:
-                client.close()
         yield Outside(cluster, engine.server(cluster))
     except BaseException:
         try:
             _drop(engine, cluster, record)
         except EngineError as error:
-            log.warning("the tables %s_* may be left: %s", cluster.settings["prefix"], error)
+            log.warning("the tables %s_* may be left: %s", prefix, error)
         raise
     if ends and not trial.keep_data:
         _drop(engine, cluster, record)
     elif ends:
-        log.info("kept: the tables %s_*", cluster.settings["prefix"])
+        log.info("kept: the tables %s_*", prefix)
         record.unlink(missing_ok=True)
 
 
@@ -96,17 +98,8 @@ def _drop(engine: ExternalEngine, cluster: Cluster, record: Path) -> None:
     record.unlink(missing_ok=True)
 
 
-def _drop_old(engine: ExternalEngine, cluster: Cluster, record: Path, log: logging.Logger) -> None:
-    """Drop what a run has left whose jobs were killed."""
-    if not record.exists():
-        return
-    prefix = json.loads(record.read_text(encoding="utf-8"))["prefix"]
-    log.info("dropping the tables %s_* that an earlier run has left", prefix)
-    _drop(engine, replace(cluster, settings={**cluster.settings, "prefix": prefix}), record)
-
-
 def _engine(trial: Trial) -> ExternalEngine:
-    found = engine_named(trial.engine)
-    if not isinstance(found, ExternalEngine):
-        raise EngineError(f"{found.title} is no database that is there already")
-    return found
+    engine = engine_named(trial.engine)
+    if not isinstance(engine, ExternalEngine):
+        raise EngineError(f"{engine.title} is no database that is there already")
+    return engine

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, Forming, ServerEngine
+from storewise.engines.contract.server import Credentials, Forming
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.host import host_name
 from storewise.session.coordination.cluster import (
@@ -31,25 +31,16 @@ from storewise.session.server.address import is_loopback
 from storewise.study.trial import Trial
 
 LOOK_EVERY = 0.2
-_SAY_EVERY = 10.0
+_LOG_EVERY = 10.0
 #: When the first node's time is over by then, nothing could be measured any more.
 _RESERVE_SHARE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class FormJob:
-    """What the forming of a trial's cluster is told."""
-
-    trial: Trial
-    live: Path
-    cluster: Path
-    """Where the formed cluster's file goes."""
-    logs: Path
-    """Directory for the log of a router that is needed for the forming only."""
-
-
 def run_form(
-    job: FormJob,
+    trial: Trial,
+    live: Path,
+    cluster: Path,
+    logs: Path,
     session: Session,
     check: Callable[[], None],
     log: logging.Logger,
@@ -59,97 +50,70 @@ def run_form(
 ) -> None:
     """Wait for all nodes, form the cluster, create the tables, and say where it is.
 
-    Raises Aborted when the trial ends, EngineError for what the servers refuse, StorewiseError
-    that names nodes which have not started while others were using up their wall time. `clock` is
-    Unix time.
+    `live` is the trial's live directory, `cluster` where the formed cluster's file goes, `logs`
+    the directory for the log of a router that is needed for the forming only. Raises Aborted when
+    the trial ends, EngineError for what the servers refuse, StorewiseError that names nodes which
+    have not started while others were using up their wall time. `clock` is Unix time.
     """
     with ExitStack() as stack:
-        _Form(job, session, check, log, stack, clock, sleep).run()
+        _Form(trial, live, logs, check, log, stack, clock, sleep).run(cluster, session)
 
 
 class _Form:
     def __init__(
         self,
-        job: FormJob,
-        session: Session,
+        trial: Trial,
+        live: Path,
+        logs: Path,
         check: Callable[[], None],
         log: logging.Logger,
         stack: ExitStack,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
+        self.trial, self.live, self.logs = trial, live, logs
+        self.check, self.log, self.stack = check, log, stack
         self.clock, self.sleep = clock, sleep
-        self.job, self.session, self.check, self.log, self.stack = job, session, check, log, stack
-        self.trial = job.trial
-        self.engine: ServerEngine = server_engine(job.trial)
-        self.specs = node_specs(job.trial)
-        self.jobs = [spec.name for spec in node_jobs(job.trial)]
+        self.engine = server_engine(trial)
+        self.specs = node_specs(trial)
         self.beside: dict[str, Endpoint] = {}
-        self.said = 0.0
+        self.logged = 0.0
 
-    def run(self) -> None:
-        job, trial = self.job, self.trial
-        credentials = Credentials.read(job.live / CREDENTIALS)
+    def run(self, cluster: Path, session: Session) -> None:
+        trial = self.trial
         self.engine.form(
             Forming(
                 specs=self.specs,
                 topology=trial.topology,
                 settings=trial.settings,
                 consistency=trial.consistency,
-                session=self.session.trial,
+                session=session.trial,
                 schema=trial.store_schema(),
-                credentials=credentials,
+                credentials=Credentials.read(self.live / CREDENTIALS),
                 endpoints=self.endpoints,
                 check=self.check,
                 log=self.log,
             )
         )
-        nodes = self.await_nodes(self.jobs)
+        nodes = self.await_nodes([spec.name for spec in node_jobs(trial)])
         formed = FormedCluster(
-            endpoints=tuple(nodes[name].endpoint for name in self.jobs),
-            versions={name: nodes[name].version for name in self.jobs},
-            guards={name: nodes[name].guard for name in self.jobs},
+            endpoints=tuple(node.endpoint for node in nodes.values()),
+            versions={name: node.version for name, node in nodes.items()},
+            guards={name: node.guard for name, node in nodes.items()},
             formed_at=0.0,
             form_seconds=0.0,
-            warnings=self.warnings(nodes),
+            warnings=_warnings(nodes),
         )
         for spec in self.specs:
             if spec.placement == "worker":
                 self.endpoints(spec.role)
-        self.create(formed)
+        clients = client_cluster(trial, self.live, formed, tuple(self.beside.values()))
+        with closing(self.engine.connect(clients, "write")) as client:
+            client.create(trial.store_schema())
         now = self.clock()
         last = max(node.ready_at for node in nodes.values())
-        write_cluster(
-            job.cluster,
-            FormedCluster(
-                formed.endpoints, formed.versions, formed.guards, now, now - last, formed.warnings
-            ),
-        )
-        self.log.info("formed: %s", ", ".join(self.jobs))
-
-    def create(self, formed: FormedCluster) -> None:
-        beside = tuple(self.beside.values())
-        cluster = client_cluster(self.trial, self.job.live, formed, beside)
-        client = self.engine.connect(cluster, "write")
-        try:
-            client.create(self.trial.store_schema())
-        finally:
-            client.close()
-
-    def warnings(self, nodes: dict[str, ReadyNode]) -> tuple[str, ...]:
-        """What a reader of the figures should know of the cluster's shape."""
-        found = []
-        hosts: dict[str, list[str]] = {}
-        for name in self.jobs:
-            hosts.setdefault(nodes[name].endpoint.host, []).append(name)
-        shared = {host: names for host, names in hosts.items() if len(names) > 1}
-        if shared:
-            text = "; ".join(f"{host}: {', '.join(names)}" for host, names in shared.items())
-            found.append(f"nodes share a host and disturb each other ({text})")
-        versions = {nodes[name].version for name in self.jobs}
-        if len(versions) > 1:
-            found.append(f"nodes run different versions: {', '.join(sorted(versions))}")
-        return tuple(found)
+        write_cluster(cluster, replace(formed, formed_at=now, form_seconds=now - last))
+        self.log.info("formed: %s", ", ".join(nodes))
 
     def endpoints(self, role: str) -> tuple[Endpoint, ...]:
         specs = [spec for spec in self.specs if spec.role == role]
@@ -159,67 +123,72 @@ class _Form:
             if role not in self.beside:
                 self.beside[role] = self.start_here(role)
             return (self.beside[role],)
-        names = [spec.name for spec in specs]
-        nodes = self.await_nodes(names)
-        return tuple(nodes[name].endpoint for name in names)
+        nodes = self.await_nodes([spec.name for spec in specs])
+        return tuple(node.endpoint for node in nodes.values())
 
     def start_here(self, role: str) -> Endpoint:
         """A router of worker hosts, here for as long as the forming takes."""
         spec = next(spec for spec in self.specs if spec.role == role)
         peers = tuple(e for peer in spec.after for e in self.endpoints(peer))
-        server = self.stack.enter_context(
-            start_beside(
-                self.trial,
-                spec,
-                self.job.live,
-                peers,
-                self.job.logs / f"form.{role}.server.log",
-                self.check,
-                name=f"form-{role}",
-            )
-        )
-        return server.endpoint
+        log = self.logs / f"form.{role}.server.log"
+        return self.stack.enter_context(
+            start_beside(self.trial, spec, self.live, peers, log, self.check, name=f"form-{role}")
+        ).endpoint
 
     def await_nodes(self, names: list[str]) -> dict[str, ReadyNode]:
         while True:
-            ready = ready_nodes(self.job.live)
-            missing = [name for name in names if name not in ready]
-            if not missing:
-                self.reachable([ready[name].endpoint for name in names])
-                return {name: ready[name] for name in names}
-            self.check()
-            self.in_time(missing)
-            self.sleep(LOOK_EVERY)
+            ready = ready_nodes(self.live)
+            if missing := [name for name in names if name not in ready]:
+                self.check()
+                self.check_time(missing)
+                self.sleep(LOOK_EVERY)
+                continue
+            nodes = {name: ready[name] for name in names}
+            _check_reachable(nodes)
+            return nodes
 
-    def in_time(self, missing: list[str]) -> None:
+    def check_time(self, missing: list[str]) -> None:
         """Say who is waited for; raise when the first node's wall time is nearly over."""
-        started = started_nodes(self.job.live)
+        started = started_nodes(self.live)
         queued = [name for name in missing if name not in started]
-        now = self.clock()
         for node in started.values():
             if node.ends_at is None:
                 continue
             latest = node.ends_at - _RESERVE_SHARE * (node.ends_at - node.started_at)
-            if now > latest and queued:
+            if self.clock() > latest and queued:
                 raise StorewiseError(
                     f"{', '.join(queued)} never started (still queued?), and the wall time of "
                     f"{node.node} on host {node.host} is nearly over; ask for fewer nodes, give "
                     "rule `node` more `runtime`, or use a queue with room for all of them"
                 )
-        if time.monotonic() - self.said > _SAY_EVERY:
-            self.said = time.monotonic()
-            starting = [name for name in missing if name in started]
-            if starting:
+        if time.monotonic() - self.logged > _LOG_EVERY:
+            self.logged = time.monotonic()
+            if starting := [name for name in missing if name in started]:
                 self.log.info("starting: %s", ", ".join(starting))
             if queued:
                 self.log.info("not started yet: %s", ", ".join(queued))
 
-    def reachable(self, endpoints: list[Endpoint]) -> None:
-        """Loopback addresses of other hosts cannot be reached, and say nothing by themselves."""
-        for endpoint in endpoints:
-            if is_loopback(endpoint.address) and endpoint.host != host_name():
-                raise StorewiseError(
-                    f"{endpoint.role}{endpoint.index} listens on loopback of host {endpoint.host}, "
-                    f"out of reach of host {host_name()}; say in the profile which network nodes "
-                    "use (set-resources: node: interface: auto, or an interface's name)"
-                )
+
+def _warnings(nodes: Mapping[str, ReadyNode]) -> tuple[str, ...]:
+    """What a reader of the figures should know of the cluster's shape."""
+    warnings = []
+    hosts: dict[str, list[str]] = {}
+    for name, node in nodes.items():
+        hosts.setdefault(node.endpoint.host, []).append(name)
+    if shared := [f"{host}: {', '.join(on)}" for host, on in hosts.items() if len(on) > 1]:
+        warnings.append(f"nodes share a host and disturb each other ({'; '.join(shared)})")
+    versions = {node.version for node in nodes.values()}
+    if len(versions) > 1:
+        warnings.append(f"nodes run different versions: {', '.join(sorted(versions))}")
+    return tuple(warnings)
+
+
+def _check_reachable(nodes: Mapping[str, ReadyNode]) -> None:
+    """Loopback addresses of other hosts cannot be reached, and say nothing by themselves."""
+    for name, node in nodes.items():
+        if is_loopback(node.endpoint.address) and node.endpoint.host != host_name():
+            raise StorewiseError(
+                f"{name} listens on loopback of host {node.endpoint.host}, "
+                f"out of reach of host {host_name()}; say in the profile which network nodes "
+                "use (set-resources: node: interface: auto, or an interface's name)"
+            )

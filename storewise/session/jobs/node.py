@@ -16,8 +16,6 @@ from storewise.engines.contract.server import (
     Credentials,
     Installation,
     Node,
-    NodeSpec,
-    ServerEngine,
 )
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
@@ -25,6 +23,7 @@ from storewise.metrics.host import host_name, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.processes import undisturbed
+from storewise.session.coordination.barrier import BARRIERS, Barrier
 from storewise.session.coordination.cluster import (
     ADDRESSES,
     ANSWERING,
@@ -47,14 +46,16 @@ from storewise.session.coordination.cluster import (
     started_nodes,
 )
 from storewise.session.coordination.liveness import Session, members, remove_tree
-from storewise.session.coordination.progress import Publisher, Told
+from storewise.session.coordination.progress import JobProgress, ProgressFile
+from storewise.session.coordination.trial_job import write_trial_part
 from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY
 from storewise.session.faults.executor import FaultExecutor
-from storewise.session.jobs.node_job import NodeJob, guarded, make_directory, node_directory
-from storewise.session.jobs.node_results import PHASE, write_node_part
+from storewise.session.jobs.node_job import NodeJob, check_ports, make_directory, node_directory
 from storewise.session.server.address import address_of
 from storewise.session.server.server import Server, start_server
 
+#: Phase of a node's samples: a session spans all phases of its trial.
+PHASE = "session"
 #: How often a node looks for the end of its session, in s.
 LOOK_EVERY = 0.5
 #: A node keeps this share of its wall time, at most so many seconds, for an orderly end.
@@ -62,7 +63,7 @@ _RESERVE_SHARE, _RESERVE_SECONDS = 0.25, 90.0
 _CLOCK_WARNING = 0.1
 #: For nodes of an aborted trial, s; one whose job was killed never says that it has gone.
 _GONE_SECONDS = 15.0
-_SAY_EVERY = 60.0
+_LOG_EVERY = 60.0
 
 
 def run_node(
@@ -100,26 +101,21 @@ class _Node:
         tell: Callable[[BaseException], None],
         clock: Callable[[], float],
     ) -> None:
-        self.clock = clock
         self.job, self.session, self._check, self.log = job, session, check, log
-        self.tell = tell
-        self.trial = job.trial
-        self.engine: ServerEngine = server_engine(job.trial)
-        self.spec: NodeSpec = next(s for s in node_jobs(job.trial) if s.name == job.node)
+        self.tell, self.clock = tell, clock
+        self.trial, self.live = job.trial, job.live
+        self.engine = server_engine(job.trial)
+        self.specs = node_jobs(job.trial)
+        self.spec = next(spec for spec in self.specs if spec.name == job.node)
         self.started_at = time.time()
         self.started = clock()
         self.offset = clock_offset(job.live, job.node)
-        self.seconds = self._seconds()
-        self.first_start = 0.0
+        self.seconds: float | None = None
+        """For how long it may serve."""
+        if job.runtime_minutes:
+            self.seconds = job.runtime_minutes * 60 - reserve_of(job.runtime_minutes * 60)
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
-
-    def _seconds(self) -> float | None:
-        """For how long it may serve, in s."""
-        if not self.job.runtime_minutes:
-            return None
-        seconds = self.job.runtime_minutes * 60
-        return seconds - reserve_of(seconds)
 
     def check(self) -> None:
         self._check()
@@ -133,119 +129,101 @@ class _Node:
 
     def _waited_for(self) -> str:
         """Jobs that have never started: what forms the cluster, else workers of the phase."""
-        live, jobs = self.job.live, members(self.job.live)
-        if not (live / CLUSTER).exists() and not (live / "barriers").is_dir():
-            started = started_nodes(live)
-            queued = [spec.name for spec in node_jobs(self.trial) if spec.name not in started]
-            queued += ["form"] if "form" not in jobs else []
-            if queued:
-                return f", and {', '.join(queued)} had not started yet (still queued?)"
+        jobs = members(self.live)
+        missing: list[str] = []
+        if not (self.live / CLUSTER).exists() and not (self.live / BARRIERS).is_dir():
+            started = {*started_nodes(self.live), *jobs}
+            missing = [n for n in (*(s.name for s in self.specs), "form") if n not in started]
+        workers = [str(worker) for worker in range(self.trial.workers)]
         for phase in self.trial.phases:
-            barrier = live / "barriers" / f"{phase.name}-0"
-            arrived = {path.name for path in barrier.iterdir()} if barrier.is_dir() else set()
-            every = {str(worker) for worker in range(self.trial.workers)}
-            missing = sorted(k for k in every - arrived if f"{phase.name}.{k}" not in jobs)
             if missing:
-                names = ", ".join(f"{phase.name}.{k}" for k in missing)
-                return f", and {names} had not started yet (still queued?)"
-        return ""
+                break
+            barrier = Barrier(self.live, workers, f"{phase.name}-0")
+            names = [f"{phase.name}.{worker}" for worker in barrier.missing()]
+            missing = [name for name in names if name not in jobs]
+        return f", and {', '.join(missing)} had not started yet (still queued?)" if missing else ""
 
     def run(self) -> None:
-        job = self.job
+        job, live = self.job, self.live
         address = address_of(job.interface, self.spec.index if self.engine.own_loopback else 0)
-        self.warnings += guarded(self.engine, self.spec, self.trial, address)
+        self.warnings += check_ports(self.engine, self.spec, self.trial, address)
         installation = self.engine.find(self.trial.settings)
         directory = node_directory(job, self.session)
-        publish(
-            job.live,
-            NODES,
-            job.node,
-            StartedNode(
-                job.node,
-                host_name(),
-                str(directory),
-                self.started_at,
-                self.started_at + self.seconds if self.seconds is not None else None,
-                self.trial.keep_data,
-            ),
+        ends_at = self.started_at + self.seconds if self.seconds is not None else None
+        started = StartedNode(
+            *(job.node, host_name(), str(directory), self.started_at, ends_at, self.trial.keep_data)
         )
+        publish(live, NODES, job.node, started)
         self.log.info("%s, %s, directory %s", self.engine.title, installation.version, directory)
-        peers = self._peers()
+        peers = self._endpoints(
+            self.spec.after, lambda: {name: n.endpoint for name, n in ready_nodes(live).items()}
+        )
         self.warnings += make_directory(directory, job.node)
         try:
-            server = self._started(directory, address, installation, peers)
+            if elect(live, "node-canary"):
+                self.samples += run_canary(directory, phase=PHASE)
+            server = self._start(directory, address, installation, peers)
         except BaseException:
             with undisturbed():
                 remove_tree(directory)
             raise
         self._serve(server, installation)
 
-    def _started(
-        self,
-        directory: Path,
-        address: str,
-        installation: Installation,
-        peers: tuple[Endpoint, ...],
+    def _start(
+        self, directory: Path, address: str, installation: Installation, peers: tuple[Endpoint, ...]
     ) -> Server:
-        job = self.job
-        if elect(job.live, "node-canary"):
-            self.samples += run_canary(directory, phase=PHASE)
+        job, trial = self.job, self.trial
         # What is in it is of this session: log tails must not show an earlier one's end.
         job.server_log.unlink(missing_ok=True)
         node = Node(
             spec=self.spec,
-            topology=self.trial.topology,
-            settings=self.trial.settings,
-            consistency=self.trial.consistency,
+            topology=trial.topology,
+            settings=trial.settings,
+            consistency=trial.consistency,
             session=re.sub(r"[^A-Za-z0-9-]", "-", self.session.trial),
             directory=directory,
             address=address,
             port=0,
             installation=installation,
-            credentials=Credentials.read(job.live / CREDENTIALS),
+            credentials=Credentials.read(self.live / CREDENTIALS),
             peers=peers,
         )
-        met = any(self.spec.role in spec.meets for spec in node_jobs(self.trial))
+
+        def meet(here: Endpoint) -> tuple[Endpoint, ...]:
+            """Say where the server will listen, and learn it of those that it meets."""
+            publish(self.live, ADDRESSES, job.node, here)
+            return self._endpoints(self.spec.meets, lambda: endpoints_of(self.live, ADDRESSES))
+
+        met = any(self.spec.role in spec.meets for spec in self.specs)
         return start_server(
             self.engine,
             node,
             job.server_log,
             self.check,
             ports=job.ports,
-            live=job.live,
-            meet=self._meet if met or self.spec.meets else None,
+            live=self.live,
+            meet=meet if met or self.spec.meets else None,
         )
-
-    def _peers(self) -> tuple[Endpoint, ...]:
-        return self._endpoints(
-            self.spec.after,
-            lambda: {name: node.endpoint for name, node in ready_nodes(self.job.live).items()},
-        )
-
-    def _meet(self, own: Endpoint) -> tuple[Endpoint, ...]:
-        """Say where the server will listen, and learn it of those that it meets."""
-        publish(self.job.live, ADDRESSES, self.job.node, own)
-        return self._endpoints(self.spec.meets, lambda: endpoints_of(self.job.live, ADDRESSES))
 
     def _endpoints(
         self, roles: Sequence[str], known: Callable[[], Mapping[str, Endpoint]]
     ) -> tuple[Endpoint, ...]:
         """The endpoints of all nodes of some roles, as soon as all are known."""
-        wanted = [s.name for role in roles for s in node_jobs(self.trial) if s.role == role]
-        said = 0.0
-        while missing := [name for name in wanted if name not in (found := known())]:
-            if time.monotonic() - said > _SAY_EVERY:
-                said = time.monotonic()
+        wanted = [s.name for role in roles for s in self.specs if s.role == role]
+        logged = 0.0
+        while missing := [name for name in wanted if name not in (endpoints := known())]:
+            if time.monotonic() - logged > _LOG_EVERY:
+                logged = time.monotonic()
                 self.log.info("waiting for %s", ", ".join(missing))
-            self._pause()
-        return tuple(found[name] for name in wanted) if wanted else ()
+            self.check()
+            time.sleep(LOOK_EVERY)
+        return tuple(endpoints[name] for name in wanted) if wanted else ()
 
     def _settle(self, server: Server) -> None:
-        live = self.job.live
-        publish(live, ANSWERING, self.job.node, server.endpoint)
+        publish(self.live, ANSWERING, self.job.node, server.endpoint)
         try:
             server.settle(
-                lambda role: self._endpoints((role,), lambda: endpoints_of(live, ANSWERING)),
+                lambda role: self._endpoints((role,), lambda: endpoints_of(self.live, ANSWERING)),
                 self.check,
                 self.log,
             )
@@ -253,127 +231,104 @@ class _Node:
             server.end()
             raise
 
-    def _pause(self) -> None:
-        self.check()
-        time.sleep(LOOK_EVERY)
-
     def _serve(self, server: Server, installation: Installation) -> None:
-        job = self.job
+        job, node = self.job, server.node
         ready_at = time.time()
-        self.first_start = server.started_at
+        times = {"ready_time": ready_at - server.started_at}
         self._settle(server)
         sampler: Sampler | None = None
-        executor: FaultExecutor | None = None
+        faults: FaultExecutor | None = None
         closed = False
         try:
-            taking = Sampler(
-                Watched(
-                    clients={},
-                    store_roots=(server.pid,),
-                    store=(server.node.directory,),
-                    disk_path=server.node.directory,
-                    host=elect(job.live, "node-sampler"),
-                ),
-                phase=PHASE,
-                worker=0,
-                step=0,
+            watched = Watched(
+                clients={},
+                store_roots=(server.pid,),
+                store=(node.directory,),
+                disk_path=node.directory,
+                host=elect(self.live, "node-sampler"),
             )
-            sampling_from = time.time()
-            taking.start(time.perf_counter_ns())
-            sampler = taking
+            sampling = Sampler(watched, phase=PHASE, worker=0, step=0)
+            times["started_at"] = time.time()
+            sampling.start(time.perf_counter_ns())
+            sampler = sampling
+            guard = self.engine.guards(server.endpoint)
             record = ReadyNode(
-                job.node,
-                server.endpoint,
-                installation.version,
-                self.engine.guards(server.endpoint),
-                server.pid,
-                ready_at,
+                *(job.node, server.endpoint, installation.version, guard, server.pid, ready_at)
             )
-            publish(job.live, ENDPOINTS, job.node, record)
+            publish(self.live, ENDPOINTS, job.node, record)
             self.log.info(
                 "answers at %s:%d after %.1f s (server process %d)",
-                server.node.address,
-                server.node.port,
-                ready_at - server.started_at,
+                node.address,
+                node.port,
+                times["ready_time"],
                 server.pid,
             )
-            executor = self._fault_executor(server, record, taking)
-            self._until_stopped(server, executor, taking)
+
+            def restarted() -> None:
+                sampling.follow((server.pid,))
+                publish(self.live, ENDPOINTS, job.node, replace(record, server_pid=server.pid))
+
+            faults = FaultExecutor(
+                server,
+                self.specs,
+                self.live,
+                check=self.check,
+                log=self.log,
+                offset=self.offset,
+                renewed=restarted,
+            )
+            self._until_stopped(server, faults, sampling)
             closed = True
         except BaseException as error:
             self.log.info("ending the server: %s", error)
             self.tell(error)
             raise
         finally:
-            if executor is not None:
-                self._end_slowing(executor)
+            if faults is not None:
+                if left := faults.end():
+                    self._warn(f"{job.node}: slowing could not be undone: {left}")
             try:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
             finally:
                 with undisturbed():
                     gone = self._end(server, keep=self.trial.keep_data and closed)
-        self._write(server, installation, sampling_from, ready_at, gone)
+        self._write(server, installation, gone, times)
 
-    def _fault_executor(self, server: Server, record: ReadyNode, sampler: Sampler) -> FaultExecutor:
-        def renewed() -> None:
-            sampler.follow((server.pid,))
-            publish(self.job.live, ENDPOINTS, self.job.node, replace(record, server_pid=server.pid))
+    def _warn(self, text: str) -> None:
+        self.log.warning("%s", text)
+        self.warnings.append(text)
 
-        return FaultExecutor(
-            server,
-            node_jobs(self.trial),
-            self.job.live,
-            check=self.check,
-            log=self.log,
-            offset=self.offset,
-            renewed=renewed,
-        )
-
-    def _end_slowing(self, executor: FaultExecutor) -> None:
-        if left := executor.end():
-            self.log.warning("%s: slowing could not be undone: %s", self.job.node, left)
-            self.warnings.append(f"{self.job.node}: slowing could not be undone: {left}")
-
-    def _until_stopped(self, server: Server, executor: FaultExecutor, sampler: Sampler) -> None:
-        said = time.monotonic()
-        publisher = Publisher(self.job.live, self.job.node, self.log)
-        while not holds(self.job.live, STOP):
+    def _until_stopped(self, server: Server, faults: FaultExecutor, sampler: Sampler) -> None:
+        logged = time.monotonic()
+        file = ProgressFile(self.live, self.job.node, self.log)
+        while not holds(self.live, STOP):
             self.check()
-            if (text := executor.failure(ORDERS_EVERY)) is not None:
+            if (text := faults.failure(ORDERS_EVERY)) is not None:
                 raise EngineError(text)
-            executor.look()
-            if publisher.due():
-                told = Told(self.job.node, host_name(), "serves", time.time())
-                publisher.put(replace(told, figures=sampler.latest()))
-            if time.monotonic() - said > _SAY_EVERY:
-                said = time.monotonic()
+            faults.look()
+            if file.due():
+                progress = JobProgress(self.job.node, host_name(), "serves", time.time())
+                file.put(replace(progress, figures=sampler.latest()))
+            if time.monotonic() - logged > _LOG_EVERY:
+                logged = time.monotonic()
                 self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
-        publisher.remove()
+        file.remove()
         self.log.info("the session is closed")
-        self._outlive(server)
-
-    def _outlive(self, server: Server) -> None:
-        """Let those end first that need this server for an orderly end."""
-        before = [s.name for s in node_jobs(self.trial) if s.role in self.spec.outlives]
+        # Those end first that need this server for an orderly end.
         until = self.clock() + OUTLIVE_SECONDS
-        while missing := [name for name in before if name not in gone_nodes(self.job.live)]:
+        while missing := self._outlived():
             self.check()
-            if (text := server.failure(LOOK_EVERY)) is not None:
-                raise EngineError(text)
+            server.raise_if_ended(LOOK_EVERY)
             if self.clock() > until:
                 names = ", ".join(missing)
                 self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
                 return
 
-    def _await_gone(self, server: Server) -> None:
-        """Let nodes that write to the same place end first, also where the trial was aborted."""
-        before = {s.name for s in node_jobs(self.trial) if s.role in self.spec.outlives}
-        until = time.monotonic() + _GONE_SECONDS
-        while self.job.live.is_dir() and before - gone_nodes(self.job.live).keys():
-            if time.monotonic() > until:
-                return
-            time.sleep(LOOK_EVERY)
+    def _outlived(self) -> list[str]:
+        """The nodes that are to end before this one and have not."""
+        names = [spec.name for spec in self.specs if spec.role in self.spec.outlives]
+        return [name for name in names if name not in gone_nodes(self.live)]
 
     def _end(self, server: Server, *, keep: bool) -> GoneNode:
         directory = server.node.directory
@@ -381,52 +336,68 @@ class _Node:
         start = time.monotonic()
         server.stop()
         seconds = time.monotonic() - start
-        kept = ""
         if keep:
-            kept = str(directory)
             self.log.info("kept: %s", directory)
         else:
-            if server.launch.cleanup:
-                self._await_gone(server)
+            # Nodes that write to the same place end first, also where the trial was aborted.
+            until = time.monotonic() + _GONE_SECONDS
+            while server.launch.cleanup and self.live.is_dir() and self._outlived():
+                if time.monotonic() > until:
+                    break
+                time.sleep(LOOK_EVERY)
             if left := server.remove():
-                self.log.warning("not removed: %s", left)
-                self.warnings.append(f"{self.job.node} left data behind: {left}")
+                self._warn(f"{self.job.node} left data behind: {left}")
         self.log.info("the server has ended after %.1f s; its data had %d bytes", seconds, size)
+        kept = str(directory) if keep else ""
         gone = GoneNode(self.job.node, host_name(), seconds, size, kept)
-        if self.job.live.is_dir():
-            publish(self.job.live, GONE, self.job.node, gone)
+        if self.live.is_dir():
+            publish(self.live, GONE, self.job.node, gone)
         return gone
 
     def _write(
         self,
         server: Server,
         installation: Installation,
-        sampling_from: float,
-        ready_at: float,
         gone: GoneNode,
+        times: Mapping[str, float],
     ) -> None:
-        offsets = (self.offset, clock_offset(self.job.live, self.job.node))
-        worst = max(offsets, key=abs)
-        if abs(worst) > _CLOCK_WARNING:
+        """Write the result part; `times` are in s."""
+        job, session, engine, spec = self.job, self.session, self.engine, self.spec
+        clock = max(self.offset, clock_offset(self.live, job.node), key=abs)
+        if abs(clock) > _CLOCK_WARNING:
             self.warnings.append(
-                f"the clock of host {host_name()} is {worst:+.2f} s off the session's: seconds of "
+                f"the clock of host {host_name()} is {clock:+.2f} s off the session's: seconds of "
                 "this node and of the clients do not match"
             )
         times = {
-            "started_at": sampling_from,
-            "queue_time": self.started_at - self.session.opened,
-            "ready_time": ready_at - self.first_start,
+            **times,
+            "queue_time": self.started_at - session.opened,
             "stop_time": gone.stop_seconds,
-            "clock_offset": worst,
+            "clock_offset": clock,
         }
-        write_node_part(
-            self.job,
-            self.session,
-            self.engine,
-            server,
-            installation,
-            gone,
-            times=times,
-            samples=self.samples,
+        self.samples += [Sample(PHASE, name, s, "s", node=job.node) for name, s in times.items()]
+        self.samples.append(Sample(PHASE, "node_bytes", gone.bytes, "B", node=job.node))
+        guards = engine.peer_guards(server.endpoint)
+        write_trial_part(
+            job.result,
+            self.samples,
+            self.trial,
+            PHASE,
+            node=job.node,
+            role=spec.role,
+            threads=spec.threads,
+            memory_mb=spec.memory_mb,
+            address=server.node.address,
+            guard=engine.guards(server.endpoint),
+            ports={
+                name: {"port": port, "guard": guards.get(name, "")}
+                for name, port in server.endpoint.ports.items()
+            },
+            open_ports=dict(engine.open_ports(spec, self.trial.topology, self.trial.settings)),
+            versions={"server": installation.version},
+            programs={name: str(path) for name, path in installation.programs.items()},
+            kept=gone.kept,
             warnings=self.warnings,
+            run=session.run,
+            opened=session.opened,
         )

@@ -35,13 +35,13 @@ class NodeJob:
     """Wall time of the job, as it was asked of the scheduler."""
 
 
-def guarded(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: str) -> list[str]:
+def check_ports(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: str) -> list[str]:
     """Warnings about a node's ports; ConfigError for ports off loopback that nothing guards and
     that the study does not allow."""
-    found = engine.open_ports(spec, trial.topology, trial.settings)
-    if not found or is_loopback(address):
+    open_ports = engine.open_ports(spec, trial.topology, trial.settings)
+    if not open_ports or is_loopback(address):
         return []
-    names = "; ".join(f"{name}: who reaches it can {what}" for name, what in found.items())
+    names = "; ".join(f"{name}: who reaches it can {what}" for name, what in open_ports.items())
     if not trial.allow_open_ports:
         raise ConfigError(
             f"{engine.title} would listen on {address} with ports that nothing guards ({names}); "
@@ -65,8 +65,8 @@ def node_directory(job: NodeJob, session: Session) -> Path:
             "profile (in set-resources texts stand in two pairs of quotes)"
         )
     if scratch:
-        own = re.sub(r"[^A-Za-z0-9.-]", "-", f"{session.run}-{session.trial}")
-        return Path(scratch) / f"storewise-{own}-{job.node}"
+        session_name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{session.run}-{session.trial}")
+        return Path(scratch) / f"storewise-{session_name}-{job.node}"
     if job.trial.keep_data:
         return job.kept.absolute()
     return (job.live / NODES / job.node).absolute()

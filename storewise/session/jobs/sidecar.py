@@ -14,10 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from storewise.atomic import write_aside
+from storewise.atomic import read_as, write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Credentials, Node, NodeSpec
-from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.sampler import elect
 from storewise.session.coordination.barrier import Barrier
@@ -80,7 +79,6 @@ class Served:
 
     cluster: Cluster
     formed: FormedCluster
-    """What its forming said."""
     beside: Mapping[str, str]
     """Servers on the workers' hosts, by role, and what guards their ports."""
     pids: tuple[int, ...]
@@ -116,8 +114,7 @@ def phase_cluster(
         def watch() -> None:
             check()
             for server in started:
-                if (text := server.failure()) is not None:
-                    raise EngineError(text)
+                server.raise_if_ended()
 
         for spec in specs:
             published = live / BESIDE / f"{phase}.{spec.role}.{host_name()}.json"
@@ -134,7 +131,7 @@ def phase_cluster(
             while not published.exists():
                 check()
                 time.sleep(POLL)
-            beside.append(Endpoint(**json.loads(published.read_text(encoding="utf-8"))))
+            beside.append(read_as(Endpoint, published))
         try:
             cluster = client_cluster(trial, live, formed, tuple(beside))
             engine = server_engine(trial)

@@ -76,15 +76,15 @@ def port_range(ports: str) -> range:
     """The ports of ``FIRST-LAST`` or ``PORT``; the usual range for an empty text."""
     first, _, last = (ports or PORTS).partition("-")
     try:
-        found = range(int(first), int(last or first) + 1)
+        numbers = range(int(first), int(last or first) + 1)
     except ValueError:
-        found = range(0)
-    if not found or found[0] < 1024 or found[-1] > 65535:
+        numbers = range(0)
+    if not numbers or numbers[0] < 1024 or numbers[-1] > 65535:
         raise ConfigError(
             f"ports: {ports!r} is not FIRST-LAST or PORT within 1024-65535; in a profile's "
             "set-resources such a text stands in two pairs of quotes: \"'25000-25999'\""
         )
-    return found
+    return numbers
 
 
 def free_port(address: str, ports: str = "", avoid: frozenset[int] = frozenset()) -> int:

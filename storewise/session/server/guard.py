@@ -22,13 +22,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from storewise.processes import dies_with_parent
+from storewise.processes import ENDING, dies_with_parent
 from storewise.session.coordination.liveness import Abort, abort, await_reason
 
 #: From Linux's ``sys/prctl.h``.
@@ -65,7 +66,7 @@ def clean(
 
     It must be done before the directory goes, which may hold the commands' configuration.
     """
-    found = []
+    failures = []
     for command in commands:
         with Path(log).open("ab") as output:
             try:
@@ -83,43 +84,38 @@ def clean(
             except (OSError, subprocess.TimeoutExpired) as error:
                 words = str(error)
         if words:
-            found.append(f"{shlex.join(command)}: {words}")
-    return "; ".join(found)
+            failures.append(f"{shlex.join(command)}: {words}")
+    return "; ".join(failures)
 
 
 def end_tree() -> None:
     """Kill all descendants of this process and wait until none is left."""
-    while True:
-        left = psutil.Process().children(recursive=True)
-        if not left:
-            return
+    while left := psutil.Process().children(recursive=True):
         for process in left:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(left, timeout=5)
 
 
-def _reap(child: int, ended: Callable[[int], None]) -> None:
-    """Collect every process that ends below us; `ended` gets the server's wait status."""
+def _reap(child: int, status: list[int], ended: int) -> None:
+    """Collect every process that ends below us; the server's exit status goes to `status`, and
+    then a byte to the pipe `ended`."""
     while True:
         try:
-            pid, status = os.waitpid(-1, 0)
+            pid, wait_status = os.waitpid(-1, 0)
         except ChildProcessError:
             return
         if pid == child:
-            ended(os.waitstatus_to_exitcode(status))
+            status.append(os.waitstatus_to_exitcode(wait_status))
+            os.write(ended, b"x")
 
 
 def _say(**message: int) -> None:
-    try:
+    with suppress(OSError):  # the node job has gone; our input says so too
         os.write(1, (json.dumps(message) + "\n").encode())
-    except OSError:
-        return  # the node job has gone; our input says so too
 
 
-def _tell(order: Order) -> None:
+def _abort(order: Order) -> None:
     """The job was killed and cannot say so itself: clients would only see a lost connection.
 
     Its Snakemake knows by which signal, unless that was killed too.
@@ -128,11 +124,11 @@ def _tell(order: Order) -> None:
         await_reason(Path(order.live), WITNESS_SECONDS)
         host = socket.gethostname()
         reason = f"{order.node}: its job on host {host} has ended without ending its server"
-        abort(Path(order.live), Abort(f"{reason}: was it killed?", own=True, log=order.log))
+        abort(Path(order.live), Abort(f"{reason}: was it killed?", failure=True, log=order.log))
 
 
 def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDING:
         # A scheduler tells all processes of a job; the node job decides what follows.
         signal.signal(number, signal.SIG_IGN)
     if sys.platform.startswith("linux"):
@@ -146,7 +142,7 @@ def main() -> None:
     tie = dies_with_parent()
 
     def prepare() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in ENDING:
             signal.signal(number, signal.SIG_DFL)
         tie()
 
@@ -161,17 +157,12 @@ def main() -> None:
             preexec_fn=prepare,
         )
     _say(pid=server.pid)
-    news, told = os.pipe()
+    end, ended = os.pipe()
     status: list[int] = []
-
-    def ended(code: int) -> None:
-        status.append(code)
-        os.write(told, b"x")
-
-    threading.Thread(target=_reap, args=(server.pid, ended), daemon=True).start()
+    threading.Thread(target=_reap, args=(server.pid, status, ended), daemon=True).start()
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
-    selector.register(news, selectors.EVENT_READ)
+    selector.register(end, selectors.EVENT_READ)
     until: float | None = None
     orphaned = False
     while not status:
@@ -185,21 +176,21 @@ def main() -> None:
         if not words:
             selector.unregister(0)
             orphaned = True
-            _tell(order)
-            asked, seconds = order.stop_signal, ORPHANED_SECONDS
+            _abort(order)
+            stop_signal, seconds = order.stop_signal, ORPHANED_SECONDS
         else:
-            asked, seconds = int(words[1]), float(words[2])
+            stop_signal, seconds = int(words[1]), float(words[2])
         if not status:
-            os.kill(server.pid, asked)
+            os.kill(server.pid, stop_signal)
         until = min(until or float("inf"), time.monotonic() + seconds)
     end_tree()
     # The reaper collects the server too when it was killed here.
     while not status and psutil.pid_exists(server.pid):
         selector.select(0.1)
     if orphaned:
-        if words_of_cleanup := clean(order.cleanup, order.directory, order.environment, order.log):
+        if left := clean(order.cleanup, order.directory, order.environment, order.log):
             with Path(order.log).open("a") as output:
-                output.write(f"not cleaned up: {words_of_cleanup}\n")
+                output.write(f"not cleaned up: {left}\n")
         shutil.rmtree(order.directory, ignore_errors=True)
     _say(status=status[0] if status else -signal.SIGKILL)
     os._exit(0)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -51,10 +52,6 @@ class Guarded:
         while not self.pid and self.status is None:
             self.hear(POLL)
 
-    def running(self) -> bool:
-        """Whether it was started and nobody has stopped it (it may have ended by itself)."""
-        return self._guard is not None
-
     def hear(self, seconds: float) -> None:
         """Take what the guard says within some seconds."""
         guard = self._guard
@@ -65,10 +62,8 @@ class Guarded:
             return
         data = os.read(guard.stdout.fileno(), 4096)
         if not data:
-            guard.wait()
-            if self.status is None:
-                self.status = guard.returncode or -signal.SIGKILL
-                self._kill_root()
+            self.status = guard.wait() or -signal.SIGKILL
+            self._kill_root()
             return
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
@@ -83,10 +78,8 @@ class Guarded:
         The process had asked the kernel to die with it; its own children see that it has gone.
         """
         if self.pid:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return
 
     def stop(self, number: signal.Signals, seconds: float) -> None:
         """End it by a signal, and by force after some seconds; a second call does nothing."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from typing import IO
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Launch, Node, ServerEngine, Settling
@@ -20,12 +22,11 @@ from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import dies_with_parent, undisturbed
-from storewise.session.coordination.ending import how_it_ended
+from storewise.session.coordination.ending import how_it_ended, log_tail, mapped_write, no_space
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.server.address import free_port
 from storewise.session.server.guard import Order, clean
 from storewise.session.server.guarded import POLL, Guarded
-from storewise.session.server.log_tail import log_tail, mapped_write, no_space
 
 #: How servers say that somebody else has their port.
 _PORT_TAKEN = (
@@ -52,7 +53,12 @@ def as_nobody(command: Sequence[str], launch: Launch) -> tuple[str, ...]:
     return ("unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}", "--", *command)
 
 
-def _end_step(process: subprocess.Popen[bytes], seconds: float) -> None:
+def _endpoint(node: Node) -> Endpoint:
+    spec = node.spec
+    return Endpoint(spec.role, spec.index, host_name(), node.address, node.port, node.ports)
+
+
+def _end_program(process: subprocess.Popen[bytes], seconds: float) -> None:
     """Ask it to end, because an initdb that is killed leaves shared memory; then kill what is left
     of its group."""
     process.terminate()
@@ -64,7 +70,7 @@ def _end_step(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 class Server:
-    """A server under its guard; a context manager that leaves neither behind.
+    """A server under its guard.
 
     `start` makes the node's directory, runs the first steps and starts the server; `wait_ready`
     returns when it answers; `failure` says how it ended by itself; `stop` ends it in order.
@@ -101,20 +107,7 @@ class Server:
 
     @property
     def endpoint(self) -> Endpoint:
-        spec = self.node.spec
-        node = self.node
-        return Endpoint(spec.role, spec.index, host_name(), node.address, node.port, node.ports)
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
+        return _endpoint(self.node)
 
     def start(self, check: Callable[[], None]) -> None:
         """Raises EngineError with the end of the server's log where a first step fails."""
@@ -177,35 +170,48 @@ class Server:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.node.installation.environment, **self.launch.environment}
 
-    def _step(self, command: tuple[str, ...], check: Callable[[], None]) -> None:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                as_nobody(command, self.launch),
-                cwd=self.node.directory,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=dies_with_parent(),
-            )
+    def _run(
+        self,
+        command: Sequence[str],
+        output: IO[bytes],
+        check: Callable[[], None],
+        *,
+        seconds: float = math.inf,
+        stop_seconds: float = 0.0,
+    ) -> int | None:
+        """Run a program of the engine beside the server; its exit status, None where it took
+        longer than `seconds`. One that is not wanted any more has `stop_seconds` to end."""
+        process = subprocess.Popen(
+            as_nobody(command, self.launch),
+            cwd=self.node.directory,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=dies_with_parent(),
+        )
+        until = time.monotonic() + seconds
         try:
-            while process.poll() is None:
+            while process.poll() is None and time.monotonic() < until:
                 check()
-                try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(POLL)
-                except subprocess.TimeoutExpired:
-                    continue
+            return process.poll()
         finally:
             if process.poll() is None:
                 with undisturbed():
-                    _end_step(process, self.launch.stop_seconds)
-        if process.returncode != 0:
+                    _end_program(process, stop_seconds)
+
+    def _step(self, command: tuple[str, ...], check: Callable[[], None]) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            status = self._run(command, log, check, stop_seconds=self.launch.stop_seconds)
+        if status != 0:
             # A script has its own name as its $0.
             name = command[3] if command[:2] == ("sh", "-c") else Path(command[0]).name
-            how = f"ended with status {process.returncode}"
-            raise EngineError(self._told(f"{name} {how} on host {host_name()}"))
+            how = f"ended with status {status}"
+            raise EngineError(self._explained(f"{name} {how} on host {host_name()}"))
 
     def settle(
         self,
@@ -225,47 +231,22 @@ class Server:
     ) -> Settling:
         def watch() -> None:
             check()
-            if (text := self.failure()) is not None:
-                raise EngineError(text)
+            self.raise_if_ended()
 
         def run(command: Sequence[str], seconds: float) -> str:
-            return self._run(command, seconds, watch)
-
-        return Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
-
-    def _run(self, command: Sequence[str], seconds: float, check: Callable[[], None]) -> str:
-        """What a program of the engine prints; EngineError with it where the program fails."""
-        process = subprocess.Popen(
-            as_nobody(command, self.launch),
-            cwd=self.node.directory,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=dies_with_parent(),
-        )
-        until = time.monotonic() + seconds
-        said, ended = b"", False
-        try:
-            while not ended and time.monotonic() < until:
-                check()
-                try:
-                    said, ended = process.communicate(timeout=POLL)[0], True
-                except subprocess.TimeoutExpired:
-                    continue
-        finally:
-            if not ended:
-                os.killpg(process.pid, signal.SIGKILL)
-                said = process.communicate()[0]
-        text = said.decode(errors="replace").strip()
-        if not ended or process.returncode != 0:
-            how = f"ended with status {process.returncode}" if ended else f"took over {seconds:g} s"
+            with tempfile.TemporaryFile() as output:
+                status = self._run(command, output, watch, seconds=seconds)
+                output.seek(0)
+                text = output.read().decode(errors="replace").strip()
+            if status == 0:
+                return text
+            how = f"took over {seconds:g} s" if status is None else f"ended with status {status}"
             raise EngineError(
                 f"{self.node.spec.name}: {shlex.join(command)} {how} on host {host_name()}; it "
                 f"says:\n{text or 'nothing'}"
             )
-        return text
+
+        return Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
 
     def failure(self, wait: float = 0.0) -> str | None:
         """How the server has ended by itself, with the end of its log, or that its disk is full;
@@ -277,23 +258,28 @@ class Server:
         status = self._process.status
         if status is not None:
             how = how_it_ended(status, self._before, self._process.pid)
-            return self._told(f"{server} {how}")
+            return self._explained(f"{server} {how}")
         # Some servers wait for space without end, and their clients with them.
         size = self.log.stat().st_size if self.log.exists() else 0
         if size != self._seen:
             self._seen = size
             if no_space(self.log):
-                return self._told(f"{server} cannot go on")
+                return self._explained(f"{server} cannot go on")
         return None
 
-    def _told(self, what: str) -> str:
+    def raise_if_ended(self, wait: float = 0.0) -> None:
+        """EngineError with `failure` where there is one, after `wait` seconds."""
+        if (text := self.failure(wait)) is not None:
+            raise EngineError(text)
+
+    def _explained(self, what: str) -> str:
         """What happened to a program of this node, with what its log says of the reason."""
         node = self.node
-        if said := no_space(self.log) or mapped_write(self.log, node.directory):
+        if line := no_space(self.log) or mapped_write(self.log, node.directory):
             return (
                 f"{node.spec.name}: no space left on device for {node.directory}: free space "
                 "there, or name a larger directory (`scratch` of rule `node` in the profile); "
-                f"{what}, its log says: {said}"
+                f"{what}, its log says: {line}"
             )
         return f"{node.spec.name}: {what}; the end of its log:\n{log_tail(self.log)}"
 
@@ -309,8 +295,7 @@ class Server:
         until = self._clock() + self.engine.ready_seconds
         while not answers(self.endpoint, self.node.credentials):
             check()
-            if (text := self.failure(POLL)) is not None:
-                raise EngineError(text)
+            self.raise_if_ended(POLL)
             if self._clock() > until:
                 raise EngineError(
                     f"{self.node.spec.name}: the server of {self.engine.title} on host "
@@ -332,12 +317,11 @@ class Server:
     def remove(self) -> str:
         """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
         not be removed, in words, or nothing."""
-        left = ""
-        if self.node.directory.is_dir():
+        directory, left = self.node.directory, ""
+        if directory.is_dir():
             log = str(self.log.absolute())
-            directory = str(self.node.directory)
-            left = clean(self.launch.cleanup, directory, self._environment(), log)
-        remove_tree(self.node.directory)
+            left = clean(self.launch.cleanup, str(directory), self._environment(), log)
+        remove_tree(directory)
         return left
 
 
@@ -363,39 +347,28 @@ def start_server(
     with no server left.
     """
     tried: set[int] = set()
-    tries = 0
+    attempts = 0
     while True:
+        attempts += 1
         chosen = _with_ports(node, ports, tried)
         if meet is not None:
-            spec = node.spec
-            met = meet(
-                Endpoint(
-                    spec.role, spec.index, host_name(), node.address, chosen.port, chosen.ports
-                )
-            )
-            chosen = replace(chosen, peers=(*node.peers, *met))
+            chosen = replace(chosen, peers=(*node.peers, *meet(_endpoint(chosen))))
         server = Server(engine, chosen, log, live=live, clock=clock)
         if os.geteuid() == 0 and server.launch.refuses_root and not _namespaces():
             raise ConfigError(
                 f"{engine.title} refuses to run as root and this host has no user namespaces; run "
                 "Storewise as an ordinary user"
             )
-        tries += 1
         try:
             server.start(check)
             server.wait_ready(check)
+            return server
         except BaseException as error:
             server.end()
             words = log_tail(log).lower()
-            if (
-                isinstance(error, EngineError)
-                and meet is None
-                and tries < _PORT_TRIES
-                and any(text in words for text in _PORT_TAKEN)
-            ):
-                continue
-            raise
-        return server
+            taken = isinstance(error, EngineError) and any(text in words for text in _PORT_TAKEN)
+            if not taken or meet is not None or attempts == _PORT_TRIES:
+                raise
 
 
 def _with_ports(node: Node, ports: str, tried: set[int]) -> Node:

@@ -13,6 +13,7 @@ import pymongo
 import pytest
 from bson.objectid import ObjectId
 from pymongo.errors import OperationFailure
+from support.servers.local import LocalCluster
 from support.servers.samples import fill, sample
 from support.servers.stores import Clusters, Target
 
@@ -24,7 +25,6 @@ from storewise.engines.mongodb.cluster import as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.sharding import hashed_id
 from storewise.errors import EngineError
-from storewise.session.jobs.local import LocalCluster
 from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.servers.local import running
 from support.servers.mariadb import ENGINE, node
 from support.servers.samples import sample
 from support.servers.stores import Clusters, Target, available
@@ -18,7 +19,6 @@ from storewise.engines.contract.engine import Client, Endpoint, Schema
 from storewise.engines.contract.server import Node, Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
-from storewise.session.jobs.local import running
 from storewise.session.server.server import Server, start_server
 
 pytestmark = pytest.mark.xdist_group("mariadb")
@@ -158,10 +158,13 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             port=taken.getsockname()[1],
             directory=tmp_path / "data0",
         )
-        with Server(ENGINE, asked, tmp_path / "log") as server:
+        server = Server(ENGINE, asked, tmp_path / "log")
+        try:
             server.start(lambda: None)
             with pytest.raises(EngineError, match=r"(?i)address already in use"):
                 server.wait_ready(lambda: None)
+        finally:
+            server.stop()
 
 
 def test_an_option_that_the_server_does_not_know_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.servers.local import running
 from support.servers.samples import connect, fill, sample
 from support.servers.stores import Clusters, Target, available
 
@@ -18,7 +19,6 @@ from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.postgres.client import connect as sign_in
 from storewise.engines.postgres.engine import PostgresEngine
 from storewise.errors import EngineError
-from storewise.session.jobs.local import running
 
 ENGINE = PostgresEngine()
 pytestmark = pytest.mark.xdist_group("postgres")

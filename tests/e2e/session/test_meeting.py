@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.servers.local import running
 from support.waiting import wait_until
 
 from storewise.engines.contract.server import Topology
@@ -26,7 +27,6 @@ from storewise.session.coordination.cluster import (
     ready_nodes,
 )
 from storewise.session.coordination.liveness import Session
-from storewise.session.jobs.local import running
 from storewise.session.jobs.node import run_node
 from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial

@@ -25,7 +25,7 @@ from storewise.session.coordination.cluster import (
     started_nodes,
 )
 from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
-from storewise.session.jobs.form import FormJob, run_form
+from storewise.session.jobs.form import run_form
 from storewise.session.jobs.node import reserve_of, run_node
 from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Phase, Trial
@@ -79,7 +79,7 @@ def run(job: NodeJob, clock: Callable[[], float] = time.monotonic) -> None:
             raise Aborted(read_abort(job.live / "abort").reason)
 
     def tell(error: BaseException) -> None:
-        abort(job.live, Abort(str(error), own=True))
+        abort(job.live, Abort(str(error), failure=True))
 
     run_node(job, SESSION, check, logging.getLogger("node"), tell, clock=clock)
 
@@ -160,7 +160,7 @@ def test_a_node_that_fails_leaves_nothing_on_its_scratch(
     assert list(scratch.iterdir()) == []
     thread = meanwhile(node_job(live, trial(keep_data=keep), scratch=str(scratch)))
     assert len(list(scratch.iterdir())) == 1
-    abort(live, Abort("a worker failed", own=True))
+    abort(live, Abort("a worker failed", failure=True))
     thread.join(20)
     assert list(scratch.iterdir()) == []
 
@@ -197,10 +197,9 @@ def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
     job = node_job(live, both, runtime_minutes=60)
     thread = meanwhile(job)
     own_time = FakeTime(start=started_nodes(live)["data0"].started_at)
-    form = FormJob(both, live, live / "cluster.json", live.parent)
     with pytest.raises(StorewiseError, match=r"data1 never started .*data0 on host \S+ is nearly"):
         run_form(
-            form,
+            *(both, live, live / "cluster.json", live.parent),
             SESSION,
             lambda: None,
             logging.getLogger("form"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.fake_time import FakeTime
 from support.ring_engine import SLOW
+from support.servers import local
 from support.waiting import wait_until
 
 from storewise.engines.registry import ENGINES
@@ -22,7 +23,7 @@ from storewise.session.coordination.cluster import (
     ready_nodes,
 )
 from storewise.session.coordination.liveness import Session
-from storewise.session.jobs import local, node
+from storewise.session.jobs import node
 from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial
 

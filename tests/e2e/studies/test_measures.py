@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.driving import rows, total
+from support.servers.local import running
 from support.workspace import Workspace
 
 from storewise.driver.worker_job import notes_of
 from storewise.engines.contract.engine import Schema, Where
 from storewise.engines.registry import engine
-from storewise.session.jobs.local import running
 from storewise.workloads.sensors.generator import (
     MEASURES,
     Part,

@@ -13,13 +13,12 @@ import pytest
 from support.fake_time import FakeTime
 from support.s3.instance_metadata import ImdsServer
 
+from storewise.layout import LEASES, LIVE
 from storewise.metrics import ec2_instance as module
 from storewise.metrics.ec2_instance import Interruption, Metadata, MetadataError, Notice, instance
 from storewise.metrics.host import facts, host_name
 from storewise.session.coordination.liveness import (
     ABORT,
-    LEASES,
-    LIVE,
     SESSION,
     Session,
     read_abort,
@@ -139,6 +138,6 @@ def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path:
     assert signal.getsignal(signal.SIGTERM) is before
     why = read_abort(live / ABORT)
     assert why.reason == f"EC2 takes back host {host_name()} (spot interruption at {AT})"
-    assert why.own, "a failed attempt, which is tried again"
+    assert why.failure, "a failed attempt, which is tried again"
     assert why.until == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
     assert "EC2 takes back host" in log.read_text()

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from support.needs import unavailable
 from support.servers.cassandra import ENGINE, RING, node_of
+from support.servers.local import LocalCluster, running
 from support.servers.samples import connect, fill, sample
 from support.servers.stores import available
 from support.waiting import wait_until
@@ -31,7 +32,6 @@ from storewise.engines.cassandra.cluster import FAILURES, query, words_of
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
 from storewise.engines.contract.server import Credentials, Node, Topology
 from storewise.errors import EngineError
-from storewise.session.jobs.local import LocalCluster, running
 from storewise.session.server.address import free_port
 from storewise.session.server.server import start_server
 

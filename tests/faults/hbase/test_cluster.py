@@ -16,6 +16,8 @@ from typing import Any, cast
 import psutil
 import pytest
 from support.needs import unavailable
+from support.servers import local
+from support.servers.local import LocalCluster, running
 from support.servers.samples import fill, sample
 from support.servers.stores import available, empty_hbase
 from support.waiting import wait_until
@@ -27,8 +29,6 @@ from storewise.engines.hbase.client import HbaseClient
 from storewise.engines.hbase.connection import idl
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.session.jobs import local
-from storewise.session.jobs.local import LocalCluster, running
 from storewise.session.server import server as session_server
 from storewise.session.server.address import addresses, free_port, is_loopback
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.needs import unavailable
 from support.servers import mongodb_binaries
+from support.servers.local import LocalCluster, running
 from support.servers.samples import sample
 from support.servers.stores import available
 
@@ -21,7 +22,6 @@ from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
-from storewise.session.jobs.local import LocalCluster, running
 from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()

@@ -21,6 +21,7 @@ import psutil
 import pytest
 from support.paths import SMALL
 from support.riak.release import make_release
+from support.servers.local import running
 from support.servers.samples import sample
 from support.waiting import wait_until
 from support.workspace import Workspace
@@ -36,7 +37,6 @@ from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.config import cookie_of, endpoint_name
 from storewise.engines.riak.installation import VARIABLES
 from storewise.errors import EngineError
-from storewise.session.jobs.local import running
 
 REAL = next(filter(None, map(os.environ.get, VARIABLES)), None)
 HOMES = ["stand-in", *(["real"] if REAL else [])]

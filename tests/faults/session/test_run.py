@@ -106,7 +106,7 @@ def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(
     assert lease.stat().st_mtime_ns != 0
     own_time.spend(20)
     watch.check()
-    assert abort(disk / "live" / "t", Abort("why", own=True))
+    assert abort(disk / "live" / "t", Abort("why", failure=True))
     with pytest.raises(Aborted):
         watch.check()
     ends.put(True)

@@ -16,6 +16,7 @@ import pytest
 from support.needs import unavailable
 from support.paths import SMALL
 from support.servers import mongodb_binaries
+from support.servers.local import running
 from support.servers.stores import SERVED, available
 from support.users.doors import NOBODY, beside_an_intruder, need_another_user
 from support.waiting import wait_until
@@ -35,7 +36,6 @@ from storewise.session.coordination.cluster import (
 from storewise.session.coordination.liveness import Abort, abort, membership
 from storewise.session.coordination.private import replaceable
 from storewise.session.coordination.run import Run, open_session, sweep_dead
-from storewise.session.jobs.local import running
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_what_directs_a_run_is_its_user_s_alone(open_place: Path, mask: int) -> 
         live = results / "live" / "t"
         publish(live, NODES, "data0", StartedNode("data0", "h", "/x", 0.0, None))
         with membership(live, "node.data0"):
-            abort(live, Abort("over", own=True))
+            abort(live, Abort("over", failure=True))
             (live / "stop").touch()
             write_cluster(live / "cluster.json", FormedCluster((), {}, {}, 0.0, 0.0))
             inner = [path for path in live.rglob("*") if path.is_file()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from storewise.session.server.log_tail import mapped_write
+from storewise.session.coordination.ending import mapped_write
 
 
 def test_a_mapped_file_without_space_is_told_from_a_broken_disk(

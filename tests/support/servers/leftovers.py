@@ -40,8 +40,11 @@ def found() -> list[str]:
 
 
 def main() -> None:
+    # As a program it is not told where the tests are.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from support.servers.local import running
+
     from storewise.engines.contract.server import Topology
-    from storewise.session.jobs.local import running
 
     name, nodes, settings = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     for path in (OWN, *WATCHED, HOME):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.needs import missing, unavailable
 from support.servers import jvm_binaries, mongodb_binaries
+from support.servers.local import LocalCluster, running
 from support.servers.samples import STORING, fill
 
 from storewise.documents import KINDS, Document, Kind
@@ -19,7 +20,6 @@ from storewise.engines.contract.engine import Cluster
 from storewise.engines.contract.server import Credentials, ServerEngine, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.session.jobs.local import LocalCluster, running
 
 
 @dataclass(frozen=True)

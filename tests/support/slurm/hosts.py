@@ -31,8 +31,8 @@ from storewise.session.coordination.cluster import (
     read_cluster,
 )
 from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
-from storewise.session.jobs.close import CloseJob, run_close
-from storewise.session.jobs.form import FormJob, run_form
+from storewise.session.jobs.close import run_close
+from storewise.session.jobs.form import run_form
 from storewise.session.jobs.node import run_node
 from storewise.session.jobs.node_job import NodeJob
 from storewise.study.trial import Trial
@@ -142,7 +142,7 @@ class OnHosts:
                 name = f"data{index}"
                 self.nodes[name] = self._job(place, "node", name, INTERFACE)
             run_form(
-                FormJob(self.trial, self.live, self.live / CLUSTER, self.directory),
+                *(self.trial, self.live, self.live / CLUSTER, self.directory),
                 self.session,
                 self._check,
                 logging.getLogger("form"),
@@ -156,7 +156,7 @@ class OnHosts:
         self.end()
 
     def end(self) -> None:
-        abort(self.live, Abort("the test ends", own=False))
+        abort(self.live, Abort("the test ends", failure=False))
         for process in self.nodes.values():
             process.wait(300)
 
@@ -186,7 +186,7 @@ class OnHosts:
 
     def close(self) -> None:
         run_close(
-            CloseJob(self.trial, self.live, self.live / CLUSTER, self.results / "session.parquet"),
+            *(self.trial, self.live, self.live / CLUSTER, self.results / "session.parquet"),
             self.session,
             self._check_live,
             logging.getLogger("close"),
@@ -216,7 +216,7 @@ def _node(directory: Path, trial: Trial, name: str, interface: str) -> None:
         Session(trial.id, "run", 60.0, 0.0),
         lambda: _check_of(live),
         logging.getLogger("node"),
-        lambda error: abort(live, Abort(str(error), own=True)) and None,
+        lambda error: abort(live, Abort(str(error), failure=True)) and None,
     )
 
 

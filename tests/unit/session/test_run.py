@@ -51,8 +51,8 @@ def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -
 def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
-    assert abort(directory, Abort("first", own=True))
-    assert not abort(directory, Abort("second", own=True))
+    assert abort(directory, Abort("first", failure=True))
+    assert not abort(directory, Abort("second", failure=True))
     with pytest.raises(Aborted, match="first"):
         Watch(tmp_path, session).check()
     assert sorted(p.name for p in directory.iterdir()) == ["abort", "owner.json", "session.json"]
@@ -122,15 +122,15 @@ def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(
     log = tmp_path / "job.log"
     log.write_text("\n".join(f"line {i}" for i in range(100)))
     opened(tmp_path, run.id)
-    abort(tmp_path / "live" / "t", Abort("disk full", own=True, log=str(log)))
-    first = run.job_failed("t", Abort("load failed", own=True))
+    abort(tmp_path / "live" / "t", Abort("disk full", failure=True, log=str(log)))
+    first = run.job_failed("t", Abort("load failed", failure=True))
     assert first is not None
     assert first.reason == "disk full"
     assert first.log_tail.splitlines()[-1] == "line 99"
-    assert run.job_failed("t", Abort("phase failed", own=True)) is None
+    assert run.job_failed("t", Abort("phase failed", failure=True)) is None
     opened(tmp_path, run.id, trial="u")
-    run.abort_live(Abort("the run was stopped", own=False))
-    assert run.job_failed("u", Abort("load failed", own=True)) is None
+    run.abort_live(Abort("the run was stopped", failure=False))
+    assert run.job_failed("u", Abort("load failed", failure=True)) is None
     assert [f.reason for f in failures(tmp_path, "t")] == ["disk full"]
     assert failures(tmp_path, "u") == []
     run.end()
@@ -155,7 +155,7 @@ def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "own", "words"),
+    ("raised", "failure", "words"),
     [
         (EngineError("sqlite: disk I/O error"), True, "disk I/O error"),
         (OSError(28, "No space left on device"), True, "No space left"),
@@ -163,7 +163,7 @@ def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
     ],
 )
 def test_a_failing_job_gives_its_trial_the_reason(
-    tmp_path: Path, run: Run, raised: Exception, own: bool, words: str
+    tmp_path: Path, run: Run, raised: Exception, failure: bool, words: str
 ) -> None:
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
@@ -181,7 +181,7 @@ def test_a_failing_job_gives_its_trial_the_reason(
         raise raised
     found = json.loads((directory / "abort").read_text())
     assert words in found["reason"]
-    assert found["own"] is own
+    assert found["failure"] is failure
     assert words in log.read_text()
     assert members(directory) == {}
     assert own_time.now == 1001, "held for a second: it might have been a sign of a removal"
@@ -195,7 +195,7 @@ def test_a_client_leaves_the_first_word_to_the_node(tmp_path: Path, run: Run) ->
     own_time = FakeTime()
     options: dict[str, Any] = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
     file, log = directory / "session.json", tmp_path / "w.log"
-    told = Abort("data0: no space left", own=True)
+    told = Abort("data0: no space left", failure=True)
     with (
         pytest.raises(SystemExit),
         trial_job(tmp_path, file, "read.0", log, **options),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storewise.session.server.log_tail import no_space
+from storewise.session.coordination.ending import no_space
 
 
 @pytest.mark.parametrize(

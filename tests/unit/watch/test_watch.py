@@ -14,11 +14,10 @@ import pytest
 from support.fake_time import FakeTime
 
 from storewise.cli.watch import _keys, find
-from storewise.driver.progress import Progress
-from storewise.driver.shared_counters import Shared
+from storewise.driver.progress import SharedCounters, StepProgress
 from storewise.errors import ResultError
 from storewise.session.coordination.liveness import Process, Session
-from storewise.session.coordination.progress import Publisher, told_of
+from storewise.session.coordination.progress import ProgressFile, progress_of
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
 from storewise.watch.render import as_json, duration, line, screen
@@ -39,14 +38,14 @@ def text(frame: Frame) -> str:
 
 
 def test_threads_are_summed_and_owners_kept_apart() -> None:
-    shared = Shared(2, 2, ["data0", "data1"])
+    shared = SharedCounters(2, 2, ["data0", "data1"])
     shared.report(0, 1, 10, 100, {"data0": 4, "data1": 6})
     shared.report(1, 0, 5, 50, {"data1": 5, "elsewhere": 9})
-    assert shared.progress() == (15, 150)
+    assert shared.totals() == (15, 150)
     assert shared.owned() == {"data0": 4, "data1": 11}
     assert not shared.stopped()
     shared.clear()
-    assert (shared.progress(), shared.owned()) == ((0, 0), {})
+    assert (shared.totals(), shared.owned()) == ((0, 0), {})
 
 
 def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
@@ -54,16 +53,16 @@ def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
 
     own_time = FakeTime()
     log, clock = logging.getLogger("test"), own_time.clock
-    publisher = Publisher(tmp_path, "read.0", log, clock=clock)
-    progress = Progress(publisher, "read.0", log, clock=clock)
-    shared = Shared(1, 1, ["data0"])
+    publisher = ProgressFile(tmp_path, "read.0", log, clock=clock)
+    progress = StepProgress(publisher, "read.0", log, clock=clock)
+    shared = SharedCounters(1, 1, ["data0"])
     progress.state("waits", 3)
-    assert told_of(tmp_path)["read.0"][0].state == "waits"
+    assert progress_of(tmp_path)["read.0"][0].state == "waits"
     progress.begin(shared, 3, lambda: {"client_cpu": 0.5})
     own_time.spend(2.0)
     shared.report(0, 0, 300, 600, {"data0": 200})
     progress()
-    told, _ = told_of(tmp_path)["read.0"]
+    told, _ = progress_of(tmp_path)["read.0"]
     assert (told.state, told.step, told.seconds) == ("works", 3, 2.0)
     assert (told.operations, told.documents) == (300, 600)
     assert (told.operations_per_s, told.documents_per_s) == (150.0, 300.0)
@@ -72,9 +71,9 @@ def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
     own_time.spend(0.5)  # a record a second is enough
     shared.report(0, 0, 900, 900, {"data0": 200})
     progress()
-    assert told_of(tmp_path)["read.0"][0] == told
+    assert progress_of(tmp_path)["read.0"][0] == told
     publisher.remove()
-    assert told_of(tmp_path) == {}
+    assert progress_of(tmp_path) == {}
 
 
 def test_a_record_that_cannot_be_written_ends_no_measurement(
@@ -83,8 +82,8 @@ def test_a_record_that_cannot_be_written_ends_no_measurement(
     import logging
 
     (tmp_path / "progress").write_text("in the way")
-    publisher = Publisher(tmp_path, "read.0", logging.getLogger("test"))
-    progress = Progress(publisher, "read.0", logging.getLogger("test"))
+    publisher = ProgressFile(tmp_path, "read.0", logging.getLogger("test"))
+    progress = StepProgress(publisher, "read.0", logging.getLogger("test"))
     progress.state("prepares", 0)
     progress.state("waits", 0)
     assert len(caplog.records) == 1
