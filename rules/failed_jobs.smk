@@ -8,7 +8,7 @@ import threading
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.schedulers.pbs.refusals import refusal as pbs_refusal
+from storewise.schedulers.pbs.request import refusal as pbs_refusal
 from storewise.schedulers.job_registry import register
 from storewise.session.coordination.ending import killed_job, status_of
 from storewise.session.coordination.liveness import Abort, abort, lose_host

@@ -73,7 +73,6 @@ def register(root: Path, run: str, job_id: str, kind: str, mark: str = "") -> bo
 
     Returns False if the run has ended meanwhile: the caller must cancel the job then.
     """
-    _kind(kind)
     if not job_id or "/" in job_id or job_id.startswith("."):
         raise ValueError(f"{job_id!r} is not a job id")
     directory = run_directory(root, run)
@@ -218,13 +217,13 @@ def _pbs_present(ids: Sequence[str]) -> set[str] | None:
         _note(f"qstat: {answer.stderr.strip()}")
         return None
     numbers = {job_id.partition(".")[0]: job_id for job_id in ids}
-    found = set()
+    present = set()
     for line in answer.stdout.splitlines():
         fields = line.split()
         job_id = numbers.get(fields[0].partition(".")[0]) if len(fields) >= 5 else None
         if job_id is not None and fields[-2] not in _PBS_OVER:
-            found.add(job_id)
-    return found
+            present.add(job_id)
+    return present
 
 
 def _squeue_present(option: str, column: str, ids: Sequence[str]) -> set[str] | None:
@@ -257,12 +256,6 @@ _KINDS = {
 }
 
 
-def _kind(name: str) -> _Kind:
-    if name not in _KINDS:
-        raise ValueError(f"{name!r} is no kind of cluster job; expected {' or '.join(_KINDS)}")
-    return _KINDS[name]
-
-
 def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) -> list[str]:
     """Cancel the registered jobs of a run and `extra` (kind, id) pairs; wait until they are gone.
 
@@ -280,7 +273,7 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
         known = {} if run == NO_RUN else {job.id: job.kind for job in registered(root, run)}
         wanted = {**known, **{job_id: kind for kind, job_id in extra if job_id not in gone}}
         for name in sorted(set(wanted.values())):
-            kind = _kind(name)
+            kind = _KINDS[name]
             ids = [job_id for job_id, of in wanted.items() if of == name]
             for batch in _batches(ids, 1 if kind.names else BATCH):
                 _cancel(kind, batch, asked_at, accepted)

@@ -74,33 +74,20 @@ def submit_options(arguments: Sequence[str]) -> tuple[SubmitOptions, str]:
     parser.add_argument("--extra", default="", metavar="WORDS")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--attempts", type=_positive, default=5)
-    parser.add_argument("--no-size-check", action="store_true")
+    parser.add_argument("--no-size-check", action="store_false", dest="check_size")
     parser.add_argument("jobscript")
-    found = parser.parse_args(arguments)
+    values = vars(parser.parse_args(arguments))
     # Imported late: a quick start counts, and few profiles have extra words.
     import shlex
 
-    classes = tuple(dict.fromkeys((*NODE_CLASSES, *found.classes.split())))
-
-    def values(given: Sequence[str]) -> dict[str, str]:
-        return {k: v for one in given for k, v in by_class(one, classes).items()}
-
-    options = SubmitOptions(
-        dialect=found.dialect,
-        classes=classes,
-        queue=values(found.queue),
-        select=values(found.select),
-        place=values(found.place),
-        account=found.account,
-        walltime=found.walltime,
-        disk=found.disk,
-        export=tuple(found.export.split()),
-        extra=tuple(shlex.split(found.extra)),
-        timeout=found.timeout,
-        attempts=found.attempts,
-        check_size=not found.no_size_check,
-    )
-    return options, found.jobscript
+    classes = tuple(dict.fromkeys((*NODE_CLASSES, *values["classes"].split())))
+    for name in ("queue", "select", "place"):
+        texts = values[name]
+        values[name] = {k: v for text in texts for k, v in by_class(text, classes).items()}
+    export, extra = tuple(values["export"].split()), tuple(shlex.split(values["extra"]))
+    jobscript = values.pop("jobscript")
+    values |= {"classes": classes, "export": export, "extra": extra}
+    return SubmitOptions(**values), jobscript
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +114,5 @@ def status_options(arguments: Sequence[str]) -> tuple[StatusOptions, str]:
     parser.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS")
     parser.add_argument("--grace", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("job")
-    found = parser.parse_args(arguments)
-    return StatusOptions(found.dialect, found.every, found.timeout, found.grace), found.job
+    values = parser.parse_args(arguments)
+    return StatusOptions(values.dialect, values.every, values.timeout, values.grace), values.job

@@ -1,4 +1,5 @@
-"""A Snakemake job as a request to PBS: pure functions from a jobscript to qsub's words and script.
+"""A Snakemake job as a request to PBS: pure functions from a jobscript to qsub's words and script,
+and from qsub's answer to why PBS did not take the job.
 
 Options of qsub: OpenPBS's manual page qsub(1B) (``-l select``, ``-l place``) and Torque's
 ``-l nodes=1:ppn=N``. Snakemake describes the job in a comment line of its jobscript.
@@ -27,6 +28,21 @@ from storewise.yamlfile import nearest
 PROPERTIES = "# properties = "
 #: Longest job names: OpenPBS takes 230 characters, Torque and old PBS Pro 15.
 NAME_LENGTH = {"openpbs": 60, "torque": 15}
+
+#: Words of qsub's errors where the same request may be taken a little later: the server is busy,
+#: restarts, or cannot be reached. Anything else (limits, unknown queue) stays refused.
+_PASSING = re.compile(
+    r"connect|connection|busy|timed? ?out|try again|temporarily|shutting down|end of file"
+    r"|premature end|server is down|not responding|communication|protocol|socket",
+    re.IGNORECASE,
+)
+#: "Job violates queue and/or server resource limits": which resource is not said.
+_RESOURCE_LIMIT = re.compile(r"resource limit", re.IGNORECASE)
+#: "would exceed queue generic's per-user limit"
+_JOB_LIMIT = re.compile(r"exceed|maximum number|limit", re.IGNORECASE)
+#: What snakemake-executor-plugin-cluster-generic 1.0.9 says of a submit command that failed, and
+#: what that printed.
+_FAILED = re.compile(r"Error submitting jobscript \(exit code \d+\):\n(?P<why>.*)", re.DOTALL)
 
 
 class RequestError(StorewiseError):
@@ -216,3 +232,35 @@ def too_large(job: Job, hosts: list[Host]) -> str | None:
         f"{most_memory.memory} MB ({most_memory.name}); ask for less in the study, or with "
         "set-threads and set-resources in the profile"
     )
+
+
+def passing(message: str) -> bool:
+    """Whether the same request may be taken a little later."""
+    return _PASSING.search(message) is not None
+
+
+def first_words(text: str) -> str:
+    """What qsub printed, on one line, without the usage that follows a wrong option."""
+    return " ".join(text.partition("\nusage:")[0].split())
+
+
+def refused(job: Job, message: str, command: Sequence[str], default_minutes: int) -> str:
+    """A message from qsub's words; `default_minutes` is for jobs whose rule names no runtime."""
+    if _RESOURCE_LIMIT.search(message):
+        advice = (
+            f"it asks for a wall time of {walltime(job.minutes or default_minutes)}, "
+            f"{job.threads} CPUs and {job.memory or 0} MB; `qstat -Qf` shows what each queue "
+            "allows. The profile has the wall times (`session_walltime` for rules node and form, "
+            "`walltime`, or `runtime` below set-resources) and the queues"
+        )
+    elif _JOB_LIMIT.search(message):
+        advice = "fewer jobs at once (`jobs` in the profile) or another queue may be taken"
+    else:
+        advice = "queue, account and resources stand in the profile"
+    return f"PBS did not take {job.name}: {message}. Asked: {shlex.join(command)}; {advice}"
+
+
+def refusal(message: str) -> str | None:
+    """Why PBS refused a job, if this message of Snakemake's executor tells it."""
+    match = _FAILED.fullmatch(message.strip())
+    return " ".join(match["why"].split()).removeprefix("storewise: ") if match else None

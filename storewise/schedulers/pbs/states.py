@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from storewise.schedulers.job_registry import PBS_UNKNOWN
 
@@ -34,9 +33,6 @@ class JobState:
         if self.letter not in OVER:
             return RUNNING
         return SUCCESS if self.exit_status == 0 else FAILED
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def number_of(job_id: str) -> str:
@@ -79,13 +75,13 @@ def parse(text: str) -> dict[str, JobState]:
     start, *parts = _JOB.split(text.replace("\n\t", ""))
     if start.strip():
         raise ValueError("qstat's answer does not begin with 'Job Id:'")
-    found = {}
+    states = {}
     for job_id, body in zip(parts[::2], parts[1::2], strict=True):
         letter, code = _STATE.search(body), _EXIT.search(body)
         if letter is None:
             raise ValueError(f"qstat's answer is cut off: no job_state of job {job_id}")
-        found[job_id] = JobState(letter[1], None if code is None else int(code[1]))
-    return found
+        states[job_id] = JobState(letter[1], None if code is None else int(code[1]))
+    return states
 
 
 def unknown_of(stderr: str, ids: Iterable[str]) -> set[str]:
@@ -98,9 +94,9 @@ def unknown_of(stderr: str, ids: Iterable[str]) -> set[str]:
     return unknown
 
 
-def matched(found: Mapping[str, JobState], ids: Iterable[str]) -> dict[str, JobState]:
+def matched(states: Mapping[str, JobState], ids: Iterable[str]) -> dict[str, JobState]:
     """Of an answer, what was asked for, under the ids that qsub printed."""
-    by_number = {number_of(job_id): state for job_id, state in found.items()}
+    by_number = {number_of(job_id): state for job_id, state in states.items()}
     return {
         job_id: by_number[number_of(job_id)] for job_id in ids if number_of(job_id) in by_number
     }

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from storewise.atomic import holds, write_aside
@@ -50,7 +50,7 @@ BATCH = 500
 class Cache:
     """What the server said last. Times in seconds since the epoch."""
 
-    asked: float = 0.0
+    renewed: float = 0.0
     states: dict[str, JobState] = field(default_factory=dict)
     unknown: dict[str, float] = field(default_factory=dict)
     """Jobs that the server does not know (any more), and since when."""
@@ -61,20 +61,14 @@ class Cache:
     def read(cls, path: Path) -> Cache:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            states = {key: JobState(**value) for key, value in data["states"].items()}
-            return cls(float(data["asked"]), states, dict(data["unknown"]), bool(data["history"]))
+            data["states"] = {key: JobState(**value) for key, value in data["states"].items()}
+            return cls(**data)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             # None yet, or of another version: it is only a cache.
             return cls()
 
     def write(self, path: Path) -> None:
-        data = {
-            "asked": self.asked,
-            "states": {key: state.to_json() for key, state in self.states.items()},
-            "unknown": self.unknown,
-            "history": self.history,
-        }
-        write_aside(path, json.dumps(data))
+        write_aside(path, json.dumps(asdict(self)))
 
 
 def main() -> None:
@@ -97,12 +91,12 @@ def status(job_id: str, options: StatusOptions, root: Path, run: str) -> str:
     job = jobs.setdefault(job_id, ClusterJob(job_id, "pbs", 0.0))
     cache = Cache.read(directory / CACHE)
     # Our clock may have been set back: a cache from the future is no fresh one.
-    if not 0 <= time.time() - cache.asked < options.every:
+    if not 0 <= time.time() - cache.renewed < options.every:
         with _locked(directory / LOCK) as mine:
             # Another call may be waiting for a slow server: its answer comes, ours must not wait.
             if mine:
                 cache = Cache.read(directory / CACHE)
-                if not 0 <= time.time() - cache.asked < options.every:
+                if not 0 <= time.time() - cache.renewed < options.every:
                     renew(cache, jobs, options, directory)
                     cache.write(directory / CACHE)
     word = verdict(job, cache, options.grace)
@@ -168,7 +162,7 @@ def renew(
         since = {job_id: cache.unknown.get(job_id, time.time()) for job_id in unknown}
         cache.unknown = {k: v for k, v in cache.unknown.items() if k not in batch} | since
     # A failed call counts too: a server in trouble is not helped by more of them.
-    cache.asked = time.time()
+    cache.renewed = time.time()
 
 
 def ask(

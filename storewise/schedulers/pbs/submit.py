@@ -21,16 +21,18 @@ from storewise.schedulers.job_registry import (
     run_directory,
 )
 from storewise.schedulers.pbs.options import SubmitOptions, submit_options
-from storewise.schedulers.pbs.refusals import first_words, passing, refused
 from storewise.schedulers.pbs.request import (
     Host,
     Job,
     RequestError,
     clean_name,
     exported,
+    first_words,
     hosts_of,
+    passing,
     qsub_words,
     read_job,
+    refused,
     too_large,
     wrapped,
 )
@@ -107,7 +109,7 @@ def _qsub(
     sleep: Callable[[float], None],
 ) -> str:
     pause = FIRST_PAUSE
-    said = ""
+    message = ""
     for attempt in range(options.attempts):
         if attempt:
             sleep(pause)
@@ -124,18 +126,18 @@ def _qsub(
                 "--profile profiles/local on this machine alone"
             ) from None
         except subprocess.TimeoutExpired:
-            said = f"no answer within {options.timeout:.0f} s (connection timed out)"
+            message = f"no answer within {options.timeout:.0f} s (connection timed out)"
             continue
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
         if done.returncode == 0 and lines and re.match(r"\d", lines[-1]):
             return lines[-1]
-        said = first_words(done.stderr) or first_words(done.stdout) or "no message"
-        if not passing(said):
+        message = first_words(done.stderr) or first_words(done.stdout) or "no message"
+        if not passing(message):
             break
-    taken = _find(name, options.dialect) if passing(said) else None
+    taken = _find(name, options.dialect) if passing(message) else None
     if taken is not None:
         return taken
-    raise RequestError(refused(job, said, command, options.walltime))
+    raise RequestError(refused(job, message, command, options.walltime))
 
 
 def _find(name: str, dialect: str) -> str | None:

@@ -12,16 +12,19 @@ from hypothesis import strategies as st
 from support.pbs.answers import Answer, answers, block, first_as_json, states_of, table
 
 from storewise.schedulers.pbs.options import submit_options
-from storewise.schedulers.pbs.refusals import first_words, passing, refusal, refused
 from storewise.schedulers.pbs.request import (
     Host,
     Job,
     RequestError,
     clean_name,
+    first_words,
     hosts_of,
     job_of,
     megabytes,
+    passing,
     qsub_words,
+    refusal,
+    refused,
     too_large,
     walltime,
 )
