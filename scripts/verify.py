@@ -3,7 +3,8 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from storewise.driver.verify import VerifyJob, run_verify
+from storewise.driver.verify import run_verify
+from storewise.driver.worker_job import ClientJob
 from storewise.session.coordination.liveness import FINISHED
 from storewise.session.coordination.trial_job import trial_job
 from storewise.session.jobs.external import external_store, is_external
@@ -42,7 +43,7 @@ with (
         )
         served = {"cluster": store.cluster, "versions": store.versions}
     run_verify(
-        VerifyJob(
+        ClientJob(
             trial=trial,
             shards=next(map(Path, snakemake.input.shards), None),
             before=tuple(map(Path, snakemake.input.before)),

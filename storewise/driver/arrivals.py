@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -33,17 +34,10 @@ def arrivals(
     """
     interval = clients / rate * NS
     if kind == "constant":
-        return _constant(interval, client / clients)
+        # Multiplied, not added up: a rounding error of an interval must not grow.
+        return (int((number + client / clients) * interval) for number in itertools.count())
     entropy = np.random.SeedSequence([seed, _STREAM, step], spawn_key=(client,))
     return _poisson(interval, np.random.default_rng(entropy))
-
-
-def _constant(interval: float, offset: float) -> Iterator[int]:
-    number = 0
-    while True:
-        # Multiplied, not added up: a rounding error of an interval must not grow.
-        yield int((number + offset) * interval)
-        number += 1
 
 
 def _poisson(interval: float, generator: np.random.Generator) -> Iterator[int]:

@@ -9,11 +9,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from time import monotonic
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from storewise.driver.client_process import client_process
-from storewise.driver.messages import Failure
+from storewise.driver.client_process import Failure, client_process
 from storewise.driver.progress import SharedCounters
 from storewise.driver.worker_job import WorkerJob
 from storewise.errors import StorewiseError
@@ -27,37 +25,24 @@ CHECK_EVERY = 0.5
 _GRACE = 2.0
 _TRACE_LINES = 30
 
-_Message = TypeVar("_Message")
-
-
-class Guard:
-    """Called while the worker waits: raises when the trial or one of its clients has ended."""
-
-    def __init__(self, check: Callable[[], None], pool: Pool) -> None:
-        self._check, self._pool = check, pool
-        self._next = 0.0
-
-    def __call__(self) -> None:
-        self._pool.raise_for_dead()
-        if monotonic() >= self._next:
-            self._check()
-            self._next = monotonic() + CHECK_EVERY
-
 
 class Pool:
-    """The client processes of a worker; a context manager that leaves none of them behind.
+    """The client processes of a worker; `close` leaves none of them behind.
 
     They are forked at once, so the worker must not have threads of its own yet. Each is tied to
     the worker in two ways: by a signal of the kernel on the worker's death (Linux), and by a pipe
-    whose other end closes then.
+    whose other end closes then. `check` raises when the trial is to end.
     """
 
-    def __init__(self, job: WorkerJob, threads: int, log: logging.Logger) -> None:
-        self._log = log
+    def __init__(
+        self, job: WorkerJob, threads: int, check: Callable[[], None], log: logging.Logger
+    ) -> None:
+        self._check, self._log = check, log
+        self._next_check = 0.0
         self._before = MemoryKills.now()
         count = job.trial.processes
         nodes = [] if job.cluster is None else [e.name for e in job.cluster.endpoints]
-        self.shared = SharedCounters(count, threads, list(dict.fromkeys(nodes)))
+        self.counters = SharedCounters(count, threads, list(dict.fromkeys(nodes)))
         self._processes: list[ForkProcess] = []
         self._connections: list[Connection] = []
         self._life = os.pipe()
@@ -68,7 +53,7 @@ class Pool:
                 ours, theirs = context.Pipe()
                 process = context.Process(
                     target=client_process,
-                    args=(job, number, theirs, self._life, self.shared, tie),
+                    args=(job, number, theirs, self._life, self.counters, tie),
                     name=f"client-{number}",
                     daemon=True,
                 )
@@ -77,24 +62,21 @@ class Pool:
                 self._processes.append(process)
                 self._connections.append(ours)
         except BaseException:
-            self._end(kill=True)
+            self.close(0.0)
             raise
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end(kill=False)
 
     @property
     def pids(self) -> dict[int, int]:
         """Process ids by process number."""
         return {n: p.pid for n, p in enumerate(self._processes) if p.pid is not None}
+
+    def check(self) -> None:
+        """To be called while the worker waits: raises when the trial or one of its clients has
+        ended."""
+        self._raise_for_dead()
+        if monotonic() >= self._next_check:
+            self._check()
+            self._next_check = monotonic() + CHECK_EVERY
 
     def tell(self, message: object) -> None:
         """Send a message to every process."""
@@ -104,41 +86,34 @@ class Pool:
             except OSError as error:
                 raise self._dead(number) from error
 
-    def gather(
-        self,
-        kind: type[_Message],
-        guard: Callable[[], None],
-        idle: Callable[[], None] | None = None,
-    ) -> list[_Message]:
-        """One message of type `kind` from each process, in process order.
+    def gather(self, idle: Callable[[], None] | None = None) -> list[Any]:
+        """The next message of each process, in process order.
 
-        `guard` and `idle` are called at least every half second meanwhile. Raises the first
+        `check` and `idle` are called at least every half second meanwhile. Raises the first
         failure of a client.
         """
-        found: dict[int, _Message] = {}
-        while len(found) < len(self._connections):
-            open_ones = {c: n for n, c in enumerate(self._connections) if n not in found}
-            for connection in wait(list(open_ones), CHECK_EVERY):
-                number = open_ones[connection]  # type: ignore[index]
-                found[number] = self._receive(number, kind)
-            guard()
+        messages: dict[int, Any] = {}
+        while len(messages) < len(self._connections):
+            waiting = {c: n for n, c in enumerate(self._connections) if n not in messages}
+            for connection in wait(list(waiting), CHECK_EVERY):
+                number = waiting[connection]  # type: ignore[index]
+                messages[number] = self._receive(number)
+            self.check()
             if idle is not None:
                 idle()
-        return [found[number] for number in range(len(self._connections))]
+        return [messages[number] for number in range(len(self._connections))]
 
-    def _receive(self, number: int, kind: type[_Message]) -> _Message:
+    def _receive(self, number: int) -> Any:
         try:
-            message: Any = self._connections[number].recv()
+            message = self._connections[number].recv()
         except (EOFError, OSError) as error:
             raise self._dead(number) from error
         if isinstance(message, Failure):
             raise self._failed(number, message)
-        if not isinstance(message, kind):
-            raise TypeError(f"client process {number} sent {message!r} instead of {kind.__name__}")
         return message
 
-    def raise_for_dead(self) -> None:
-        """Raise the failure of a process that has ended or failed before it was asked to."""
+    def _raise_for_dead(self) -> None:
+        """Raise the failure of a process that has ended or failed before it was told to."""
         for number, process in enumerate(self._processes):
             if process.exitcode is None:
                 continue
@@ -177,11 +152,12 @@ class Pool:
             if process.exitcode != 0:
                 raise self._dead(number)
 
-    def _end(self, *, kill: bool) -> None:
-        self.shared.stop()
+    def close(self, grace: float = _GRACE) -> None:
+        """End all processes, by force after `grace` seconds."""
+        self.counters.stop()
         for connection in self._connections:
             connection.close()
-        until = monotonic() + (0.0 if kill else _GRACE)
+        until = monotonic() + grace
         for process in self._processes:
             process.join(max(0.0, until - monotonic()))
             if process.exitcode is None:

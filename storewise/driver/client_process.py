@@ -1,9 +1,11 @@
 """Client processes and their threads: the side that works.
 
 A worker job forks its client processes; each connects once, and in each step runs its client
-threads. Parent and child talk over a pipe: for each step the child is told to `Prepare`, says
-`Ready`, waits for `Go` and says `Done`; it may be told to `Disconnect` in between, and at last to
-`End`. Or it says `Failure` once and ends.
+threads. For each step a process gets the `Step` over its pipe, prepares, says READY, gets the
+step's start (ns of perf_counter, which the processes of a host share), and answers with `Done`.
+Where the step loads a server, it says LOADED when its clients are done, and gets the number of the
+process that ends the load (None where that is another worker's) before it answers. Between two
+steps it may get DISCONNECT, and at last END; it answers CLOSED. Or it says `Failure` once and ends.
 """
 
 from __future__ import annotations
@@ -16,67 +18,58 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
-from types import TracebackType
 from typing import Any
 
 from storewise.driver.arrivals import Paced, arrivals
 from storewise.driver.embedded_stores import reading_cluster, writing_cluster
 from storewise.driver.loops import closed_loop, open_loop
-from storewise.driver.messages import (
-    Disconnected,
-    Done,
-    End,
-    Ended,
-    Failure,
-    Finish,
-    Loaded,
-    Prepare,
-    Ready,
-)
-from storewise.driver.outage_marks import watched
 from storewise.driver.progress import SharedCounters
+from storewise.driver.results import Done
+from storewise.driver.step_faults import marked
 from storewise.driver.worker_job import Step, WorkerJob, load_params, must_succeed, notes_of
-from storewise.engines.contract.engine import Client, Cluster, Engine
+from storewise.engines.contract.engine import Client
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.outages import Marks
 from storewise.metrics.outages import merged as merge_marks
 from storewise.metrics.recorder import NS, Recorded, Recorder
 from storewise.session.coordination.ending import NO_MEMORY
-from storewise.workloads.contract import (
-    ClientContext,
-    LoadedFile,
-    Operation,
-    PhaseParams,
-    PhaseSpec,
-    RefusedFile,
-    Workload,
-)
+from storewise.workloads.contract import ClientContext, Operation
 from storewise.workloads.registry import workload as workload_named
 
 
-class _Reported:
+class Word(Enum):
+    """What is said without more."""
+
+    READY = auto()
+    LOADED = auto()
+    DISCONNECT = auto()
+    """Close all clients: the servers will be restarted."""
+    END = auto()
+    CLOSED = auto()
+
+
+@dataclass(slots=True)
+class Failure:
+    """Why a process ended. `error` is the exception where it is one of ours."""
+
+    error: StorewiseError | None
+    text: str
+    trace: str
+
+
+@contextmanager
+def _reported(connection: Connection) -> Iterator[None]:
     """Sends whatever ends the block to the parent, as a `Failure`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if error is None:
-            return False
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
         text = f"{type(error).__name__}: {error}"
-        lines = "".join(traceback.format_exception(error))
         ours = error if isinstance(error, StorewiseError) else None
         if ours is not None:
             try:
@@ -88,10 +81,9 @@ class _Reported:
         elif isinstance(error, OSError):
             ours = StorewiseError(text)
         try:
-            self._connection.send(Failure(ours, text, lines))
+            connection.send(Failure(ours, text, "".join(traceback.format_exception(error))))
         except OSError:
             os._exit(1)  # nobody is there to hear it
-        return True
 
 
 def _die_with_parent(life: int) -> None:
@@ -109,7 +101,7 @@ def client_process(
     process: int,
     connection: Connection,
     life: tuple[int, int],
-    shared: SharedCounters,
+    counters: SharedCounters,
     tie: Callable[[], None],
 ) -> None:
     """The whole life of a client process; `tie` ties it to its parent's."""
@@ -120,96 +112,71 @@ def client_process(
     tie()
     os.close(life[1])
     _die_with_parent(life[0])
-    with _Reported(connection):
-        _Process(job, process, connection, shared).run()
+    with _reported(connection):
+        _Process(job, process, connection, counters).run()
 
 
 class _Process:
     def __init__(
-        self, job: WorkerJob, process: int, connection: Connection, shared: SharedCounters
+        self, job: WorkerJob, process: int, connection: Connection, counters: SharedCounters
     ) -> None:
         self.job, self.process = job, process
-        self.connection, self.shared = connection, shared
+        self.connection, self.counters = connection, counters
         trial = job.trial
-        self.engine: Engine = engine_named(trial.engine)
-        self.workload: Workload = workload_named(trial.workload)
-        self.spec: PhaseSpec = self.workload.phases[job.phase]
+        self.engine = engine_named(trial.engine)
+        self.workload = workload_named(trial.workload)
+        self.spec = self.workload.phases[job.phase]
         self.load = load_params(trial, self.workload.phases[trial.load.name])
         self.before = notes_of(job.before)
         self.client: Client | None = None
+        self.embedded = self.engine.flags.embedded
         #: An embedded store has one writing process: a phase that changes data works on its own.
-        self.own = self.engine.flags.embedded and self.spec.changes
-        self.fatal = self.spec.loads and (
-            self.engine.flags.embedded or must_succeed(self.engine, trial)
-        )
+        self.changes_own = self.embedded and self.spec.changes
+        self.fatal = self.spec.loads and (self.embedded or must_succeed(self.engine, trial))
         # An embedded store is one per process; of a server one process of the trial reports.
-        self.reports = job.worker == 0 and process == 0
-        if self.spec.loads and self.engine.flags.embedded:
-            self.reports = True
-
-    def _cluster(self) -> Cluster:
-        job = self.job
-        if not self.engine.flags.embedded:
-            if job.cluster is None:
-                raise StorewiseError(f"phase {job.phase!r} of a server has no cluster")
-            return job.cluster
-        if self.spec.loads:
-            if job.store is None:
-                raise StorewiseError(f"phase {job.phase!r} loads, but has no store directory")
-            return writing_cluster(job.trial, job.store, job.worker, self.process, job.shards)
-        if self.own:
-            store = job.stores[job.worker]
-            return writing_cluster(
-                job.trial, store, job.worker, self.process, job.shards, job.written, self.before
-            )
-        return reading_cluster(job.trial, job.stores, job.shards, job.written, self.before)
+        self.reports = job.worker == process == 0 or (self.spec.loads and self.embedded)
 
     def run(self) -> None:
         try:
             self._obey()
         finally:
             # After an error only: a server sees that the process ends, a store in it leaves files.
-            if self.client is not None and self.engine.flags.embedded:
+            if self.client is not None and self.embedded:
                 with suppress(EngineError):  # the error that ends the process says more
                     self.client.close()
 
     def _obey(self) -> None:
         while True:
-            order = self.connection.recv()
-            if isinstance(order, Prepare):
-                client = self.client or self._connect()
-                done = self._step(client, order.step)
+            order: Step | Word = self.connection.recv()
+            if isinstance(order, Step):
+                done = self._step(self.client or self._connect(), order)
                 self.before += tuple(done.notes)
                 self.connection.send(done)
                 continue
             if self.client is not None:
-                if self.own:
+                if self.changes_own:
                     self.client.finish()
                 self.client.close()
                 self.client = None
-            if isinstance(order, End):
-                self.connection.send(Ended())
+            self.connection.send(Word.CLOSED)
+            if order is Word.END:
                 return
-            self.connection.send(Disconnected())
 
     def _connect(self) -> Client:
-        writes = self.spec.loads or self.spec.changes
-        self.client = self.engine.connect(self._cluster(), "write" if writes else "read")
-        if writes and self.engine.flags.embedded:
+        job, writes = self.job, self.spec.loads or self.spec.changes
+        cluster = job.cluster
+        if cluster is None and writes:
+            cluster = writing_cluster(job, self.process, self.before)
+        elif cluster is None:
+            cluster = reading_cluster(job, self.before)
+        self.client = self.engine.connect(cluster, "write" if writes else "read")
+        if writes and self.embedded:
             self.client.create(self.job.trial.store_schema())
         return self.client
 
-    def _context(
-        self,
-        step: Step,
-        thread: int,
-        threads: int,
-        loaded: list[LoadedFile],
-        refused: list[RefusedFile],
-        notes: list[dict[str, Any]],
-    ) -> ClientContext:
+    def _context(self, step: Step, thread: int, done: Done) -> ClientContext:
         job, trial = self.job, self.job.trial
-        first, _ = self._here(step)
+        first, threads = self._here(step)
         return ClientContext(
             engine=self.engine,
             schema=trial.store_schema(),
@@ -226,14 +193,14 @@ class _Process:
             study_fields=trial.study_fields,
             phase=job.phase,
             written=job.written,
-            loaded=loaded,
+            loaded=done.loaded,
             quarantine=trial.on_bad_input == "quarantine",
-            refused=refused,
+            refused=done.refused,
             load=self.load,
-            notes=notes,
+            notes=done.notes,
             before=self.before,
-            stores=trial.shards if self.engine.flags.embedded else 0,
-            own=self.own,
+            stores=trial.shards if self.embedded else 0,
+            own=self.changes_own,
             first=first,
             total=step.clients.all(trial.workers, trial.processes),
         )
@@ -244,10 +211,7 @@ class _Process:
         return step.clients.here(self.job.worker, trial.workers, self.process, trial.processes)
 
     def _step(self, client: Client, step: Step) -> Done:
-        loaded: list[LoadedFile] = []
-        refused: list[RefusedFile] = []
-        notes: list[dict[str, Any]] = []
-        paced: list[Paced] = []
+        done = Done(Recorded(), 0, {}, None)
         marks: list[Marks] = []
         _, threads = self._here(step)
         gate = threading.Barrier(threads + 1)
@@ -255,24 +219,22 @@ class _Process:
         failed = threading.Event()
         zero = 0
 
-        def run(thread: int) -> Recorded:
+        def run(thread: int) -> tuple[Recorded, Paced | None]:
             try:
                 mine = client.for_thread()
-                context = self._context(step, thread, threads, loaded, refused, notes)
+                context = self._context(step, thread, done)
                 operations = self.workload.operations(self.job.phase, mine, context)
                 if step.params.crash is not None:
                     marks.append({})
-                    operations = watched(operations, marks[-1])
+                    operations = marked(operations, marks[-1])
                 gate.wait()
                 go.wait()
                 recorder = Recorder(zero)
-                found = self._loop(step, thread, context, operations, recorder, failed)
-                if found is not None:
-                    paced.append(found)
+                pace = self._loop(step, thread, context, operations, recorder, failed)
                 if self.spec.loads or self.spec.changes:
                     self._flush(mine, step, recorder)
                 # An open loop's client waits when its last operation has ended: no preparation.
-                return recorder.result(perf_counter_ns() if found is None else None)
+                return recorder.result(perf_counter_ns() if pace is None else None), pace
             except BaseException:
                 failed.set()
                 gate.abort()
@@ -294,28 +256,28 @@ class _Process:
             # What is alive now stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
-            self.connection.send(Ready())
-            zero = self.connection.recv().zero
+            self.connection.send(Word.READY)
+            zero = self.connection.recv()
             go.set()
-        recorded = Recorded()
+        paced = Paced()
         for future in futures:
-            recorded.merge(future.result())
-        recorded.compact()
-        end = perf_counter_ns()
-        if self.spec.loads and not self.shared.stopped() and self._finishes():
-            recorded.merge(self._finish(client, zero))
-            end = perf_counter_ns()
-        status = {}
+            recorded, pace = future.result()
+            done.recorded.merge(recorded)
+            if pace is not None:
+                paced.merge(pace)
+        done.recorded.compact()
+        done.end = perf_counter_ns()
+        if self.spec.loads and not self.counters.stopped() and self._finishes():
+            done.recorded.merge(self._finish(client, zero))
+            done.end = perf_counter_ns()
         if reports:
             after = client.status()
-            status = {name: after[name] - before.get(name, 0.0) for name in after}
-        size = client.disk_bytes() if reports else None
-        whole = None
+            done.status = {name: after[name] - before.get(name, 0.0) for name in after}
+            done.disk_bytes = client.disk_bytes()
         if step.params.rate is not None:
-            whole = Paced()
-            for one in paced:
-                whole.merge(one)
-        return Done(recorded, end, status, size, loaded, refused, notes, whole, merge_marks(marks))
+            done.paced = paced
+        done.marks = merge_marks(marks)
+        return done
 
     def _loop(
         self,
@@ -327,13 +289,11 @@ class _Process:
         failed: threading.Event,
     ) -> Paced | None:
         """Run one client's operations; what it says of its pace where it has one."""
-        params: PhaseParams = step.params
+        params, counters = step.params, self.counters
         common: dict[str, Any] = {
-            "deadline": None
-            if params.seconds is None
-            else recorder.zero + int(params.seconds * NS),
-            "stopped": lambda: self.shared.stopped() or failed.is_set(),
-            "progress": lambda o, d: self.shared.report(self.process, thread, o, d, recorder.owned),
+            "deadline": params.seconds and recorder.zero + int(params.seconds * NS),
+            "stopped": lambda: counters.stopped() or failed.is_set(),
+            "progress": lambda o, d: counters.report(self.process, thread, o, d, recorder.owned),
             "fatal": self.fatal,
         }
         if params.rate is None:
@@ -358,11 +318,11 @@ class _Process:
 
     def _finishes(self) -> bool:
         """Whether this process ends the load: each of its own embedded store, one of a server."""
-        if self.engine.flags.embedded:
+        if self.embedded:
             return True
-        self.connection.send(Loaded())
-        finish: Finish = self.connection.recv()
-        return finish.by == self.process
+        self.connection.send(Word.LOADED)
+        number: int | None = self.connection.recv()
+        return number == self.process
 
     def _finish(self, client: Client, zero: int) -> Recorded:
         start = perf_counter_ns()

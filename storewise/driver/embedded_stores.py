@@ -7,14 +7,15 @@ workers in shard order, so that a shard's number is its store's place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from storewise.driver.worker_job import ClientJob, WorkerJob
 from storewise.engines.contract.engine import Cluster, SourceFile
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.metrics.host import file_system, is_network
-from storewise.study.trial import Trial
 from storewise.workloads.registry import workload
 
 #: Of clients: plain values.
@@ -42,63 +43,47 @@ def make_stores(worker_store: Path, processes: int) -> None:
             raise StorewiseError(f"{path}: a load needs an empty directory; remove this one")
 
 
-def writing_cluster(
-    trial: Trial,
-    store: Path,
-    worker: int,
-    process: int,
-    shards: Path | None,
-    written: Sequence[Path] = (),
-    notes: Notes = (),
-) -> Cluster:
-    """What a process of an embedded engine connects to that loads or changes its own store."""
-    mine = process_store(store, process)
-    own = worker * trial.processes + process
-    return Cluster(
-        trial.engine,
-        stores=(mine,),
-        settings=trial.settings,
-        consistency=trial.consistency,
-        network_file_system=is_network(file_system(mine)),
-        kinds=trial.kinds(),
-        sources=tuple(s for s in _sources(trial, shards, written, notes) if s.store == own),
-    )
+def writing_cluster(job: WorkerJob, process: int, notes: Notes) -> Cluster:
+    """What a process of an embedded engine connects to that loads its store, or changes it.
+
+    `notes` are those of all clients of earlier phases."""
+    store = process_store(job.store or job.stores[job.worker], process)
+    number = job.worker * job.trial.processes + process
+    sources = tuple(source for source in _sources(job, notes) if source.store == number)
+    return _cluster(job, (store,), sources)
 
 
-def reading_cluster(
-    trial: Trial,
-    stores: Sequence[Path],
-    shards: Path | None,
-    written: Sequence[Path],
-    notes: Notes = (),
-) -> Cluster:
+def reading_cluster(job: ClientJob, notes: Notes) -> Cluster:
     """What a reading process connects to: the stores of all workers, in shard order.
 
-    `written` are the lists of the files that the loading workers stored, `notes` those of all
-    clients of earlier phases."""
-    found = tuple(process_store(s, p) for s in stores for p in range(trial.processes))
-    for path in found:
+    `notes` are those of all clients of earlier phases."""
+    trial = job.trial
+    stores = tuple(process_store(s, p) for s in job.stores for p in range(trial.processes))
+    for path in stores:
         if not path.is_dir():
             raise StorewiseError(
                 f"{path}: the store is not here; phases after the load must see the directory "
                 "that the load wrote to (a shared file system, or `embedded: one_host`)"
             )
+    placement = workload(trial.workload).placement(len(stores), job.written)
+    return replace(_cluster(job, stores, _sources(job, notes)), placement=placement)
+
+
+def _cluster(job: ClientJob, stores: tuple[Path, ...], sources: tuple[SourceFile, ...]) -> Cluster:
+    trial = job.trial
     return Cluster(
         trial.engine,
-        stores=found,
+        stores=stores,
         settings=trial.settings,
         consistency=trial.consistency,
-        network_file_system=any(is_network(file_system(path)) for path in found),
-        placement=workload(trial.workload).placement(len(found), written),
+        network_file_system=any(is_network(file_system(path)) for path in stores),
         kinds=trial.kinds(),
-        sources=_sources(trial, shards, written, notes),
+        sources=sources,
     )
 
 
-def _sources(
-    trial: Trial, shards: Path | None, written: Sequence[Path], notes: Notes
-) -> tuple[SourceFile, ...]:
+def _sources(job: ClientJob, notes: Notes) -> tuple[SourceFile, ...]:
     """A study can have a million files: only an engine that reads them again gets the list."""
-    if not engine(trial.engine).flags.rereads:
+    if not engine(job.trial.engine).flags.rereads:
         return ()
-    return workload(trial.workload).sources(shards, written, notes)
+    return workload(job.trial.workload).sources(job.shards, job.written, notes)

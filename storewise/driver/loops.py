@@ -6,6 +6,7 @@ do not depend on how long others take.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 
@@ -155,9 +156,5 @@ def open_loop(
 def _due(intended: Iterator[int], end: int, begun: int, share: int | None) -> int:
     """Operations due before `end` that have not begun: the one at hand and what follows."""
     most = _NEVER if share is None else share - begun
-    found = 1
-    for at in intended:
-        if at >= end or found >= most:
-            break
-        found += 1
-    return found
+    following = itertools.takewhile(lambda at: at < end, intended)
+    return 1 + sum(1 for _ in itertools.islice(following, most - 1))

@@ -9,6 +9,7 @@ import math
 import mmap
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -69,16 +70,16 @@ class StepProgress:
 
     def __init__(
         self,
-        file: ProgressFile,
+        live: Path,
         job: str,
         log: logging.Logger,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock = clock
-        self._file, self._job, self._log = file, job, log
+        self._file = ProgressFile(live, job, log, clock=clock)
+        self._clock, self._job, self._log = clock, job, log
         self._host = host_name()
-        self._step = 0
+        self.remove = self._file.remove
 
     def state(self, state: State, step: int) -> None:
         """The clients are about to prepare for a step, or have."""

@@ -12,16 +12,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from storewise.atomic import write_aside
-from storewise.driver.results import StepDone
+from storewise.atomic import read_as, write_aside
+from storewise.driver.results import StepDone, add_up
 from storewise.errors import StorewiseError
-from storewise.metrics.hdr import COUNTERS, histogram_of, percentiles
+from storewise.metrics.hdr import histogram_of, percentiles
 from storewise.workloads.contract import SearchParams
 
+#: Below a trial's live directory.
+SUMMARIES = "summaries"
 #: The share of the operations that were meant to begin which must have succeeded.
 SERVED = 0.98
 #: The search ends when the lowest rate that failed is within this factor of the highest that did
@@ -107,57 +108,52 @@ def answer(tried: Sequence[Tried]) -> Answer:
     return Answer(best, verified=sum(t.rate == best for t in tried) > 1, bounded=bounded)
 
 
-def summary_of(found: StepDone, search: SearchParams) -> Summary:
+def summary_of(measured: StepDone, search: SearchParams) -> Summary:
     """What a worker measured in a step of a search."""
-    dense = np.zeros(COUNTERS, dtype=np.int64)
-    intended = succeeded = failed = 0
-    for done in found.done:
-        intended += done.paced.intended if done.paced is not None else 0
-        for counter in done.recorded.counters.values():
-            succeeded += counter.operations
-            failed += counter.errors
-        for counts in done.recorded.histograms:
-            if counts.failed or counts.time != f"{search.time}_time":
-                continue
-            if not found.is_warmup(counts.second):
-                dense[counts.indexes] += counts.counts
-    where = np.flatnonzero(dense)
-    return Summary(intended, succeeded, failed, tuple(where.tolist()), tuple(dense[where].tolist()))
+    counters = [c for done in measured.done for c in done.recorded.counters.values()]
+    indexes, counts = add_up(
+        (one.indexes, one.counts)
+        for done in measured.done
+        for one in done.recorded.histograms
+        if not one.failed
+        and one.time == f"{search.time}_time"
+        and not measured.is_warmup(one.second)
+    )
+    return Summary(
+        sum(done.paced.intended for done in measured.done if done.paced is not None),
+        sum(counter.operations for counter in counters),
+        sum(counter.errors for counter in counters),
+        tuple(indexes.tolist()),
+        tuple(counts.tolist()),
+    )
 
 
 def judge(search: SearchParams, rate: float, summaries: Sequence[Summary]) -> Tried:
     """Whether a step at `rate` met the limit, from the summaries of all workers."""
-    dense = np.zeros(COUNTERS, dtype=np.int64)
-    for one in summaries:
-        dense[list(one.indexes)] += np.array(one.counts, dtype=np.int64)
-    where = np.flatnonzero(dense)
-    found = percentiles(histogram_of(where, dense[where]), [search.percentile])
+    total = add_up((np.array(s.indexes, int), np.array(s.counts, int)) for s in summaries)
+    reached = percentiles(histogram_of(*total), [search.percentile])
     intended = sum(one.intended for one in summaries)
     served = sum(one.succeeded for one in summaries) / intended if intended else 0.0
-    if not found:
+    if not reached:
         return Tried(rate, met=False, served=served)
-    reached = found[search.percentile] / 1e6
-    return Tried(rate, reached <= search.limit_ms and served >= SERVED, reached, served)
+    reached_ms = reached[search.percentile] / 1e6
+    met = reached_ms <= search.limit_ms and served >= SERVED
+    return Tried(rate, met, reached_ms, served)
 
 
 def leave(live: Path, name: str, worker: int, summary: Summary) -> None:
     """Put a worker's summary of a step where the others see it, whole or not at all."""
-    directory = live / "summaries" / name
+    directory = live / SUMMARIES / name
     directory.mkdir(parents=True, exist_ok=True)
     write_aside(directory / f"{worker}.json", json.dumps(asdict(summary)))
 
 
 def summaries(live: Path, name: str, workers: int) -> list[Summary]:
     """The summaries that all workers have left, in worker order."""
-    found = []
-    for worker in range(workers):
-        path = live / "summaries" / name / f"{worker}.json"
-        try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
-        except OSError as error:
-            raise StorewiseError(
-                f"{path}: a worker's summary of a step cannot be read: {error.strerror}"
-            ) from error
-        values |= {name: tuple(values[name]) for name in ("indexes", "counts")}
-        found.append(Summary(**values))
-    return found
+    paths = [live / SUMMARIES / name / f"{worker}.json" for worker in range(workers)]
+    try:
+        return [read_as(Summary, path) for path in paths]
+    except OSError as error:
+        raise StorewiseError(
+            f"{error.filename}: a worker's summary of a step cannot be read: {error.strerror}"
+        ) from error

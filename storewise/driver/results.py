@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from storewise.driver.arrivals import Paced
-from storewise.driver.messages import Done
 from storewise.driver.worker_job import Step
 from storewise.metrics.hdr import COUNTERS, Integers, Interval, Tag, histogram_of
-from storewise.metrics.recorder import NS, Counter
-from storewise.metrics.schema import Sample
+from storewise.metrics.outages import Marks
+from storewise.metrics.recorder import NS, Counter, Recorded
+from storewise.metrics.schema import METRICS, Sample
+from storewise.workloads.contract import LoadedFile, RefusedFile
+
+
+@dataclass(slots=True)
+class Done:
+    """What a process did in a step; times in perf_counter_ns."""
+
+    recorded: Recorded
+    end: int
+    status: dict[str, float]
+    """Differences of the engine's own counters over the step."""
+    disk_bytes: int | None
+    loaded: list[LoadedFile] = field(default_factory=list)
+    refused: list[RefusedFile] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    paced: Paced | None = None
+    """Of an open loop."""
+    marks: Marks = field(default_factory=dict)
+    """When operations succeeded, in a step with a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +48,14 @@ class StepDone:
     done: Sequence[Done]
 
     @property
+    def end(self) -> int:
+        """When the last process had nothing more to do, in perf_counter_ns."""
+        return max(done.end for done in self.done)
+
+    @property
     def duration(self) -> float:
-        """Seconds until the last process had nothing more to do."""
-        return (max(done.end for done in self.done) - self.zero) / NS
+        """Seconds until then."""
+        return (self.end - self.zero) / NS
 
     @property
     def paced(self) -> Paced | None:
@@ -41,46 +68,51 @@ class StepDone:
                 whole.merge(done.paced)
         return whole
 
-    def target(self, worker: int, workers: int) -> float | None:
-        """This worker's part of the target rate, operations/s."""
-        if self.step.params.rate is None:
-            return None
-        total = self.step.clients.all(workers, len(self.done))
-        return self.step.params.rate * sum(self.busy(worker, workers)) / total
-
     def busy(self, worker: int, workers: int) -> list[int]:
         """Clients of each of this worker's processes."""
         processes = len(self.done)
-        return [
-            self.step.clients.here(worker, workers, process, processes)[1]
-            for process in range(processes)
-        ]
+        here = self.step.clients.here
+        return [here(worker, workers, process, processes)[1] for process in range(processes)]
 
     def is_warmup(self, second: int) -> bool:
         """Whether a second lies, wholly or in part, within the warm-up."""
         return second < self.step.params.warmup
 
 
+def add_up(parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Integers, Integers]:
+    """The sum of sparse histograms, given and returned as (indexes of counters, their counts)."""
+    dense = np.zeros(COUNTERS, dtype=np.int64)
+    for indexes, counts in parts:
+        dense[indexes] += counts
+    where = np.flatnonzero(dense)
+    return where, dense[where]
+
+
 def step_samples(
-    found: StepDone, phase: str, worker: int, workers: int, *, loads: bool
+    measured: StepDone, phase: str, worker: int, workers: int, *, loads: bool
 ) -> list[Sample]:
     """Rows of one step of one worker: per process and second, totals, and the step's figures."""
-    step = found.step.number
-    samples = [Sample(phase, "started_at", found.started_at, "s", step=step, worker=worker)]
-    busy = found.busy(worker, workers)
+
+    def row(metric: str, value: float, **place: Any) -> Sample:
+        unit = METRICS.get(metric, "1")  # status.* are numbers
+        return Sample(phase, metric, value, unit, measured.step.number, worker=worker, **place)
+
+    samples = [row("started_at", measured.started_at)]
+    busy = measured.busy(worker, workers)
     if any(busy):
         # A worker without clients in this step ends at once, which is nobody's run time.
-        samples.append(Sample(phase, "duration", found.duration, "s", step=step, worker=worker))
-    paced, target = found.paced, found.target(worker, workers)
-    if paced is not None and target is not None:
+        samples.append(row("duration", measured.duration))
+    paced, rate = measured.paced, measured.step.params.rate
+    if paced is not None and rate is not None:
+        share = sum(busy) / measured.step.clients.all(workers, len(measured.done))
         samples += [
-            Sample(phase, "target_rate", target, "1/s", step=step, worker=worker),
-            Sample(phase, "intended_operations", paced.intended, "1", step=step, worker=worker),
-            Sample(phase, "unserved_operations", paced.unserved, "1", step=step, worker=worker),
+            row("target_rate", rate * share),
+            row("intended_operations", paced.intended),
+            row("unserved_operations", paced.unserved),
         ]
     owners: dict[tuple[str, str], Counter] = {}
     acknowledged = 0
-    for process, done in enumerate(found.done):
+    for process, done in enumerate(measured.done):
         seconds: dict[tuple[str, int], Counter] = {}
         totals: dict[str, Counter] = {}
         for (series, second), counter in done.recorded.counters.items():
@@ -90,78 +122,53 @@ def step_samples(
             if series.owner is not None:
                 owners.setdefault((name, series.owner), Counter()).add(counter)
         acknowledged += sum(counter.documents for counter in totals.values())
+        mine = partial(row, process=process)
         for (name, second), counter in sorted(seconds.items()):
-            warmup = found.is_warmup(second)
-            samples += _counter_rows(counter, phase, step, worker, process, name, second, warmup)
-        for name, counter in totals.items():
-            samples += _counter_rows(counter, phase, step, worker, process, name, None, False)
-        took = (done.end - found.zero) / NS
+            place: dict[str, Any] = {"second": second, "warmup": measured.is_warmup(second)}
+            samples += [mine(*one, operation=name, **place) for one in _sums(counter)]
+        for name, total in totals.items():
+            samples += [mine(*one, operation=name) for one in _sums(total)]
         if busy[process]:
-            samples.append(
-                Sample(phase, "duration", took, "s", step=step, worker=worker, process=process)
-            )
-        samples += [
-            Sample(phase, f"status.{name}", value, "1", step=step, worker=worker, process=process)
-            for name, value in done.status.items()
-        ]
+            samples.append(mine("duration", (done.end - measured.zero) / NS))
+        samples += [mine(f"status.{name}", value) for name, value in done.status.items()]
         if done.disk_bytes is not None:
-            size = float(done.disk_bytes)
-            samples.append(
-                Sample(phase, "store_bytes", size, "B", step=step, worker=worker, process=process)
-            )
+            samples.append(mine("store_bytes", float(done.disk_bytes)))
     for (name, node), counter in sorted(owners.items()):
-        for metric, count in (
-            ("owner_operations", counter.operations),
-            ("owner_errors", counter.errors),
-        ):
-            samples.append(Sample(phase, metric, count, "1", step, None, name, worker, None, node))
+        owned = partial(row, operation=name, node=node)
+        samples.append(owned("owner_operations", counter.operations))
+        samples.append(owned("owner_errors", counter.errors))
     if loads:
-        samples.append(Sample(phase, "acknowledged", acknowledged, "1", step=step, worker=worker))
+        samples.append(row("acknowledged", acknowledged))
     return samples
 
 
-def _counter_rows(
-    counter: Counter,
-    phase: str,
-    step: int,
-    worker: int,
-    process: int,
-    operation: str,
-    second: int | None,
-    warmup: bool,
-) -> list[Sample]:
-    return [
-        Sample(phase, metric, value, unit, step, second, operation, worker, process, None, warmup)
-        for metric, value, unit in (
-            ("operations", counter.operations, "1"),
-            ("documents", counter.documents, "1"),
-            ("bytes", counter.bytes, "B"),
-            ("errors", counter.errors, "1"),
-            ("service_time_sum", counter.service_ns / NS, "s"),
-            ("prepare_time_sum", counter.prepare_ns / NS, "s"),
-        )
-    ]
+def _sums(counter: Counter) -> tuple[tuple[str, float], ...]:
+    """What a counter holds, by metric."""
+    return (
+        ("operations", counter.operations),
+        ("documents", counter.documents),
+        ("bytes", counter.bytes),
+        ("errors", counter.errors),
+        ("service_time_sum", counter.service_ns / NS),
+        ("prepare_time_sum", counter.prepare_ns / NS),
+    )
 
 
-def step_intervals(found: StepDone, base_time: float) -> Iterator[Interval]:
+def step_intervals(measured: StepDone, base_time: float) -> Iterator[Interval]:
     """Intervals of one step of one worker, its processes and threads added up, in time order.
 
     An operation with an owner is in the operation's own interval and in its owner's.
     """
-    parts: dict[tuple[int, Tag], list[tuple[Integers, Integers]]] = {}
-    for done in found.done:
+    parts: dict[tuple[int, Tag], list[tuple[NDArray[Any], NDArray[Any]]]] = {}
+    for done in measured.done:
         for counts in done.recorded.histograms:
             name, owner = counts.series.operation, counts.series.owner
-            warmup = found.is_warmup(counts.second)
-            pair = (counts.indexes.astype(np.int64), counts.counts.astype(np.int64))
+            warmup = measured.is_warmup(counts.second)
             for node in {None, owner}:
-                tag = Tag(name, counts.time, found.step.number, node, counts.failed, warmup)
-                parts.setdefault((counts.second, tag), []).append(pair)
-    offset = found.started_at - base_time
+                tag = Tag(name, counts.time, measured.step.number, node, counts.failed, warmup)
+                pairs = parts.setdefault((counts.second, tag), [])
+                pairs.append((counts.indexes, counts.counts))
+    offset = measured.started_at - base_time
     for (second, tag), pairs in sorted(parts.items(), key=lambda item: (item[0][0], str(item[0]))):
-        dense = np.zeros(COUNTERS, dtype=np.int64)
-        for indexes, counted in pairs:
-            dense[indexes] += counted
-        where = np.flatnonzero(dense)
-        length = max(0.001, min(1.0, found.duration - second))
-        yield Interval(tag, offset + second, length, histogram_of(where, dense[where]))
+        length = max(0.001, min(1.0, measured.duration - second))
+        yield Interval(tag, offset + second, length, histogram_of(*add_up(pairs)))

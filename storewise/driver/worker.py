@@ -6,6 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,20 +14,9 @@ from typing import Any
 
 import psutil
 
-from storewise.driver.client_pool import Guard, Pool
+from storewise.driver.client_pool import Pool
+from storewise.driver.client_process import Word
 from storewise.driver.embedded_stores import make_stores
-from storewise.driver.messages import (
-    Disconnect,
-    Disconnected,
-    Done,
-    End,
-    Ended,
-    Finish,
-    Go,
-    Loaded,
-    Prepare,
-    Ready,
-)
 from storewise.driver.progress import StepProgress
 from storewise.driver.rate_search import (
     Tried,
@@ -37,21 +27,21 @@ from storewise.driver.rate_search import (
     summaries,
     summary_of,
 )
-from storewise.driver.results import StepDone, step_intervals, step_samples
-from storewise.driver.step_faults import Events
+from storewise.driver.results import Done, StepDone, step_intervals, step_samples
+from storewise.driver.step_faults import StepFaults
 from storewise.driver.worker_job import Step, WorkerJob, steps_of
 from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.canary import run_canary
 from storewise.metrics.hdr import write_log
-from storewise.metrics.host import facts, file_system, host_name, is_network
+from storewise.metrics.host import file_system, is_network
 from storewise.metrics.sampler import Sampler, Watched, elect
-from storewise.metrics.schema import Sample, write_part
+from storewise.metrics.schema import Sample
 from storewise.session.coordination.barrier import Barrier
-from storewise.session.coordination.progress import ProgressFile
+from storewise.session.coordination.trial_job import write_trial_part
 from storewise.workloads.alignments.stored_files import write_files
-from storewise.workloads.contract import PhaseSpec, RefusedFile
+from storewise.workloads.contract import RefusedFile, SearchParams
 from storewise.workloads.registry import workload as workload_named
 
 __all__ = ["WorkerJob", "run_worker"]
@@ -72,25 +62,23 @@ def run_worker(job: WorkerJob, check: Callable[[], None], log: logging.Logger) -
     try:
         worker.run()
     finally:
-        worker.progress_file.remove()
+        worker.progress.remove()
 
 
 class _Worker:
     def __init__(self, job: WorkerJob, check: Callable[[], None], log: logging.Logger) -> None:
         self.job, self.check, self.log = job, check, log
-        self.engine: Engine = engine_named(job.trial.engine)
-        self.spec: PhaseSpec = workload_named(job.trial.workload).phases[job.phase]
+        self.engine = engine_named(job.trial.engine)
+        self.embedded = self.engine.flags.embedded
+        self.spec = workload_named(job.trial.workload).phases[job.phase]
         self.steps = steps_of(job.trial, self.spec)
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
         self.refused: list[RefusedFile] = []
         self.notes: list[dict[str, Any]] = []
         self.searches: list[dict[str, Any]] = []
-        self.found: list[StepDone] = []
-        self.crashes: list[dict[str, Any]] = []
-        name = f"{job.phase}.{job.worker}"
-        self.progress_file = ProgressFile(job.live, name, log)
-        self.progress = StepProgress(self.progress_file, name, log)
+        self.measured: list[StepDone] = []
+        self.progress = StepProgress(job.live, f"{job.phase}.{job.worker}", log)
         self.sampled_disk: str | None = None
         self.samples_host = False
 
@@ -98,7 +86,7 @@ class _Worker:
         job, trial = self.job, self.job.trial
         if not 0 <= job.worker < trial.workers:
             raise ConfigError(f"worker {job.worker}: the trial has workers 0..{trial.workers - 1}")
-        if self.spec.loads and self.engine.flags.embedded:
+        if self.spec.loads and self.embedded:
             if job.store is None:
                 raise ConfigError(f"phase {job.phase!r} loads and needs a store directory")
             make_stores(job.store, trial.processes)
@@ -115,36 +103,33 @@ class _Worker:
             threads,
             trial.engine,
         )
-        with Pool(job, threads, self.log) as pool:
-            guard = Guard(self.check, pool)
-            events = Events(
-                job, self.engine.flags.embedded, lambda n: self._meet(n, guard), self.log
+        with closing(Pool(job, threads, self.check, self.log)) as pool:
+            faults = StepFaults(
+                job, self.embedded, lambda name: self._meet(name, pool), pool.check, self.log
             )
-            self.crashes = events.crashes
             for step in self.steps:
                 if step.params.search is None:
-                    self._step(pool, step, guard, events)
+                    self._step(pool, step, faults)
                 else:
-                    self._search(pool, step, guard, events)
-            pool.tell(End())
-            pool.gather(Ended, guard)
+                    self._search(pool, step, step.params.search, faults)
+            pool.tell(Word.END)
+            pool.gather()
             pool.finish()
-        self._write(self.found)
+        self._write(faults.crashes)
 
-    def _search(self, pool: Pool, planned: Step, guard: Guard, events: Events) -> None:
+    def _search(self, pool: Pool, planned: Step, search: SearchParams, faults: StepFaults) -> None:
         """One planned step whose rate is searched for: as many steps as the search takes."""
-        search, job = planned.params.search, self.job
-        assert search is not None
-        first = len(self.found)
+        job = self.job
+        first = len(self.measured)
         tried: list[Tried] = []
         while (rate := next_rate(search, tried)) is not None:
             step = replace(planned, params=planned.params.model_copy(update={"rate": rate}))
-            found = self._step(pool, step, guard, events)
-            name = f"{job.phase}-{found.step.number}"
-            leave(job.live, name, job.worker, summary_of(found, search))
-            self._meet(f"{name}-summary", guard)
+            measured = self._step(pool, step, faults)
+            name = f"{job.phase}-{measured.step.number}"
+            leave(job.live, name, job.worker, summary_of(measured, search))
+            self._meet(f"{name}-summary", pool)
             tried.append(judge(search, rate, summaries(job.live, name, job.trial.workers)))
-            self.log.info("step %d: %s", found.step.number, tried[-1])
+            self.log.info("step %d: %s", measured.step.number, tried[-1])
         result = answer(tried)
         self.searches.append(
             {
@@ -154,7 +139,7 @@ class _Worker:
                 **asdict(result),
             }
         )
-        where = f"{job.phase}, steps {first} to {len(self.found) - 1}"
+        where = f"{job.phase}, steps {first} to {len(self.measured) - 1}"
         limit = f"percentile {search.percentile:g} of {search.limit_ms:g} ms"
         if result.rate is None:
             self.warnings.append(
@@ -174,131 +159,119 @@ class _Worker:
             number = first + max(n for n, one in enumerate(tried) if one.rate == result.rate)
             self.samples.append(Sample(job.phase, "highest_rate", result.rate, "1/s", number))
 
-    def _step(self, pool: Pool, planned: Step, guard: Guard, events: Events) -> StepDone:
+    def _step(self, pool: Pool, planned: Step, faults: StepFaults) -> StepDone:
         """One step; its number is its place among all steps, those of searches included."""
         job = self.job
-        step = replace(planned, number=len(self.found))
+        step = replace(planned, number=len(self.measured))
         if step.params.restart:
-            pool.tell(Disconnect())
-            pool.gather(Disconnected, guard)
-            events.restart(step, guard)
-        pool.shared.clear()
+            pool.tell(Word.DISCONNECT)
+            pool.gather()
+            faults.restart(step)
+        pool.counters.clear()
         self.progress.state("prepares", step.number)
-        pool.tell(Prepare(step))
-        pool.gather(Ready, guard)
+        pool.tell(step)
+        pool.gather()
         self.log.info("step %d: ready, waiting for the other workers", step.number)
         self.progress.state("waits", step.number)
-        events.begin(step, guard)
-        self._meet(f"{job.phase}-{step.number}", guard)
+        faults.begin(step)
+        self._meet(f"{job.phase}-{step.number}", pool)
         sampler = Sampler(self._watched(pool), phase=job.phase, worker=job.worker, step=step.number)
         self.sampled_disk = sampler.disk
         started_at, zero = time.time(), time.perf_counter_ns()
-        pool.tell(Go(zero))
+        pool.tell(zero)
         sampler.start(zero)
-        events.started(step, started_at, guard)
-        self.progress.begin(pool.shared, step.number, sampler.latest)
+        faults.started(step, started_at)
+        self.progress.begin(pool.counters, step.number, sampler.latest)
         try:
-            if self.spec.loads and not self.engine.flags.embedded:
-                pool.gather(Loaded, guard, self.progress)
-                self._meet(f"{job.phase}-loaded", guard)
-                pool.tell(Finish(by=0 if job.worker == 0 else None))
-            done = pool.gather(Done, guard, self.progress)
+            if self.spec.loads and not self.embedded:
+                pool.gather(self.progress)
+                self._meet(f"{job.phase}-loaded", pool)
+                # The first process of the first worker ends the load.
+                pool.tell(0 if job.worker == 0 else None)
+            done: list[Done] = pool.gather(self.progress)
         finally:
             samples = sampler.stop()
-        found = StepDone(step, zero, started_at, done)
-        self.found.append(found)
-        self.samples += events.end(found, guard)
+        measured = StepDone(step, zero, started_at, done)
+        self.measured.append(measured)
+        self.samples += faults.end(measured)
         self.samples += [
-            s._replace(warmup=s.second is not None and found.is_warmup(s.second)) for s in samples
+            s._replace(warmup=s.second is not None and measured.is_warmup(s.second))
+            for s in samples
         ]
         self.samples += step_samples(
-            found, job.phase, job.worker, job.trial.workers, loads=self.spec.loads
+            measured, job.phase, job.worker, job.trial.workers, loads=self.spec.loads
         )
         self.notes += [note for process in done for note in process.notes]
-        self._judge(found)
+        self._judge(measured)
         for refused in (r for d in done for r in d.refused):
             self.log.warning("left out: %s", refused.reason)
             self.refused.append(refused)
-        return found
+        return measured
 
-    def _meet(self, name: str, guard: Guard) -> None:
+    def _meet(self, name: str, pool: Pool) -> None:
         parties = [str(worker) for worker in range(self.job.trial.workers)]
-        Barrier(self.job.live, parties, name).wait(str(self.job.worker), guard)
+        Barrier(self.job.live, parties, name).wait(str(self.job.worker), pool.check)
 
     def _watched(self, pool: Pool) -> Watched:
         job = self.job
-        store: tuple[Path, ...] = ()
-        if not self.engine.flags.embedded:
-            store = ()  # its nodes' own samplers look at it
-        elif job.store is not None:
+        store: tuple[Path, ...] = ()  # of servers: their nodes' own samplers look at it
+        if self.embedded and job.store is not None:
             store = (job.store,)
-        elif job.worker == 0:
+        elif self.embedded and job.worker == 0:
             store = job.stores
-        path = job.store or (job.stores[0] if job.stores else job.live)
         return Watched(
             clients=pool.pids,
-            embedded=self.engine.flags.embedded,
+            embedded=self.embedded,
             routers=job.routers,
             store=store,
-            disk_path=path,
+            disk_path=job.store or next(iter(job.stores), job.live),
             host=self.samples_host,
         )
 
-    def _judge(self, found: StepDone) -> None:
+    def _judge(self, measured: StepDone) -> None:
         """Say what the step did; raise where no operation at all succeeded."""
-        counters = [c for done in found.done for c in done.recorded.counters.values()]
+        step = measured.step
+        counters = [c for done in measured.done for c in done.recorded.counters.values()]
         operations = sum(c.operations for c in counters)
         errors = sum(c.errors for c in counters)
-        documents = sum(c.documents for c in counters)
+        numbers = (step.number, operations, sum(c.documents for c in counters), errors)
         self.log.info(
-            "step %d: %d operations, %d documents, %d errors in %.2f s",
-            found.step.number,
-            operations,
-            documents,
-            errors,
-            found.duration,
+            "step %d: %d operations, %d documents, %d errors in %.2f s", *numbers, measured.duration
         )
         if errors:
-            first = next(d.recorded.first_error for d in found.done if d.recorded.first_error)
+            first = next(d.recorded.first_error for d in measured.done if d.recorded.first_error)
             text = f"{errors} of {operations + errors} operations failed, the first with: {first}"
-            if not operations and found.step.params.crash is None:
-                raise StorewiseError(f"{self.job.phase}, step {found.step.number}: {text}")
-            self.log.warning("step %d: %s", found.step.number, text)
-            self.warnings.append(f"{self.job.phase}, step {found.step.number}: {text}")
-        paced = found.paced
-        if paced is not None and paced.missed > MISSED and found.step.params.search is None:
-            text = (
-                f"the target rate of {found.step.params.rate:g} operations/s was missed by "
+            if not operations and step.params.crash is None:
+                raise StorewiseError(f"{self.job.phase}, step {step.number}: {text}")
+            self._warn(step, text)
+        paced = measured.paced
+        if paced is not None and paced.missed > MISSED and step.params.search is None:
+            self._warn(
+                step,
+                f"the target rate of {step.params.rate:g} operations/s was missed by "
                 f"{100 * paced.missed:.0f} %: {paced.unserved} of {paced.intended} operations had "
-                "not begun when the step ended"
+                "not begun when the step ended",
             )
-            self.log.warning("step %d: %s", found.step.number, text)
-            self.warnings.append(f"{self.job.phase}, step {found.step.number}: {text}")
 
-    def _write(self, found: list[StepDone]) -> None:
-        job, trial = self.job, self.job.trial
-        base = found[0].started_at
-        intervals = (interval for step in found for interval in step_intervals(step, base))
+    def _warn(self, step: Step, text: str) -> None:
+        self.log.warning("step %d: %s", step.number, text)
+        self.warnings.append(f"{self.job.phase}, step {step.number}: {text}")
+
+    def _write(self, crashes: list[dict[str, Any]]) -> None:
+        job = self.job
+        base = self.measured[0].started_at
+        intervals = (i for measured in self.measured for i in step_intervals(measured, base))
         write_log(job.hdr_log, base, intervals)
         if self.spec.loads and job.files is not None:
-            loaded = [file for step in found for done in step.done for file in done.loaded]
+            loaded = [file for step in self.measured for d in step.done for file in d.loaded]
             write_files(job.files, loaded)
-        write_part(
-            job.result,
-            self.samples,
-            trial=trial.id,
-            repeat=trial.repeat,
-            host=host_name(),
-            factors=trial.factors,
-            conditions={**job.conditions, **self._conditions()},
-        )
+        conditions = {**job.conditions, **self._conditions(), "crashes": crashes}
+        write_trial_part(job.result, self.samples, job.trial, job.phase, **conditions)
 
     def _conditions(self) -> dict[str, Any]:
         job, trial = self.job, self.job.trial
-        path = job.store or (job.stores[0] if job.stores else None)
-        if not self.engine.flags.embedded:
-            path = None
-        fstype = file_system(path) if path is not None else None
+        path = job.store or next(iter(job.stores), None)
+        fstype = file_system(path) if path is not None and self.embedded else None
         warnings = [*job.conditions.get("warnings", ()), *self.warnings]
         flags = self.engine.flags
         if flags.embedded and flags.stores and self.spec.changes and trial.shards > 1:
@@ -313,25 +286,27 @@ class _Worker:
                 "are not locked and written as on a local disk"
             )
         return {
-            "trial": trial.model_dump(mode="json"),
-            "phase": job.phase,
             "worker": job.worker,
-            "steps": [found.step.described(trial) for found in self.found],
+            "steps": [
+                {
+                    **measured.step.params.model_dump(mode="json"),
+                    "threads": measured.step.clients.most(trial.workers, trial.processes),
+                    "clients": measured.step.clients.all(trial.workers, trial.processes),
+                }
+                for measured in self.measured
+            ],
             "searches": self.searches,
-            "seed": trial.seed,
             "engine": {
                 "title": self.engine.title,
-                "embedded": self.engine.flags.embedded,
-                "stores": self.engine.flags.stores,
+                "embedded": flags.embedded,
+                "stores": flags.stores,
             },
             "versions": {**versions(self.engine), **job.versions},
-            "host": facts(),
             "store_file_system": fstype,
             "sampled_host": self.samples_host,
             "sampled_disk": self.sampled_disk or "all",
             "quarantined": [refused._asdict() for refused in self.refused],
             "notes": self.notes,
-            "crashes": self.crashes,
             "warnings": warnings,
         }
 

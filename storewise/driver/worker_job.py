@@ -17,39 +17,46 @@ from storewise.study.trial import Trial
 from storewise.workloads.contract import PhaseParams, PhaseSpec
 
 
-@dataclass(frozen=True)
-class WorkerJob:
-    """One worker of one phase of a trial."""
+@dataclass(frozen=True, kw_only=True)
+class ClientJob:
+    """A job of a trial whose clients read its store: a worker or the verification."""
 
     trial: Trial
-    phase: str
-    worker: int
     shards: Path | None
     """The Parquet file with one row per input file and its shard, where the workload has inputs."""
-    live: Path
-    """A directory that all jobs of the trial share while it lives."""
     result: Path
     """Where the result part goes."""
-    hdr_log: Path
-    """Where the interval log goes."""
-    store: Path | None = None
-    """Directory in which a loading worker makes its stores: p0, p1, ..., one per process."""
     stores: tuple[Path, ...] = ()
-    """After the load: such directories of all loading workers, in worker order."""
+    """After the load: the store directories of all loading workers, in worker order (embedded
+    engines)."""
     written: tuple[Path, ...] = ()
     """After the load: the lists of files that the loading workers stored."""
     before: tuple[Path, ...] = ()
     """After the load: result parts of all workers of all earlier phases."""
-    files: Path | None = None
-    """Where a loading worker writes its list of stored files."""
     cluster: Cluster | None = None
     """What clients of a server engine connect to; None for embedded engines."""
-    routers: tuple[int, ...] = ()
-    """Process ids of servers that this worker has started beside its clients."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the servers."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Kept in the result's metadata, with what the worker adds."""
+    """Kept in the result's metadata, with what the job adds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerJob(ClientJob):
+    """One worker of one phase of a trial."""
+
+    phase: str
+    worker: int
+    live: Path
+    """A directory that all jobs of the trial share while it lives."""
+    hdr_log: Path
+    """Where the interval log goes."""
+    store: Path | None = None
+    """Directory in which a loading worker makes its stores: p0, p1, ..., one per process."""
+    files: Path | None = None
+    """Where a loading worker writes its list of stored files."""
+    routers: tuple[int, ...] = ()
+    """Process ids of servers that this worker has started beside its clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +67,11 @@ class Step:
     params: PhaseParams
     clients: Clients
 
-    def described(self, trial: Trial) -> dict[str, Any]:
-        """What its part's conditions say of it: parameters, and threads of all processes."""
-        return {
-            **self.params.model_dump(mode="json"),
-            "threads": self.clients.most(trial.workers, trial.processes),
-            "clients": self.clients.all(trial.workers, trial.processes),
-        }
-
 
 def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
     """The steps of a phase; raises ConfigError, naming phase and step, for what does not fit."""
     phase = trial.phase(spec.name)
-    found = []
+    steps = []
     for number, override in enumerate(phase.step_overrides()):
         where = f"phase {spec.name!r}" + (f", step {number}" if phase.steps else "")
         try:
@@ -80,21 +79,21 @@ def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
         except ValueError as error:
             raise ConfigError(f"{where}: {error}") from error
         try:
-            found.append(Step(number, spec.params.model_validate(values), clients))
+            steps.append(Step(number, spec.params.model_validate(values), clients))
         except ValidationError as error:
             text = "; ".join(
                 ".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"]
                 for e in error.errors()
             )
             raise ConfigError(f"{where}: {text}") from error
-    if spec.loads and len(found) > 1:
+    if spec.loads and len(steps) > 1:
         raise ConfigError(f"phase {spec.name!r} loads the store and can have one step only")
-    if spec.loads and found[0].clients.total is not None:
+    if spec.loads and steps[0].clients.total is not None:
         raise ConfigError(
             f"phase {spec.name!r} loads the store: each process has its part of the data, so give "
             "`threads` instead of `clients`"
         )
-    return found
+    return steps
 
 
 def load_params(trial: Trial, spec: PhaseSpec) -> PhaseParams:

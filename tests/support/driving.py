@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pyarrow.compute as pc
 
-from storewise.driver.verify import VerifyJob, run_verify
+from storewise.driver.verify import run_verify
 from storewise.driver.worker import WorkerJob, run_worker
+from storewise.driver.worker_job import ClientJob
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.schema import read_part
 from storewise.ssearch.inputs.manifest import build_manifest
@@ -82,7 +83,7 @@ def verify(trial, directory):
     """Verify the trial's stores."""
     workers = range(trial.workers)
     run_verify(
-        VerifyJob(
+        ClientJob(
             trial=trial,
             written=tuple(directory / f"written.{k}.parquet" for k in workers),
             shards=directory / "shards.parquet",

@@ -12,8 +12,9 @@ from support import driving
 from support.driving import make_inputs, trial
 
 from storewise.documents import KINDS, Kind
-from storewise.driver.verify import VerifyJob, run_verify
+from storewise.driver.verify import run_verify
 from storewise.driver.worker import run_worker
+from storewise.driver.worker_job import ClientJob
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.schema import read_part
@@ -38,7 +39,7 @@ def run(measured: Any, place: Path, phase: str, before: list[Path]) -> dict[str,
 def verified(measured: Any, place: Path, before: list[Path]) -> dict[str, float]:
     """Documents by kind that the verification expected and found."""
     run_verify(
-        VerifyJob(
+        ClientJob(
             trial=measured,
             written=(place / "written.0.parquet",),
             shards=place / "shards.parquet",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storewise.driver.outage_marks import watched
+from storewise.driver.step_faults import marked
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.outages import BIN, common, longest, merged, outages
 from storewise.metrics.recorder import NS
@@ -70,7 +70,7 @@ def test_successes_are_marked_by_owner_and_failures_are_not() -> None:
         Operation("get", fails, owner="data1"),
         Operation("get", lambda: 1),
     ]
-    first, second, third = watched(given, marks)
+    first, second, third = marked(given, marks)
     assert first.call() == 3
     with pytest.raises(EngineError):
         second.call()

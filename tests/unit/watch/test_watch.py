@@ -17,7 +17,7 @@ from storewise.cli.watch import _keys, find
 from storewise.driver.progress import SharedCounters, StepProgress
 from storewise.errors import ResultError
 from storewise.session.coordination.liveness import Process, Session
-from storewise.session.coordination.progress import ProgressFile, progress_of
+from storewise.session.coordination.progress import progress_of
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
 from storewise.watch.render import as_json, duration, line, screen
@@ -53,8 +53,7 @@ def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
 
     own_time = FakeTime()
     log, clock = logging.getLogger("test"), own_time.clock
-    publisher = ProgressFile(tmp_path, "read.0", log, clock=clock)
-    progress = StepProgress(publisher, "read.0", log, clock=clock)
+    progress = StepProgress(tmp_path, "read.0", log, clock=clock)
     shared = SharedCounters(1, 1, ["data0"])
     progress.state("waits", 3)
     assert progress_of(tmp_path)["read.0"][0].state == "waits"
@@ -72,7 +71,7 @@ def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
     shared.report(0, 0, 900, 900, {"data0": 200})
     progress()
     assert progress_of(tmp_path)["read.0"][0] == told
-    publisher.remove()
+    progress.remove()
     assert progress_of(tmp_path) == {}
 
 
@@ -82,8 +81,7 @@ def test_a_record_that_cannot_be_written_ends_no_measurement(
     import logging
 
     (tmp_path / "progress").write_text("in the way")
-    publisher = ProgressFile(tmp_path, "read.0", logging.getLogger("test"))
-    progress = StepProgress(publisher, "read.0", logging.getLogger("test"))
+    progress = StepProgress(tmp_path, "read.0", logging.getLogger("test"))
     progress.state("prepares", 0)
     progress.state("waits", 0)
     assert len(caplog.records) == 1
