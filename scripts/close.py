@@ -11,10 +11,7 @@ with trial_job(
 ) as job:
     run_close(
         Trial.model_validate(snakemake.params.trial),
-        job.live,
         Path(snakemake.input.cluster),
         Path(snakemake.output.result),
-        job.session,
-        job.check,
-        job.log,
+        job,
     )

@@ -12,10 +12,7 @@ with trial_job(
 ) as job:
     run_form(
         Trial.model_validate(snakemake.params.trial),
-        job.live,
         Path(snakemake.output.cluster),
         log_file.parent,
-        job.session,
-        job.check,
-        job.log,
+        job,
     )

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from storewise.session.coordination.trial_job import trial_job
-from storewise.session.jobs.node import run_node
-from storewise.session.jobs.node_job import NodeJob
+from storewise.session.jobs.node import NodeJob, run_node
 from storewise.study.trial import Trial
 
 name = snakemake.wildcards.node
@@ -15,7 +14,6 @@ with trial_job(results, session, name, log_file) as job:
         NodeJob(
             trial=Trial.model_validate(snakemake.params.trial),
             node=name,
-            live=job.live,
             result=Path(snakemake.output.result),
             server_log=log_file.with_name(f"{name}.server.log"),
             kept=Path(snakemake.output.result).with_name(f"data.{name}"),
@@ -24,8 +22,5 @@ with trial_job(results, session, name, log_file) as job:
             ports=str(resources.get("ports", "")),
             runtime_minutes=float(resources.get("runtime", 0)) or None,
         ),
-        job.session,
-        job.check,
-        job.log,
-        job.tell,
+        job,
     )

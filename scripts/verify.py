@@ -25,11 +25,8 @@ with (
         found = stack.enter_context(
             phase_cluster(
                 trial,
-                job.live,
                 log_file.parent,
-                job.check,
-                job.log,
-                tell=job.tell,
+                job,
                 phase="verify",
                 worker=0,
                 workers=1,

@@ -27,11 +27,8 @@ with (
         found = stack.enter_context(
             phase_cluster(
                 trial,
-                job.live,
                 log_file.parent,
-                job.check,
-                job.log,
-                tell=job.tell,
+                job,
                 phase=phase,
                 worker=worker,
                 workers=trial.workers,

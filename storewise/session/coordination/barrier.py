@@ -38,11 +38,7 @@ class Barrier:
 
     def missing(self) -> list[str]:
         """The parties that have not arrived yet, sorted."""
-        try:
-            arrived = {path.name for path in self._directory.iterdir()}
-        except FileNotFoundError:
-            arrived = set()
-        return sorted(self._parties.difference(arrived))
+        return sorted(self._parties - {path.name for path in self._directory.glob("*")})
 
     def wait(self, me: str, check: Callable[[], None]) -> None:
         """Arrive as `me` and return when all have arrived.

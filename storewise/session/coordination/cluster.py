@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,18 +138,11 @@ def publish(live: Path, kind: str, name: str, record: Any) -> None:
 def records(live: Path, kind: str, form: type[T]) -> dict[str, T]:
     """Records of a kind by name. The directory is listed anew each time, which makes an NFS
     client ask its server."""
-    try:
-        paths = sorted((live / kind).iterdir())
-    except FileNotFoundError:
-        return {}
-    found = {}
-    for path in paths:
-        if path.suffix == ".json" and not path.name.startswith("."):
-            try:
-                found[path.stem] = read_as(form, path)
-            except FileNotFoundError:  # the session was removed while we looked
-                continue
-    return found
+    by_name = {}
+    for path in sorted((live / kind).glob("[!.]*.json")):
+        with suppress(FileNotFoundError):  # the session was removed while we looked
+            by_name[path.stem] = read_as(form, path)
+    return by_name
 
 
 def started_nodes(live: Path) -> dict[str, StartedNode]:

@@ -40,10 +40,10 @@ _FULL_BELOW = 64 << 20
 def status_of(message: str) -> int | None:
     """The exit status that a message of Snakemake tells, or minus the signal; None where it tells
     of no script that failed."""
-    if found := _SIGNAL.search(message):
-        return -int(found[1])
-    if found := _STATUS.search(message):
-        status = int(found[1])
+    if match := _SIGNAL.search(message):
+        return -int(match[1])
+    if match := _STATUS.search(message):
+        status = int(match[1])
         return _SHELL - status if _name(status - _SHELL) else status
     return None
 
@@ -91,10 +91,10 @@ def _name(number: int) -> str | None:
         return None
 
 
-def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
+def log_tail(path: Path) -> str:
     """The last lines of a server's log, long ones cut; of Java's exceptions what they say, and not
     where they were thrown."""
-    return "\n".join(map(_cut, _last_lines(path)[-lines:]))
+    return "\n".join(map(_cut, _last_lines(path)[-_TAIL_LINES:]))
 
 
 def no_space(path: Path) -> str:
@@ -117,8 +117,8 @@ def _last_lines(path: Path) -> list[str]:
         return []
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        every = file.read().decode(errors="replace").splitlines()
-    return [line for line in every if not _THROWN_AT.fullmatch(line)]
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line for line in lines if not _THROWN_AT.fullmatch(line)]
 
 
 def _cut(line: str) -> str:

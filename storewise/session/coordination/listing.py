@@ -24,6 +24,7 @@ from storewise.session.coordination.run import sessions
 #: Jobs of a trial that are no workers of a phase.
 _OTHERS = ("form", "close", "verify")
 POLL = 0.2
+_PATIENCE = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ class LiveSession:
 def live_sessions(results: Path) -> list[LiveSession]:
     """All sessions of all studies below `results`, oldest first."""
     studies = sorted(path for path in results.glob("*/") if (path / LIVE).is_dir())
-    found = [session for study in studies for session in sessions_of(study)]
-    return sorted(found, key=lambda session: -session.age)
+    live = [session for study in studies for session in sessions_of(study)]
+    return sorted(live, key=lambda session: -session.age)
 
 
 def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
@@ -71,7 +72,7 @@ def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
 
     Those of trials that are measured stay until the run ends; `finished` leaves them in.
     """
-    found = []
+    listed = []
     now = time.time()
     for live, session in sessions(study):
         if session is None or (not finished and holds(live, FINISHED)):
@@ -82,7 +83,7 @@ def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
             lease_age = None
         jobs = members(live)
         reason = read_abort(live / ABORT).reason if holds(live, ABORT) else ""
-        found.append(
+        listed.append(
             LiveSession(
                 id=f"{study.name}/{session.trial}",
                 run=session.run,
@@ -95,7 +96,7 @@ def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
                 ending=reason,
             )
         )
-    return sorted(found, key=lambda session: -session.age)
+    return sorted(listed, key=lambda session: -session.age)
 
 
 def _phase(live: Path, jobs: set[str]) -> str:
@@ -107,24 +108,21 @@ def _phase(live: Path, jobs: set[str]) -> str:
 
 def _nodes(live: Path) -> tuple[NodeState, ...]:
     ready, gone = ready_nodes(live), gone_nodes(live)
-    found = []
-    for name, node in started_nodes(live).items():
-        state = "gone" if name in gone else "answers" if name in ready else "starting"
+    nodes = []
+    for name, started in started_nodes(live).items():
         address = guard = ""
-        if name in ready:
-            endpoint = ready[name].endpoint
-            address, guard = f"{endpoint.address}:{endpoint.port}", ready[name].guard
-        found.append(NodeState(name, node.host, state, address, guard))
-    return tuple(found)
+        if node := ready.get(name):
+            address, guard = f"{node.endpoint.address}:{node.endpoint.port}", node.guard
+        state = "gone" if name in gone else "answers" if name in ready else "starting"
+        nodes.append(NodeState(name, started.host, state, address, guard))
+    return tuple(nodes)
 
 
-def end_session(
-    results: Path, identifier: str, say: Callable[[str], None], patience: float = 90.0
-) -> None:
+def end_session(results: Path, identifier: str, say: Callable[[str], None]) -> None:
     """End one session in order and wait until its jobs have gone.
 
     Its run sees a trial that was stopped, not one that failed. Raises StorewiseError where no such
-    session is live, or jobs are left after `patience` seconds.
+    session is live, or jobs are left after 90 s.
     """
     known = {session.id: session for session in live_sessions(results)}
     matching = [i for i in known if identifier in (i, i.split("/", 1)[1])]
@@ -136,11 +134,11 @@ def end_session(
     study, trial = matching[0].split("/", 1)
     live = results / study / LIVE / trial
     abort(live, Abort("it was ended by `storewise sessions --end`", failure=False))
-    until = time.monotonic() + patience
+    until = time.monotonic() + _PATIENCE
     before: list[str] = []
     while left := [f"{n} on host {p.host}" for n, p in members(live).items()]:
         if time.monotonic() > until:
-            raise StorewiseError(f"after {patience:.0f} s still there: {', '.join(left)}")
+            raise StorewiseError(f"after {_PATIENCE:.0f} s still there: {', '.join(left)}")
         if left != before:
             before = left
             say(f"ending {', '.join(left)}")

@@ -230,19 +230,18 @@ def lose_host(directory: Path, host: str) -> None:
 
 def members(directory: Path) -> dict[str, Process]:
     """Jobs that are registered in a live directory, by name."""
-    found = {}
+    jobs = {}
     for path in sorted((directory / MEMBERS).glob("*.json")):
         try:
-            found[path.stem] = read_as(Process, path)
+            jobs[path.stem] = read_as(Process, path)
         except (FileNotFoundError, ValueError):
             # It ended while we looked, or its host crashed before the file was on disk.
             continue
-    return found
+    return jobs
 
 
 def remove_tree(
     path: Path,
-    patience: float = 10.0,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -250,9 +249,9 @@ def remove_tree(
     """Remove a directory tree, if it is there, although others may still write or delete in it.
 
     On NFS a file that somebody has open stays under another name until it is closed: OSError only
-    when a directory has not become empty after `patience` seconds.
+    when a directory has not become empty after 10 s.
     """
-    until = clock() + patience
+    until = clock() + 10.0
     while path.exists():
         try:
             shutil.rmtree(path)

@@ -11,7 +11,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from storewise.errors import ConfigError
@@ -34,18 +34,19 @@ def check_private(path: Path) -> None:
     ConfigError names its owner.
     """
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(f"{path.absolute()} is no directory: remove it")
-    owner = found.st_uid
+    owner = status.st_uid
     if owner != os.geteuid() and owner != _our_number(path.parent):
         raise ConfigError(
-            f"{path.absolute()} belongs to {_user(owner)}: a run of that user, or files that shall "
-            "mislead this one; remove it, or run in a directory of your own (--directory)"
+            f"{path.absolute()} belongs to user {_name(path.owner, owner)}: a run of that user, or "
+            "files that shall mislead this one; remove it, or run in a directory of your own "
+            "(--directory)"
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         path.chmod(_ONLY_OURS)
 
 
@@ -72,15 +73,15 @@ def replaceable(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
     everybody, groups = [], []
     for directory in way:
         try:
-            found = directory.stat()
+            status = directory.stat()
         except OSError:
             continue
-        if found.st_mode & stat.S_ISVTX:
+        if status.st_mode & stat.S_ISVTX:
             continue  # there only the owner may rename or remove
-        if found.st_mode & stat.S_IWOTH:
+        if status.st_mode & stat.S_IWOTH:
             everybody.append(f"{directory}")
-        elif found.st_mode & stat.S_IWGRP and not _own_group(found.st_gid):
-            groups.append(f"{directory} (group {_group(found.st_gid)})")
+        elif status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
+            groups.append(f"{directory} (group {_name(directory.group, status.st_gid)})")
     return everybody, groups
 
 
@@ -95,15 +96,8 @@ def _own_group(gid: int) -> bool:
     return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
-def _user(uid: int) -> str:
+def _name(name: Callable[[], str], number: int) -> str:
     try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
+        return name()
     except KeyError:
-        return f"user {uid}"
-
-
-def _group(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
+        return str(number)

@@ -297,22 +297,22 @@ def _remove_if_empty(*directories: Path) -> None:
             directory.rmdir()
 
 
-def _tail(log: str, lines: int = 30) -> str:
+def _tail(log: str) -> str:
     if not log or not Path(log).is_file():
         return ""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.splitlines()[-30:])
 
 
 def sessions(results: Path) -> list[tuple[Path, Session | None]]:
     """Live directories and their sessions (None where it has none or cannot be read)."""
-    found: list[tuple[Path, Session | None]] = []
+    listed: list[tuple[Path, Session | None]] = []
     for directory in sorted((results / LIVE).glob("*/")):
         try:
-            found.append((directory, Session.read(directory / OWNER)))
+            listed.append((directory, Session.read(directory / OWNER)))
         except (OSError, ValueError):
-            found.append((directory, None))
-    return found
+            listed.append((directory, None))
+    return listed
 
 
 def _live_of(results: Path, run: str) -> list[Path]:
@@ -401,7 +401,13 @@ def sweep(
             for process in (*job.children(recursive=True), job):
                 process.kill()
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    while (left := _elsewhere(directory)) and clock() < deadline:
+    while (
+        left := [
+            f"{name} (process {process.pid} on {process.host})"
+            for name, process in members(directory).items()
+            if not process.is_here()
+        ]
+    ) and clock() < deadline:
         sleep(POLL)
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()
@@ -413,12 +419,7 @@ def sweep(
         if node.host == socket.gethostname() and not (node.keep and finished):
             remove_tree(Path(node.directory))
     remove_tree(directory)
-    return [f"{name} (process {process.pid} on {process.host})" for name, process in left.items()]
-
-
-def _elsewhere(directory: Path) -> dict[str, Process]:
-    """Registered jobs on other hosts."""
-    return {name: process for name, process in members(directory).items() if not process.is_here()}
+    return left
 
 
 def failures(results: Path, trial: str) -> list[Failure]:
@@ -426,10 +427,8 @@ def failures(results: Path, trial: str) -> list[Failure]:
     path = results / FAILURES / f"{trial}.jsonl"
     if not path.is_file():
         return []
-    found = []
+    attempts = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            found.append(Failure(**json.loads(line)))
-        except (ValueError, TypeError):  # the disk was full, or a host crashed
-            continue
-    return found
+        with suppress(ValueError, TypeError):  # the disk was full, or a host crashed
+            attempts.append(Failure(**json.loads(line)))
+    return attempts

@@ -52,7 +52,7 @@ class Ended(Aborted):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TrialJob:
     """What a job may use: `check` raises Aborted when the trial is to end."""
 
     check: Callable[[], None]
@@ -78,14 +78,14 @@ def job_log(path: Path | str) -> logging.Logger:
     return logger
 
 
-def progress_to(log: logging.Logger, every: float = 10.0) -> Callable[[int, int, int, int], None]:
-    """A progress callback for files and bytes that writes a line every `every` seconds."""
+def progress_to(log: logging.Logger) -> Callable[[int, int, int, int], None]:
+    """A progress callback for files and bytes that writes a line every ten seconds."""
     last = time.monotonic()
 
     def progress(files: int, all_files: int, size: int, all_size: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= every or files == all_files:
+        if now - last >= 10.0 or files == all_files:
             last = now
             share = f", {size / all_size:.0%} of the bytes" if all_size else ""
             log.info("%d of %d files%s", files, all_files, share)
@@ -99,11 +99,10 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
     log = job_log(log_path)
     try:
         yield log
-    except StorewiseError as error:
+    except (StorewiseError, OSError) as error:
         log.error("%s", error)
-        sys.exit(f"storewise: {error}")
-    except OSError as error:
-        log.error("%s\n%s", error, traceback.format_exc())
+        if isinstance(error, OSError):
+            log.error("%s", traceback.format_exc())
         sys.exit(f"storewise: {error}")
     except BaseException:
         log.error("unexpected error\n%s", traceback.format_exc())
@@ -168,7 +167,7 @@ def trial_job(
     defer: float = 0.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Job]:
+) -> Iterator[TrialJob]:
     """A job of a live trial.
 
     While the block runs, the process is registered in the trial's live directory. If it raises,
@@ -209,29 +208,25 @@ def trial_job(
     before = {number: signal.signal(number, ended) for number in ENDING}
     try:
         with membership(live, name), _private_temporaries(live):
-            yield Job(check, log, live, session, tell)
+            yield TrialJob(check, log, live, session, tell)
         log.info("done")
     except Aborted as error:
         tell(error)
         log.error("%s", error)
         sys.exit(f"storewise: {name} ended: {error}")
-    except Exception as error:
-        if _removed(live, [session_file, *map(Path, needs)], clock, sleep):
+    except BaseException as error:
+        needed = [session_file, *map(Path, needs)]
+        if isinstance(error, Exception) and _removed(live, needed, clock, sleep):
             log.error("its session was removed (%s)", error)
             sys.exit(f"storewise: {name} ended: its session was removed")
-        if not isinstance(error, StorewiseError | MemoryError | OSError):
-            log.error("unexpected error\n%s", traceback.format_exc())
-            tell(error)
-            raise
-        reason = _reason(name, error, str(log_path)).reason
+        expected = isinstance(error, StorewiseError | MemoryError | OSError)
+        reason = _reason(name, error, str(log_path)).reason if expected else "unexpected error"
         log.error("%s", reason)
         if not isinstance(error, StorewiseError):
             log.error("%s", traceback.format_exc())
         tell(error)
-        sys.exit(f"storewise: {reason}")
-    except BaseException as error:
-        log.error("unexpected error\n%s", traceback.format_exc())
-        tell(error)
+        if expected:
+            sys.exit(f"storewise: {reason}")
         raise
     finally:
         for number, handler in before.items():

@@ -16,8 +16,7 @@ from storewise.processes import library_environment
 from storewise.session.coordination.ending import log_tail
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.faults.load_generator import CLASS, STATE, Plan
-from storewise.session.server.guard import Order, clean
-from storewise.session.server.guarded import POLL, Guarded
+from storewise.session.server.guard import POLL, Guarded, Order, clean
 from storewise.workloads.faults import Slow
 
 #: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from storewise.errors import StorewiseError
@@ -16,8 +14,8 @@ from storewise.session.coordination.cluster import (
     read_cluster,
     ready_nodes,
 )
-from storewise.session.coordination.liveness import FINISHED, Session
-from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.coordination.liveness import FINISHED
+from storewise.session.coordination.trial_job import TrialJob, write_trial_part
 from storewise.session.jobs.node import LOOK_EVERY, PHASE
 from storewise.study.trial import Trial
 
@@ -25,28 +23,21 @@ from storewise.study.trial import Trial
 _PATIENCE = 120.0
 
 
-def run_close(
-    trial: Trial,
-    live: Path,
-    cluster: Path,
-    result: Path,
-    session: Session,
-    check: Callable[[], None],
-    log: logging.Logger,
-) -> None:
+def run_close(trial: Trial, cluster: Path, result: Path, job: TrialJob) -> None:
     """End the nodes of a session in order and write its result part.
 
-    `live` is the trial's live directory, `cluster` the file of the formed cluster. Raises
-    StorewiseError that names the nodes which have not ended in time.
+    `cluster` is the file of the formed cluster. Raises StorewiseError that names the nodes which
+    have not ended in time.
     """
+    live, session = job.live, job.session
     formed = read_cluster(cluster)
     names = [spec.name for spec in node_jobs(trial)]
     ready = ready_nodes(live)
     start = time.monotonic()
     (live / STOP).touch()
-    log.info("closing %s", ", ".join(names))
+    job.log.info("closing %s", ", ".join(names))
     while missing := [name for name in names if name not in gone_nodes(live)]:
-        check()
+        job.check()
         if time.monotonic() - start > _PATIENCE:
             where = ", ".join(f"{n} on host {ready[n].endpoint.host}" for n in missing)
             raise StorewiseError(
@@ -54,7 +45,7 @@ def run_close(
             )
         time.sleep(LOOK_EVERY)
     took = time.monotonic() - start
-    log.info("all nodes have gone after %.1f s", took)
+    job.log.info("all nodes have gone after %.1f s", took)
     write_trial_part(
         result,
         [

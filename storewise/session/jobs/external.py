@@ -37,18 +37,6 @@ def is_external(trial: Trial) -> bool:
     return engine_named(trial.engine).flags.external
 
 
-def external_cluster(trial: Trial, run: str) -> Cluster:
-    """What the clients of a trial connect to, the same in all jobs of a run."""
-    engine = _engine(trial)
-    name = hashlib.sha256(f"{run}:{trial.study}:{trial.id}".encode()).hexdigest()[:8]
-    return Cluster(
-        trial.engine,
-        settings=engine.of_trial(trial.settings, name),
-        consistency=trial.consistency,
-        kinds=trial.kinds(),
-    )
-
-
 @contextmanager
 def external_store(
     trial: Trial,
@@ -64,7 +52,14 @@ def external_store(
 
     `results` is the study's directory, which one run at a time uses."""
     engine = _engine(trial)
-    cluster = external_cluster(trial, run)
+    # The same in all jobs of a run.
+    name = hashlib.sha256(f"{run}:{trial.study}:{trial.id}".encode()).hexdigest()[:8]
+    cluster = Cluster(
+        trial.engine,
+        settings=engine.of_trial(trial.settings, name),
+        consistency=trial.consistency,
+        kinds=trial.kinds(),
+    )
     prefix = cluster.settings["prefix"]
     record = results / "external" / f"{trial.id}.json"
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
@@ -25,7 +24,7 @@ from storewise.session.coordination.cluster import (
     started_nodes,
     write_cluster,
 )
-from storewise.session.coordination.liveness import Session
+from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.sidecar import start_beside
 from storewise.session.server.address import is_loopback
 from storewise.study.trial import Trial
@@ -38,48 +37,43 @@ _RESERVE_SHARE = 0.1
 
 def run_form(
     trial: Trial,
-    live: Path,
     cluster: Path,
     logs: Path,
-    session: Session,
-    check: Callable[[], None],
-    log: logging.Logger,
+    job: TrialJob,
     *,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait for all nodes, form the cluster, create the tables, and say where it is.
 
-    `live` is the trial's live directory, `cluster` where the formed cluster's file goes, `logs`
-    the directory for the log of a router that is needed for the forming only. Raises Aborted when
-    the trial ends, EngineError for what the servers refuse, StorewiseError that names nodes which
-    have not started while others were using up their wall time. `clock` is Unix time.
+    `cluster` is where the formed cluster's file goes, `logs` the directory for the log of a router
+    that is needed for the forming only. Raises Aborted when the trial ends, EngineError for what
+    the servers refuse, StorewiseError that names nodes which have not started while others were
+    using up their wall time. `clock` is Unix time.
     """
     with ExitStack() as stack:
-        _Form(trial, live, logs, check, log, stack, clock, sleep).run(cluster, session)
+        _Form(trial, logs, job, stack, clock, sleep).run(cluster)
 
 
 class _Form:
     def __init__(
         self,
         trial: Trial,
-        live: Path,
         logs: Path,
-        check: Callable[[], None],
-        log: logging.Logger,
+        job: TrialJob,
         stack: ExitStack,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
-        self.trial, self.live, self.logs = trial, live, logs
-        self.check, self.log, self.stack = check, log, stack
+        self.trial, self.logs, self.job, self.stack = trial, logs, job, stack
+        self.live, self.check, self.log = job.live, job.check, job.log
         self.clock, self.sleep = clock, sleep
         self.engine = server_engine(trial)
         self.specs = node_specs(trial)
         self.beside: dict[str, Endpoint] = {}
         self.logged = 0.0
 
-    def run(self, cluster: Path, session: Session) -> None:
+    def run(self, cluster: Path) -> None:
         trial = self.trial
         self.engine.form(
             Forming(
@@ -87,7 +81,7 @@ class _Form:
                 topology=trial.topology,
                 settings=trial.settings,
                 consistency=trial.consistency,
-                session=session.trial,
+                session=self.job.session.trial,
                 schema=trial.store_schema(),
                 credentials=Credentials.read(self.live / CREDENTIALS),
                 endpoints=self.endpoints,

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storewise.atomic import holds
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import (
-    OUTLIVE_SECONDS,
-    Credentials,
-    Installation,
-    Node,
-)
-from storewise.errors import EngineError, StorewiseError
+from storewise.engines.contract.server import OUTLIVE_SECONDS, Installation, NodeSpec, ServerEngine
+from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
-from storewise.metrics.host import host_name, tree_bytes
+from storewise.metrics.host import file_system, host_name, is_network, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.processes import undisturbed
@@ -28,7 +23,6 @@ from storewise.session.coordination.cluster import (
     ADDRESSES,
     ANSWERING,
     CLUSTER,
-    CREDENTIALS,
     ENDPOINTS,
     GONE,
     NODES,
@@ -47,12 +41,13 @@ from storewise.session.coordination.cluster import (
 )
 from storewise.session.coordination.liveness import Session, members, remove_tree
 from storewise.session.coordination.progress import JobProgress, ProgressFile
-from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.coordination.trial_job import TrialJob, write_trial_part
 from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY
 from storewise.session.faults.executor import FaultExecutor
-from storewise.session.jobs.node_job import NodeJob, check_ports, make_directory, node_directory
-from storewise.session.server.address import address_of
+from storewise.session.jobs.sidecar import node_of
+from storewise.session.server.address import address_of, is_loopback
 from storewise.session.server.server import Server, start_server
+from storewise.study.trial import Trial
 
 #: Phase of a node's samples: a session spans all phases of its trial.
 PHASE = "session"
@@ -66,24 +61,34 @@ _GONE_SECONDS = 15.0
 _LOG_EVERY = 60.0
 
 
-def run_node(
-    job: NodeJob,
-    session: Session,
-    check: Callable[[], None],
-    log: logging.Logger,
-    tell: Callable[[BaseException], None],
-    *,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class NodeJob:
+    """What the job of one node is told."""
+
+    trial: Trial
+    node: str
+    result: Path
+    server_log: Path
+    kept: Path
+    """Where the data directory lies if the study keeps it (and no scratch is named)."""
+    scratch: str = ""
+    """Node-local directory, variables such as $TMPDIR allowed; empty: below the session's."""
+    interface: str = "lo"
+    ports: str = ""
+    runtime_minutes: float | None = None
+    """Wall time of the job, as it was asked of the scheduler."""
+
+
+def run_node(node: NodeJob, job: TrialJob, *, clock: Callable[[], float] = time.monotonic) -> None:
     """Run a node until its session is closed, then write its samples.
 
-    `tell` aborts the trial with an error before the server is ended because of it: else clients
-    that lose their connection would be the first to complain. Raises EngineError with the end of
+    The trial is aborted with an error before the server is ended because of it: else clients that
+    lose their connection would be the first to complain. Raises EngineError with the end of
     the server's log where the server fails, Aborted when the trial ends, StorewiseError at the end
     of the job's wall time. The server has ended and its directory is removed in any case. `clock`
     (s) is what its wall time and its patience with other nodes go by.
     """
-    _Node(job, session, check, log, tell, clock).run()
+    _Node(node, job, clock).run()
 
 
 def reserve_of(seconds: float) -> float:
@@ -92,24 +97,15 @@ def reserve_of(seconds: float) -> float:
 
 
 class _Node:
-    def __init__(
-        self,
-        job: NodeJob,
-        session: Session,
-        check: Callable[[], None],
-        log: logging.Logger,
-        tell: Callable[[BaseException], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self.job, self.session, self._check, self.log = job, session, check, log
-        self.tell, self.clock = tell, clock
-        self.trial, self.live = job.trial, job.live
+    def __init__(self, job: NodeJob, frame: TrialJob, clock: Callable[[], float]) -> None:
+        self.job, self.frame, self.clock = job, frame, clock
+        self.trial, self.live, self.log = job.trial, frame.live, frame.log
         self.engine = server_engine(job.trial)
         self.specs = node_jobs(job.trial)
         self.spec = next(spec for spec in self.specs if spec.name == job.node)
         self.started_at = time.time()
         self.started = clock()
-        self.offset = clock_offset(job.live, job.node)
+        self.offset = clock_offset(frame.live, job.node)
         self.seconds: float | None = None
         """For how long it may serve."""
         if job.runtime_minutes:
@@ -118,7 +114,7 @@ class _Node:
         self.warnings: list[str] = []
 
     def check(self) -> None:
-        self._check()
+        self.frame.check()
         if self.seconds is not None and self.clock() - self.started > self.seconds:
             raise StorewiseError(
                 f"{self.job.node} stopped in order before its wall time of "
@@ -146,9 +142,9 @@ class _Node:
     def run(self) -> None:
         job, live = self.job, self.live
         address = address_of(job.interface, self.spec.index if self.engine.own_loopback else 0)
-        self.warnings += check_ports(self.engine, self.spec, self.trial, address)
+        self.warnings += _port_warnings(self.engine, self.spec, self.trial, address)
         installation = self.engine.find(self.trial.settings)
-        directory = node_directory(job, self.session)
+        directory = _directory_of(job, self.live, self.frame.session)
         ends_at = self.started_at + self.seconds if self.seconds is not None else None
         started = StartedNode(
             *(job.node, host_name(), str(directory), self.started_at, ends_at, self.trial.keep_data)
@@ -158,7 +154,7 @@ class _Node:
         peers = self._endpoints(
             self.spec.after, lambda: {name: n.endpoint for name, n in ready_nodes(live).items()}
         )
-        self.warnings += make_directory(directory, job.node)
+        self.warnings += _make_directory(directory, job.node)
         try:
             if elect(live, "node-canary"):
                 self.samples += run_canary(directory, phase=PHASE)
@@ -167,26 +163,17 @@ class _Node:
             with undisturbed():
                 remove_tree(directory)
             raise
-        self._serve(server, installation)
+        self._serve(server)
 
     def _start(
         self, directory: Path, address: str, installation: Installation, peers: tuple[Endpoint, ...]
     ) -> Server:
-        job, trial = self.job, self.trial
+        job = self.job
         # What is in it is of this session: log tails must not show an earlier one's end.
         job.server_log.unlink(missing_ok=True)
-        node = Node(
-            spec=self.spec,
-            topology=trial.topology,
-            settings=trial.settings,
-            consistency=trial.consistency,
-            session=re.sub(r"[^A-Za-z0-9-]", "-", self.session.trial),
-            directory=directory,
-            address=address,
-            port=0,
-            installation=installation,
-            credentials=Credentials.read(self.live / CREDENTIALS),
-            peers=peers,
+        session = re.sub(r"[^A-Za-z0-9-]", "-", self.frame.session.trial)
+        node = node_of(
+            self.trial, self.spec, self.live, session, directory, address, installation, peers
         )
 
         def meet(here: Endpoint) -> tuple[Endpoint, ...]:
@@ -222,16 +209,18 @@ class _Node:
     def _settle(self, server: Server) -> None:
         publish(self.live, ANSWERING, self.job.node, server.endpoint)
         try:
-            server.settle(
-                lambda role: self._endpoints((role,), lambda: endpoints_of(self.live, ANSWERING)),
-                self.check,
-                self.log,
+            self.engine.settle(
+                server.settling(
+                    lambda r: self._endpoints((r,), lambda: endpoints_of(self.live, ANSWERING)),
+                    self.check,
+                    self.log,
+                )
             )
         except BaseException:
             server.end()
             raise
 
-    def _serve(self, server: Server, installation: Installation) -> None:
+    def _serve(self, server: Server) -> None:
         job, node = self.job, server.node
         ready_at = time.time()
         times = {"ready_time": ready_at - server.started_at}
@@ -253,7 +242,7 @@ class _Node:
             sampler = sampling
             guard = self.engine.guards(server.endpoint)
             record = ReadyNode(
-                *(job.node, server.endpoint, installation.version, guard, server.pid, ready_at)
+                *(job.node, server.endpoint, node.installation.version, guard, server.pid, ready_at)
             )
             publish(self.live, ENDPOINTS, job.node, record)
             self.log.info(
@@ -281,7 +270,7 @@ class _Node:
             closed = True
         except BaseException as error:
             self.log.info("ending the server: %s", error)
-            self.tell(error)
+            self.frame.tell(error)
             raise
         finally:
             if faults is not None:
@@ -293,7 +282,7 @@ class _Node:
             finally:
                 with undisturbed():
                     gone = self._end(server, keep=self.trial.keep_data and closed)
-        self._write(server, installation, gone, times)
+        self._write(server, gone, times)
 
     def _warn(self, text: str) -> None:
         self.log.warning("%s", text)
@@ -354,15 +343,9 @@ class _Node:
             publish(self.live, GONE, self.job.node, gone)
         return gone
 
-    def _write(
-        self,
-        server: Server,
-        installation: Installation,
-        gone: GoneNode,
-        times: Mapping[str, float],
-    ) -> None:
+    def _write(self, server: Server, gone: GoneNode, times: Mapping[str, float]) -> None:
         """Write the result part; `times` are in s."""
-        job, session, engine, spec = self.job, self.session, self.engine, self.spec
+        job, session, engine, spec = self.job, self.frame.session, self.engine, self.spec
         clock = max(self.offset, clock_offset(self.live, job.node), key=abs)
         if abs(clock) > _CLOCK_WARNING:
             self.warnings.append(
@@ -394,10 +377,65 @@ class _Node:
                 for name, port in server.endpoint.ports.items()
             },
             open_ports=dict(engine.open_ports(spec, self.trial.topology, self.trial.settings)),
-            versions={"server": installation.version},
-            programs={name: str(path) for name, path in installation.programs.items()},
+            versions={"server": server.node.installation.version},
+            programs={name: str(path) for name, path in server.node.installation.programs.items()},
             kept=gone.kept,
             warnings=self.warnings,
             run=session.run,
             opened=session.opened,
         )
+
+
+def _port_warnings(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: str) -> list[str]:
+    """Warnings about a node's ports; ConfigError for ports off loopback that nothing guards and
+    that the study does not allow."""
+    open_ports = engine.open_ports(spec, trial.topology, trial.settings)
+    if not open_ports or is_loopback(address):
+        return []
+    names = "; ".join(f"{name}: who reaches it can {what}" for name, what in open_ports.items())
+    if not trial.allow_open_ports:
+        raise ConfigError(
+            f"{engine.title} would listen on {address} with ports that nothing guards ({names}); "
+            "if your network allows it, say `allow_open_ports: true` in the study, or use one host "
+            "and loopback"
+        )
+    return [f"{engine.title} listened on {address} with ports that nothing guards ({names})"]
+
+
+def _directory_of(job: NodeJob, live: Path, session: Session) -> Path:
+    """Where a node keeps its data; ConfigError for a scratch that names no place."""
+    scratch = os.path.expanduser(os.path.expandvars(job.scratch).strip())  # noqa: PTH111
+    if "$" in scratch:
+        raise ConfigError(
+            f"scratch: {job.scratch!r} names a variable that host {host_name()} does not have; "
+            "mend it in the profile"
+        )
+    if scratch and not Path(scratch).is_absolute():
+        raise ConfigError(
+            f"scratch: {job.scratch!r} is no absolute path on host {host_name()}; mend it in the "
+            "profile (in set-resources texts stand in two pairs of quotes)"
+        )
+    if scratch:
+        session_name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{session.run}-{session.trial}")
+        return Path(scratch) / f"storewise-{session_name}-{job.node}"
+    if job.trial.keep_data:
+        return job.kept.absolute()
+    return (live / NODES / job.node).absolute()
+
+
+def _make_directory(directory: Path, node: str) -> list[str]:
+    """Make a node's directory; returns warnings about its file system."""
+    try:
+        directory.mkdir(parents=True, mode=0o700)
+    except OSError as error:
+        raise EngineError(
+            f"{node}: cannot make {directory} on host {host_name()}: {error.strerror}; see "
+            "`scratch` in the profile"
+        ) from error
+    fstype = file_system(directory)
+    if is_network(fstype):
+        return [
+            f"the data of {node} lies on a network file system ({fstype}); name node-local "
+            "`scratch` in the profile"
+        ]
+    return []

@@ -7,7 +7,6 @@ phase: its starter waits until all workers are done.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from storewise.atomic import read_as, write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
-from storewise.engines.contract.server import Credentials, Node, NodeSpec
+from storewise.engines.contract.server import Credentials, Installation, Node, NodeSpec
 from storewise.metrics.host import host_name
 from storewise.metrics.sampler import elect
 from storewise.session.coordination.barrier import Barrier
@@ -29,13 +28,40 @@ from storewise.session.coordination.cluster import (
     read_cluster,
     server_engine,
 )
-from storewise.session.server.guarded import POLL
+from storewise.session.coordination.trial_job import TrialJob
+from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
 from storewise.study.trial import Trial
 
 BESIDE = "beside"
 #: Only the clients of its own host use it.
 LOOPBACK = "127.0.0.1"
+
+
+def node_of(
+    trial: Trial,
+    spec: NodeSpec,
+    live: Path,
+    session: str,
+    directory: Path,
+    address: str,
+    installation: Installation,
+    peers: tuple[Endpoint, ...],
+) -> Node:
+    """A node of a trial's cluster on this host; its ports are chosen when its server starts."""
+    return Node(
+        spec=spec,
+        topology=trial.topology,
+        settings=trial.settings,
+        consistency=trial.consistency,
+        session=session,
+        directory=directory,
+        address=address,
+        port=0,
+        installation=installation,
+        credentials=Credentials.read(live / CREDENTIALS),
+        peers=peers,
+    )
 
 
 @contextmanager
@@ -50,22 +76,11 @@ def start_beside(
     name: str,
 ) -> Iterator[Server]:
     """A server on loopback of this host while the block runs."""
-    engine = server_engine(trial)
     directory = (live / BESIDE / name).absolute()
     directory.mkdir(parents=True, mode=0o700)
-    node = Node(
-        spec=spec,
-        topology=trial.topology,
-        settings=trial.settings,
-        consistency=trial.consistency,
-        session=trial.id,
-        directory=directory,
-        address=LOOPBACK,
-        port=0,
-        installation=engine.find(trial.settings),
-        credentials=Credentials.read(live / CREDENTIALS),
-        peers=peers,
-    )
+    engine = server_engine(trial)
+    installation = engine.find(trial.settings)
+    node = node_of(trial, spec, live, trial.id, directory, LOOPBACK, installation, peers)
     server = start_server(engine, node, log, check, live=live)
     try:
         yield server
@@ -89,22 +104,14 @@ class Served:
 
 @contextmanager
 def phase_cluster(
-    trial: Trial,
-    live: Path,
-    logs: Path,
-    check: Callable[[], None],
-    log: logging.Logger,
-    *,
-    tell: Callable[[BaseException], None],
-    phase: str,
-    worker: int,
-    workers: int,
+    trial: Trial, logs: Path, job: TrialJob, *, phase: str, worker: int, workers: int
 ) -> Iterator[Served]:
     """What one worker of a phase connects to, with the servers of its host started.
 
-    `tell` aborts the trial with an error before these servers end because of it: the other workers
+    The trial is aborted with an error before these servers end because of it: the other workers
     of the host would lose their connections and be the first to complain.
     """
+    live, check, log = job.live, job.check, job.log
     formed = read_cluster(live / CLUSTER)
     specs = [spec for spec in node_specs(trial) if spec.placement == "worker"]
     with ExitStack() as stack:
@@ -144,5 +151,5 @@ def phase_cluster(
         except BaseException as error:
             if started:
                 log.info("ending what others of this host use: %s", error)
-                tell(error)
+                job.tell(error)
             raise

@@ -25,12 +25,10 @@ from storewise.processes import dies_with_parent, undisturbed
 from storewise.session.coordination.ending import how_it_ended, log_tail, mapped_write, no_space
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.server.address import free_port
-from storewise.session.server.guard import Order, clean
-from storewise.session.server.guarded import POLL, Guarded
+from storewise.session.server.guard import POLL, Guarded, Order, clean
 
 #: How servers say that somebody else has their port.
 _PORT_TAKEN = (
-    "address already in use",
     "address in use",
     "errno: 98",
     "already in use",
@@ -89,21 +87,32 @@ class Server:
         self.engine = engine
         self.node = node
         self.log = log
-        self.launch = engine.launch(node)
-        self._live = live
-        self._process: Guarded | None = None
+        self.launch = launch = engine.launch(node)
+        self._environment = {**os.environ, **node.installation.environment, **launch.environment}
+        self._process = Guarded(
+            Order(
+                as_nobody(launch.command, launch),
+                str(node.directory),
+                self._environment,
+                str(log.absolute()),
+                int(launch.stop_signal),
+                str(live.absolute()) if live is not None else "",
+                node.spec.name,
+                launch.cleanup,
+            )
+        )
         self._before = MemoryKills.now()
         self._seen = 0
 
     @property
     def pid(self) -> int:
         """Of the server's first process; 0 before it was started."""
-        return self._process.pid if self._process is not None else 0
+        return self._process.pid
 
     @property
     def started_at(self) -> float:
         """Unix time of the last start."""
-        return self._process.started_at if self._process is not None else 0.0
+        return self._process.started_at
 
     @property
     def endpoint(self) -> Endpoint:
@@ -118,18 +127,7 @@ class Server:
 
     def restart(self) -> None:
         """Start the server on a directory that is prepared already."""
-        order = Order(
-            as_nobody(self.launch.command, self.launch),
-            str(self.node.directory),
-            self._environment(),
-            str(self.log.absolute()),
-            int(self.launch.stop_signal),
-            str(self._live.absolute()) if self._live is not None else "",
-            self.node.spec.name,
-            self.launch.cleanup,
-        )
         self._before = MemoryKills.now()
-        self._process = Guarded(order)
         self._process.start()
 
     def again(self, check: Callable[[], None]) -> None:
@@ -142,12 +140,11 @@ class Server:
         def met(role: str) -> tuple[Endpoint, ...]:
             return tuple(peer for peer in peers if peer.role == role)
 
-        self.engine.resume(self._settling(met, check, logging.getLogger("storewise.session")))
+        self.engine.resume(self.settling(met, check, logging.getLogger("storewise.session")))
 
     def kill(self) -> None:
         """SIGKILL to all processes of the server at once; returns when none is left."""
-        if self._process is not None:
-            self._process.stop(signal.SIGKILL, 0.0)
+        self._process.stop(signal.SIGKILL, 0.0)
 
     def _prepare(self) -> None:
         directory = self.node.directory
@@ -167,9 +164,6 @@ class Server:
                 f"{self.node.spec.name}: {directory} on host {host_name()}: {error.strerror}"
             ) from error
 
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, **self.node.installation.environment, **self.launch.environment}
-
     def _run(
         self,
         command: Sequence[str],
@@ -184,7 +178,7 @@ class Server:
         process = subprocess.Popen(
             as_nobody(command, self.launch),
             cwd=self.node.directory,
-            env=self._environment(),
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -213,22 +207,15 @@ class Server:
             how = f"ended with status {status}"
             raise EngineError(self._explained(f"{name} {how} on host {host_name()}"))
 
-    def settle(
-        self,
-        endpoints: Callable[[str], tuple[Endpoint, ...]],
-        check: Callable[[], None],
-        log: logging.Logger,
-    ) -> None:
-        """Let the engine do what it can do only beside its server; EngineError also where the
-        server ends meanwhile."""
-        self.engine.settle(self._settling(endpoints, check, log))
-
-    def _settling(
+    def settling(
         self,
         endpoints: Callable[[str], tuple[Endpoint, ...]],
         check: Callable[[], None],
         log: logging.Logger,
     ) -> Settling:
+        """With what the engine does what it can do only beside its server; its `check` raises
+        EngineError, too, where the server has ended."""
+
         def watch() -> None:
             check()
             self.raise_if_ended()
@@ -251,8 +238,6 @@ class Server:
     def failure(self, wait: float = 0.0) -> str | None:
         """How the server has ended by itself, with the end of its log, or that its disk is full;
         None while it runs, after `wait` seconds."""
-        if self._process is None:
-            return None
         self._process.hear(wait)
         server = f"the server of {self.engine.title} on host {host_name()}"
         status = self._process.status
@@ -305,8 +290,7 @@ class Server:
 
     def stop(self) -> None:
         """End the server in order, by force after its time; a second call does nothing."""
-        if self._process is not None:
-            self._process.stop(self.launch.stop_signal, self.launch.stop_seconds)
+        self._process.stop(self.launch.stop_signal, self.launch.stop_seconds)
 
     def end(self) -> str:
         """`stop` and `remove`, whatever signals come meanwhile."""
@@ -319,8 +303,8 @@ class Server:
         not be removed, in words, or nothing."""
         directory, left = self.node.directory, ""
         if directory.is_dir():
-            log = str(self.log.absolute())
-            left = clean(self.launch.cleanup, str(directory), self._environment(), log)
+            order = self._process.order
+            left = clean(order.cleanup, order.directory, order.environment, order.log)
         remove_tree(directory)
         return left
 
@@ -373,11 +357,13 @@ def start_server(
 
 def _with_ports(node: Node, ports: str, tried: set[int]) -> Node:
     """The node with free ports; they are added to those that were tried."""
-    found = []
+    numbers = []
     for _ in range(1 + len(node.spec.ports)):
-        found.append(free_port(node.address, ports, frozenset(tried)))
-        tried.add(found[-1])
-    return replace(node, port=found[0], ports=dict(zip(node.spec.ports, found[1:], strict=True)))
+        numbers.append(free_port(node.address, ports, frozenset(tried)))
+        tried.add(numbers[-1])
+    return replace(
+        node, port=numbers[0], ports=dict(zip(node.spec.ports, numbers[1:], strict=True))
+    )
 
 
 def _namespaces() -> bool:

@@ -21,6 +21,8 @@ from storewise.session.coordination.cluster import (
     make_credentials,
     write_cluster,
 )
+from storewise.session.coordination.liveness import Session
+from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs import sidecar as beside
 from storewise.session.jobs.sidecar import Served, phase_cluster
 from storewise.study.trial import Phase, Trial
@@ -65,17 +67,9 @@ def connected(live: Path, worker: int, told: list[str], after: threading.Event) 
         assert not after.is_set(), "told only after the server had ended"
         told.append(str(error))
 
-    with phase_cluster(
-        trial(),
-        live,
-        live,
-        nothing,
-        logging.getLogger("test"),
-        tell=tell,
-        phase="write",
-        worker=worker,
-        workers=2,
-    ) as served:
+    session = Session("t", "run", 25.0, 0.0)
+    job = TrialJob(nothing, logging.getLogger("test"), live, session, tell)
+    with phase_cluster(trial(), live, job, phase="write", worker=worker, workers=2) as served:
         yield served
 
 

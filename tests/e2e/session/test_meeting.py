@@ -27,8 +27,8 @@ from storewise.session.coordination.cluster import (
     ready_nodes,
 )
 from storewise.session.coordination.liveness import Session
-from storewise.session.jobs.node import run_node
-from storewise.session.jobs.node_job import NodeJob
+from storewise.session.coordination.trial_job import TrialJob
+from storewise.session.jobs.node import NodeJob, run_node
 from storewise.study.trial import Trial
 
 
@@ -77,7 +77,6 @@ class Jobs:
         job = NodeJob(
             trial,
             node,
-            self.live,
             base / f"node.{node}.parquet",
             base / f"{node}.server.log",
             base / "kept" / node,
@@ -90,7 +89,8 @@ class Jobs:
 
         session = Session("t", "run", 25.0, time.time())
         try:
-            run_node(job, session, check, logging.getLogger(node), lambda error: None)
+            log = logging.getLogger(node)
+            run_node(job, TrialJob(check, log, self.live, session, lambda error: None))
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.errors[node] = error
             self._ended.set()

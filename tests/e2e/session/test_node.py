@@ -25,9 +25,9 @@ from storewise.session.coordination.cluster import (
     started_nodes,
 )
 from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
+from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.form import run_form
-from storewise.session.jobs.node import reserve_of, run_node
-from storewise.session.jobs.node_job import NodeJob
+from storewise.session.jobs.node import NodeJob, reserve_of, run_node
 from storewise.study.trial import Phase, Trial
 
 
@@ -63,7 +63,6 @@ def node_job(live: Path, trial: Trial, **changes: object) -> NodeJob:
     return NodeJob(
         trial,
         "data0",
-        live,
         live.parent / "node.data0.parquet",
         live.parent / "data0.server.log",
         live.parent / "kept",
@@ -73,26 +72,31 @@ def node_job(live: Path, trial: Trial, **changes: object) -> NodeJob:
 
 def run(job: NodeJob, clock: Callable[[], float] = time.monotonic) -> None:
     """A node in this process, which ends when its trial is aborted."""
+    live = live_of(job)
 
     def check() -> None:
-        if (job.live / "abort").exists():
-            raise Aborted(read_abort(job.live / "abort").reason)
+        if (live / "abort").exists():
+            raise Aborted(read_abort(live / "abort").reason)
 
     def tell(error: BaseException) -> None:
-        abort(job.live, Abort(str(error), failure=True))
+        abort(live, Abort(str(error), failure=True))
 
-    run_node(job, SESSION, check, logging.getLogger("node"), tell, clock=clock)
+    run_node(job, TrialJob(check, logging.getLogger("node"), live, SESSION, tell), clock=clock)
+
+
+def live_of(job: NodeJob) -> Path:
+    return job.result.parent / "t"
 
 
 def over_when_ready(job: NodeJob) -> Callable[[], float]:
     """A clock (s) by which a wall time of an hour is over as soon as the node answers."""
-    return lambda: 3600.0 if job.node in ready_nodes(job.live) else 0.0
+    return lambda: 3600.0 if job.node in ready_nodes(live_of(job)) else 0.0
 
 
 def meanwhile(job: NodeJob) -> threading.Thread:
     thread = threading.Thread(target=run, args=(job,))
     thread.start()
-    wait_until(lambda: "data0" in ready_nodes(job.live), 20, "the node is ready")
+    wait_until(lambda: "data0" in ready_nodes(live_of(job)), 20, "the node is ready")
     return thread
 
 
@@ -199,10 +203,12 @@ def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
     own_time = FakeTime(start=started_nodes(live)["data0"].started_at)
     with pytest.raises(StorewiseError, match=r"data1 never started .*data0 on host \S+ is nearly"):
         run_form(
-            *(both, live, live / "cluster.json", live.parent),
-            SESSION,
-            lambda: None,
-            logging.getLogger("form"),
+            both,
+            live / "cluster.json",
+            live.parent,
+            TrialJob(
+                *(lambda: None, logging.getLogger("form"), live, SESSION), tell=lambda error: None
+            ),
             clock=own_time.clock,
             sleep=own_time.sleep,
         )

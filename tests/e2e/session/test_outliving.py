@@ -23,8 +23,9 @@ from storewise.session.coordination.cluster import (
     ready_nodes,
 )
 from storewise.session.coordination.liveness import Session
+from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs import node
-from storewise.session.jobs.node_job import NodeJob
+from storewise.session.jobs.node import NodeJob
 from storewise.study.trial import Trial
 
 #: It does not hear the signal, and is killed a while later.
@@ -48,17 +49,12 @@ def closed(tmp_path: Path, clock: Callable[[], float] = time.monotonic) -> Path:
 
     def run(name: str) -> None:
         files = (tmp_path / f"{name}.parquet", tmp_path / f"{name}.log", tmp_path / "kept" / name)
-        job = NodeJob(trial, name, live, *files)
         session = Session("t", "run", 25.0, time.time())
+        job = TrialJob(
+            *(lambda: None, logging.getLogger(name), live, session), tell=lambda error: None
+        )
         try:
-            node.run_node(
-                job,
-                session,
-                lambda: None,
-                logging.getLogger(name),
-                lambda error: None,
-                clock=clock,
-            )
+            node.run_node(NodeJob(trial, name, *files), job, clock=clock)
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             errors.append(error)
 

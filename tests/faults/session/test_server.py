@@ -22,7 +22,7 @@ from storewise.engines.contract.server import Credentials
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session.server import server as server_module
 from storewise.session.server.address import free_port, port_range
-from storewise.session.server.guarded import Guarded
+from storewise.session.server.guard import Guarded
 from storewise.session.server.server import Server, start_server
 
 Start = Callable[..., Server]

@@ -30,7 +30,7 @@ from storewise.engines.contract.server import (
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError
 from storewise.session.server.address import LOOPBACK, address_of
-from storewise.session.server.guarded import POLL
+from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
 
 SECRETS = "credentials.json"
@@ -207,10 +207,12 @@ class _Nodes:
             return
         self._answering[spec.name] = server.endpoint
         try:
-            server.settle(
-                lambda role: self._known((role,), self._answering),
-                self._check,
-                logging.getLogger("storewise.local"),
+            self.engine.settle(
+                server.settling(
+                    lambda role: self._known((role,), self._answering),
+                    self._check,
+                    logging.getLogger("storewise.local"),
+                )
             )
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             self._error = self._error or error

@@ -14,7 +14,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,10 @@ from storewise.session.coordination.cluster import (
     read_cluster,
 )
 from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
+from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.close import run_close
 from storewise.session.jobs.form import run_form
-from storewise.session.jobs.node import run_node
-from storewise.session.jobs.node_job import NodeJob
+from storewise.session.jobs.node import NodeJob, run_node
 from storewise.study.trial import Trial
 
 INTERFACE = "node0"
@@ -142,10 +142,10 @@ class OnHosts:
                 name = f"data{index}"
                 self.nodes[name] = self._job(place, "node", name, INTERFACE)
             run_form(
-                *(self.trial, self.live, self.live / CLUSTER, self.directory),
-                self.session,
-                self._check,
-                logging.getLogger("form"),
+                self.trial,
+                self.live / CLUSTER,
+                self.directory,
+                _job(self.live, self.session, "form", self._check),
             )
         except BaseException:
             self.end()
@@ -186,14 +186,18 @@ class OnHosts:
 
     def close(self) -> None:
         run_close(
-            *(self.trial, self.live, self.live / CLUSTER, self.results / "session.parquet"),
-            self.session,
-            self._check_live,
-            logging.getLogger("close"),
+            self.trial,
+            self.live / CLUSTER,
+            self.results / "session.parquet",
+            _job(self.live, self.session, "close", lambda: _check_of(self.live)),
         )
 
-    def _check_live(self) -> None:
-        _check_of(self.live)
+
+def _job(live: Path, session: Session, name: str, check: Callable[[], None]) -> TrialJob:
+    def tell(error: BaseException) -> None:
+        abort(live, Abort(str(error), failure=True))
+
+    return TrialJob(check, logging.getLogger(name), live, session, tell)
 
 
 def _check_of(live: Path) -> None:
@@ -207,16 +211,12 @@ def _node(directory: Path, trial: Trial, name: str, interface: str) -> None:
         NodeJob(
             trial,
             name,
-            live,
             results / f"node.{name}.parquet",
             directory / f"{name}.server.log",
             directory / f"kept.{name}",
             interface=interface,
         ),
-        Session(trial.id, "run", 60.0, 0.0),
-        lambda: _check_of(live),
-        logging.getLogger("node"),
-        lambda error: abort(live, Abort(str(error), failure=True)) and None,
+        _job(live, Session(trial.id, "run", 60.0, 0.0), "node", lambda: _check_of(live)),
     )
 
 
