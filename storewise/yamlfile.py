@@ -73,12 +73,13 @@ def is_file(path: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyText:
+class YamlFile:
     """The mapping in a YAML file and the file and line of every key in it."""
 
     path: Path
     data: dict[str, Any]
     lines: Mapping[Place, tuple[Path, int]] = field(default_factory=dict)
+    what: str = "study"
 
     def fail(self, place: Place, message: str) -> NoReturn:
         """Raise ConfigError for a key; the line is that of the longest part of it we know."""
@@ -90,19 +91,35 @@ class StudyText:
                 break
         where = f"{path}, line {line}" if line else str(path)
         raise ConfigError(
-            f"{where}: {place_text(place) or 'study'}: {shortened(message, _MESSAGE)}"
+            f"{where}: {place_text(place) or self.what}: {shortened(message, _MESSAGE)}"
         )
 
 
-def read_yaml(path: Path, what: str = "study") -> StudyText:
-    """Read a YAML mapping; a key given twice is an error, not a silent choice of the last.
+def read_yaml(path: Path, what: str = "study") -> YamlFile:
+    """Read a YAML mapping; `what` the file holds is for errors: "study", "list of prices"."""
+    return parse_yaml(read_text(path, what), path, what)
 
-    `what` the file holds is for errors: "study", "list of prices". Keys are text as written;
-    values are text, numbers, true, false, null, lists and mappings, without YAML's tags.
+
+def parse_yaml(content: str, path: Path, what: str) -> YamlFile:
+    """The YAML mapping in a text; a key given twice is an error, not a silent choice of the last.
+
+    Keys are text as written; values are text, numbers, true, false, null, lists and mappings,
+    without YAML's tags. Raises ConfigError that names `path` and the line.
     """
-    content = read_text(path, what)
-    check_shape(content, str(path))
-    root = _composed(content, str(path))
+    try:
+        _check_shape(content, path)
+        root = yaml.compose(content, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        message, mark = (
+            f"not valid YAML: {shortened(str(error.problem), _MESSAGE)}",
+            error.problem_mark,
+        )
+        if mark is None:
+            raise ConfigError(f"{path}: {message}") from error
+        if str(error.problem).startswith("found character that cannot"):
+            line = content.split("\n")[mark.line]
+            message += f" ({line[mark.column : mark.column + 1]!r})"
+        raise ConfigError(f"{path}, line {mark.line + 1}: {message}") from error
     if root is None:
         help_ = "; `storewise init` writes one to start with" if what == "study" else ""
         raise ConfigError(f"{path}: the {what} is empty{help_}")
@@ -112,7 +129,7 @@ def read_yaml(path: Path, what: str = "study") -> StudyText:
         )
     lines: dict[Place, tuple[Path, int]] = {}
     data = _build(root, (), path, lines, yaml.SafeLoader(""))
-    return StudyText(path, data, lines)
+    return YamlFile(path, data, lines, what)
 
 
 def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
@@ -129,83 +146,54 @@ def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
-def check_shape(content: str, where: str) -> None:
-    """Refuse YAML that is none, and YAML that would be too much or too deep as Python's values.
+def _check_shape(content: str, path: Path) -> None:
+    """Refuse YAML that would be too much or too deep as Python's values.
 
     Looks at one token after the other, so that nothing of what is refused is made. Raises
-    ConfigError.
+    ConfigError, and yaml.MarkedYAMLError for what is no YAML.
     """
+    line = 0
 
-    def fail(line: int, message: str) -> NoReturn:
-        raise ConfigError(f"{where}, line {line + 1}: {message}")
+    def fail(message: str) -> NoReturn:
+        raise ConfigError(f"{path}, line {line + 1}: {message}")
 
     if bad := yaml.reader.Reader.NON_PRINTABLE.search(content):
-        fail(
-            content.count("\n", 0, bad.start()),
-            f"not valid YAML: special characters are not allowed (character {ord(bad[0]):#04x})",
-        )
+        line = content.count("\n", 0, bad.start())
+        fail(f"not valid YAML: special characters are not allowed (character {ord(bad[0]):#04x})")
     values = 0
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
-    try:
-        for event in yaml.parse(content, Loader=_LOADER):
-            line = event.start_mark.line if event.start_mark is not None else 0
-            if isinstance(event, yaml.CollectionEndEvent):
-                anchor, before = opened.pop()
-                if anchor is not None:
-                    sizes[anchor] = values - before
-            elif isinstance(event, yaml.NodeEvent):
-                tag = getattr(event, "tag", None)
-                if tag is not None:
-                    name = shown(tag.replace(_CORE, "!!"))
-                    fail(
-                        line, f"YAML's tag {name} is not taken: write plain values, text in quotes"
-                    )
-                values += 1
-                if isinstance(event, yaml.AliasEvent):
-                    if any(event.anchor == anchor for anchor, _ in opened):
-                        fail(line, "an anchor whose value holds its own alias")
-                    values += sizes.get(str(event.anchor), 1)
-                elif isinstance(event, yaml.ScalarEvent):
-                    _check_scalar(event.value, lambda message: fail(line, message))  # noqa: B023
-                    if event.anchor is not None:
-                        sizes[event.anchor] = 1
-                elif isinstance(event, yaml.CollectionStartEvent):
-                    opened.append((event.anchor, values - 1))
-                    if len(opened) > MOST_LEVELS:
-                        fail(line, f"lists and mappings in more than {MOST_LEVELS} others")
-                if values > MOST_VALUES:
-                    fail(
-                        line,
-                        f"more than {MOST_VALUES:,} values up to here (an alias counts as much as "
-                        "what it stands for)",
-                    )
-    except yaml.MarkedYAMLError as error:
-        raise _invalid(error, content, where) from error
-
-
-def _composed(content: str, where: str) -> yaml.Node | None:
-    try:
-        return yaml.compose(content, Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        raise _invalid(error, content, where) from error
-
-
-def _invalid(error: yaml.MarkedYAMLError, content: str, where: str) -> ConfigError:
-    text, mark = f"not valid YAML: {shortened(str(error.problem), _MESSAGE)}", error.problem_mark
-    if mark is None:
-        return ConfigError(f"{where}: {text}")
-    if str(error.problem).startswith("found character that cannot"):
-        line = content.split("\n")[mark.line]
-        text += f" ({line[mark.column : mark.column + 1]!r})"
-    return ConfigError(f"{where}, line {mark.line + 1}: {text}")
-
-
-def _check_scalar(text: str, fail: Any) -> None:
-    if len(text) > LONGEST:
-        fail(f"a text of {len(text):,} characters; {LONGEST:,} is the most")
-    if bad := _CONTROL.search(text):
-        fail(f"{shown(text)}: a text has no control characters ({ord(bad[0]):#04x})")
+    for event in yaml.parse(content, Loader=_LOADER):
+        line = event.start_mark.line if event.start_mark is not None else 0
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = values - before
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            name = shown(tag.replace(_CORE, "!!"))
+            fail(f"YAML's tag {name} is not taken: write plain values, text in quotes")
+        values += 1
+        if isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in opened):
+                fail("an anchor whose value holds its own alias")
+            values += sizes.get(str(event.anchor), 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            if len(event.value) > LONGEST:
+                fail(f"a text of {len(event.value):,} characters; {LONGEST:,} is the most")
+            if bad := _CONTROL.search(event.value):
+                fail(f"{shown(event.value)}: a text has no control characters ({ord(bad[0]):#04x})")
+        else:
+            opened.append((event.anchor, values - 1))
+            if len(opened) > MOST_LEVELS:
+                fail(f"lists and mappings in more than {MOST_LEVELS} others")
+        if values > MOST_VALUES:
+            fail(
+                f"more than {MOST_VALUES:,} values up to here (an alias counts as much as what it "
+                "stands for)"
+            )
 
 
 def _build(

@@ -6,7 +6,7 @@ A study that asks an engine for what it cannot do is refused here, when it is re
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,60 +16,29 @@ from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 from storewise.study.criteria import KEYS
-from storewise.study.factors import NODE_CLASS, OF_SERVERS, PLAIN_FACTORS, SERVER_FACTORS
-from storewise.study.fault_checks import check_conditions
-from storewise.study.host_classes import is_class_name
+from storewise.study.factors import LEVELS, OF_SERVERS, PLAIN_FACTORS, SERVER_FACTORS
+from storewise.study.fault_checks import check_faults
 from storewise.study.limits import check_limits
+from storewise.study.section import complaint
 from storewise.study.study import Study
-from storewise.study.sweep import MOST_CLIENTS, take_clients
+from storewise.study.sweep import take_clients
 from storewise.study.trial import Trial
-from storewise.workloads.contract import PhaseParams
-from storewise.workloads.registry import WORKLOADS, workload
-from storewise.yamlfile import StudyText, nearest, shown
-
-#: Those whose levels are numbers, and the least and the most of each: more is a slip of the pen.
-_NUMBERS = {
-    "workers": (1, 10_000),
-    "processes": (1, 10_000),
-    "threads": (1, MOST_CLIENTS),
-    "nodes": (1, 10_000),
-    "replicas": (1, 100),
-    "routers": (0, 10_000),
-    "node_threads": (1, 10_000),
-    "node_memory_mb": (64, 1 << 30),
-}
+from storewise.workloads.contract import PhaseParams, PhaseSpec
+from storewise.workloads.registry import workload
+from storewise.yamlfile import Place, YamlFile, nearest, shown
 
 
-def _check_weights(study: Study, text: StudyText) -> None:
-    for key in study.weights:
-        if key not in KEYS:
-            text.fail(
-                ("weights", key),
-                f"no criterion is called {shown(key)}{nearest(key, KEYS)}; known: "
-                f"{', '.join(KEYS)}",
-            )
-    if study.weights and not any(study.weights.values()):
-        text.fail(("weights",), "at least one must be above 0")
-
-
-def check_study(study: Study, text: StudyText, *, many: bool = False) -> None:
+def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
     """What a single value cannot tell: names, levels and what engines are able to do."""
     for name in study.engines:
-        if name not in ENGINES:
-            text.fail(
-                ("engines", name),
-                f"no engine is called {shown(name)}{nearest(name, list(ENGINES))}; "
-                f"known: {', '.join(sorted(ENGINES))}",
-            )
-    if study.workload not in WORKLOADS:
-        text.fail(
-            ("workload",),
-            f"no workload is called {shown(study.workload)}"
-            f"{nearest(study.workload, list(WORKLOADS))}; known: {', '.join(sorted(WORKLOADS))}",
-        )
+        check_name(text, ("engines", name), "engine", name, sorted(ENGINES))
+    for key in study.weights:
+        check_name(text, ("weights", key), "criterion", key, KEYS)
+    if study.weights and not any(study.weights.values()):
+        text.fail(("weights",), "at least one must be above 0")
     _check_indexes(study, text)
     _check_factors(study, text)
-    _check_weights(study, text)
+    _check_rules(study, text)
     try:
         engines = {name: engine(name) for name in study.engines}
     except EngineError as error:
@@ -94,10 +63,18 @@ def check_study(study: Study, text: StudyText, *, many: bool = False) -> None:
     for trial in trials:
         _check_trial(trial, engines[trial.engine], text)
     _check_phases(study, engines, text)
-    check_conditions(study, text)
+    check_faults(study, text)
 
 
-def _check_indexes(study: Study, text: StudyText) -> None:
+def check_name(text: YamlFile, place: Place, noun: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        text.fail(
+            place,
+            f"no {noun} is called {shown(name)}{nearest(name, known)}; known: {', '.join(known)}",
+        )
+
+
+def _check_indexes(study: Study, text: YamlFile) -> None:
     load = study.phases[0].params
     try:
         kinds = {kind.table: kind for kind in workload(study.workload).kinds(load)}
@@ -116,7 +93,7 @@ def _check_indexes(study: Study, text: StudyText) -> None:
             text.fail(("indexes", i), f"{shown(item)} is left out by study_fields: true")
 
 
-def _check_factors(study: Study, text: StudyText) -> None:
+def _check_factors(study: Study, text: YamlFile) -> None:
     owners = {p.name for p in study.phases} | set(study.engines)
     for name, levels in study.factors.items():
         if "." in name:
@@ -142,35 +119,15 @@ def _check_factors(study: Study, text: StudyText) -> None:
             )
         if len({json.dumps(v, sort_keys=True) for v in levels}) < len(levels):
             text.fail(("factors", name), "has a level twice")
+        fits, words = LEVELS.get(name, (None, ""))
         for level in levels:
-            least, most = _NUMBERS.get(name, (None, 0))
-            if least is not None and (
-                not isinstance(level, int) or isinstance(level, bool) or not least <= level <= most
-            ):
-                text.fail(
-                    ("factors", name),
-                    f"levels are whole numbers from {least} to {most:,}; found {shown(level)}",
-                )
-            if name == "volume" and not (
-                isinstance(level, int | float) and not isinstance(level, bool) and 0 < level <= 1
-            ):
-                text.fail(
-                    ("factors", name), f"levels are above 0 and at most 1; found {shown(level)}"
-                )
-            if name == NODE_CLASS and not (isinstance(level, str) and is_class_name(level)):
-                text.fail(
-                    ("factors", name),
-                    f"levels are names of classes of hosts, such as data; found {shown(level)}",
-                )
-            if name == "index" and level not in ("none", "before", "after"):
-                text.fail(
-                    ("factors", name), f"levels are none, before, after; found {shown(level)}"
-                )
-            if name == "consistency" and not isinstance(level, str):
-                text.fail(
-                    ("factors", name), f"levels are words, such as durable; found {shown(level)}"
-                )
+            if fits is not None and not fits(level):
+                text.fail(("factors", name), f"levels are {words}; found {shown(level)}")
+
+
+def _check_rules(study: Study, text: YamlFile) -> None:
     later = [phase.name for phase in study.phases[1:]]
+    known = ["engine", "phase", *PLAIN_FACTORS, *study.factors]
     for i, rule in enumerate(study.exclude):
         if "phase" in rule and rule["phase"] not in later:
             text.fail(
@@ -179,12 +136,11 @@ def _check_factors(study: Study, text: StudyText) -> None:
                 f"{nearest(str(rule['phase']), later)}",
             )
         for key in rule:
-            known = ["engine", "phase", *PLAIN_FACTORS, *study.factors]
             if key not in known:
                 text.fail(("exclude", i, key), f"is not a factor{nearest(key, known)}")
 
 
-def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
+def _check_trial(trial: Trial, store: Engine, text: YamlFile) -> None:
     if trial.consistency not in store.consistencies:
         text.fail(
             ("factors", "consistency"),
@@ -201,24 +157,10 @@ def _check_trial(trial: Trial, store: Engine, text: StudyText) -> None:
     try:
         store.Settings.model_validate(trial.settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        known = sorted(store.Settings.model_fields)
-        place: tuple[str | int, ...] = ("engines", trial.engine, key)
-        if f"{trial.engine}.{key}" in trial.factors:
-            place = ("factors", f"{trial.engine}.{key}")
-        if first["type"] == "extra_forbidden":
-            text.fail(
-                place,
-                f"is not a setting of {trial.engine}{nearest(key, known)}; "
-                f"known: {', '.join(known) or 'none'}",
-            )
-        text.fail(place, f"{first['msg'].lower()}; found {shown(first.get('input'))}")
-    _check_kinds(trial, store, text)
-    _check_topology(trial, store, text)
-
-
-def _check_kinds(trial: Trial, store: Engine, text: StudyText) -> None:
+        place, message = complaint(error, store.Settings, noun=f"setting of {trial.engine}")
+        factor = f"{trial.engine}.{place[0] if place else ''}"
+        top = ("factors", factor) if factor in trial.factors else ("engines", trial.engine, *place)
+        text.fail(top, message)
     try:
         kinds = trial.kinds()
     except ValidationError:
@@ -227,19 +169,12 @@ def _check_kinds(trial: Trial, store: Engine, text: StudyText) -> None:
         store.check_kinds(trial.settings, kinds)
     except EngineError as error:
         text.fail(("engines", trial.engine), str(error))
-
-
-def _check_topology(trial: Trial, store: Engine, text: StudyText) -> None:
     if not isinstance(store, ServerEngine):
         return
     try:
         store.roles(trial.topology, trial.settings)
     except EngineError as error:
-        shape = {
-            k: v
-            for k, v in trial.factors.items()
-            if k in SERVER_FACTORS and [v] != SERVER_FACTORS[k]
-        }
+        shape = {k: v for k, v in trial.factors.items() if SERVER_FACTORS.get(k, [v]) != [v]}
         rule = ", ".join(f"{k}: {v}" for k, v in {"engine": trial.engine, **shape}.items())
         text.fail(
             ("factors", next(iter(shape), "nodes")),
@@ -247,68 +182,68 @@ def _check_topology(trial: Trial, store: Engine, text: StudyText) -> None:
         )
 
 
-def _check_phases(study: Study, engines: Mapping[str, Engine], text: StudyText) -> None:
-    chosen = workload(study.workload)
-    spec = chosen.phases
+def _check_phases(study: Study, engines: Mapping[str, Engine], text: YamlFile) -> None:
+    kind = workload(study.workload)
     loads: list[PhaseParams] = []
     for i, phase in enumerate(study.phases):
         place = ("phases", i, phase.name)
-        if phase.name not in spec:
+        spec = kind.phases.get(phase.name)
+        if spec is None:
             text.fail(
                 place,
                 f"workload {study.workload} has no phase {shown(phase.name)}"
-                f"{nearest(phase.name, list(spec))}; it has: {', '.join(spec)}",
+                f"{nearest(phase.name, list(kind.phases))}; it has: {', '.join(kind.phases)}",
             )
-        if spec[phase.name].loads != (i == 0):
+        if spec.loads != (i == 0):
             text.fail(place, "the loading phase comes first, and once")
-        dotted = {
-            key.split(".", 1)[1]: levels
-            for key, levels in study.factors.items()
-            if key.startswith(f"{phase.name}.")
-        }
-        if spec[phase.name].loads and any(
-            phase.params.get(key) for key in ("rate", "restart", "search")
-        ):
+        if spec.loads and any(phase.params.get(key) for key in ("rate", "restart", "search")):
             text.fail(place, "a loading phase has no `rate`, no `restart` and no `search`")
-        if spec[phase.name].loads and len(phase.steps) > 1:
+        if spec.loads and len(phase.steps) > 1:
             text.fail((*place, "steps"), "a loading phase has one step: it makes the data")
-        doing = [n for n in study.engines if not study.leaves_out(phase.name, {"engine": n})]
-        variants: list[tuple[str | None, dict[str, Any]]] = [(None, {})]
-        variants += [(k, {k: v}) for k, levels in dotted.items() for v in levels]
-        for step in phase.step_overrides():
-            for factor, extra in variants:
-                try:
-                    values, clients = take_clients({**phase.params, **extra}, step, 1)
-                except ValueError as error:
-                    text.fail(place, str(error))
-                if spec[phase.name].loads and clients.total is not None:
-                    text.fail(place, "a loading phase has `threads`, not `clients`")
-                try:
-                    params = spec[phase.name].params.model_validate(values)
-                except ValidationError as error:
-                    first = error.errors()[0]
-                    key = str(first["loc"][0]) if first["loc"] else ""
-                    known = sorted(spec[phase.name].params.model_fields)
-                    at = ("factors", f"{phase.name}.{factor}") if factor == key else (*place, key)
-                    if first["type"] == "extra_forbidden":
+        users = [n for n in study.engines if not study.leaves_out(phase.name, {"engine": n})]
+        for params in _variants(study, i, spec, text):
+            if spec.loads:
+                loads.append(params)
+                continue
+            for load in loads:
+                if problem := kind.clash(load, params):
+                    text.fail(place, problem)
+            for name in users:
+                for flag in spec.needs(params):
+                    if not getattr(engines[name].flags, flag):
                         text.fail(
-                            at,
-                            f"is not a parameter of phase {phase.name}{nearest(key, known)}; "
-                            f"known: {', '.join(known)}, clients, steps, sweep",
+                            place,
+                            f"engine {name} cannot do this: it has no {flag.replace('_', ' ')};"
+                            " leave the engine or the phase out, or add "
+                            f"`exclude: [{{engine: {name}, phase: {phase.name}}}]`",
                         )
-                    text.fail(at, f"{first['msg'].lower()}; found {shown(first.get('input'))}")
-                if spec[phase.name].loads:
-                    loads.append(params)
-                    continue
-                for load in loads:
-                    if problem := chosen.clash(load, params):
-                        text.fail(place, problem)
-                for name in doing:
-                    for flag in spec[phase.name].needs(params):
-                        if not getattr(engines[name].flags, flag):
-                            text.fail(
-                                place,
-                                f"engine {name} cannot do this: it has no {flag.replace('_', ' ')};"
-                                " leave the engine or the phase out, or add "
-                                f"`exclude: [{{engine: {name}, phase: {phase.name}}}]`",
-                            )
+
+
+def _variants(study: Study, i: int, spec: PhaseSpec, text: YamlFile) -> Iterator[PhaseParams]:
+    """The parameters of each step of a phase, as they are and with each level of its factors."""
+    phase = study.phases[i]
+    place = ("phases", i, phase.name)
+    changes: list[tuple[str | None, dict[str, Any]]] = [(None, {})]
+    for factor, levels in study.factors.items():
+        owner, _, key = factor.partition(".")
+        changes += [(key, {key: level}) for level in levels if owner == phase.name and key]
+    for step in phase.step_overrides():
+        for changed, change in changes:
+            try:
+                values, clients = take_clients({**phase.params, **change}, step, 1)
+            except ValueError as error:
+                text.fail(place, str(error))
+            if spec.loads and clients.total is not None:
+                text.fail(place, "a loading phase has `threads`, not `clients`")
+            try:
+                yield spec.params.model_validate(values)
+            except ValidationError as error:
+                inside, message = complaint(
+                    error,
+                    spec.params,
+                    noun=f"parameter of phase {phase.name}",
+                    more=("clients", "steps", "sweep"),
+                )
+                factor = f"{phase.name}.{changed}"
+                of_factor = inside[:1] == (changed,)
+                text.fail(("factors", factor) if of_factor else (*place, *inside), message)

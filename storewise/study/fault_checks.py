@@ -1,34 +1,32 @@
-"""Whether what a study does to nodes can be done to the nodes that its trials have."""
+"""Whether the faults of a study can be made on the nodes that its trials have."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import engine
 from storewise.study.study import Study
 from storewise.study.trial import Trial
 from storewise.workloads.faults import Crash, Slow
-from storewise.yamlfile import StudyText
+from storewise.yamlfile import YamlFile
 
 #: It has no nodes, and is in a study to show what the clients can do at all.
 _CEILING = "null"
 
 
-def check_conditions(study: Study, text: StudyText) -> None:
+def check_faults(study: Study, text: YamlFile) -> None:
     """Refuse a slowing or a crash of nodes that a trial does not have, and a crash while loading.
 
     The phases' own parameters must have been checked.
     """
-    if not _has_conditions(study):
+    if not _has_faults(study):
         return
     for trial in study.trials():
         known = node_names(trial)
         for i, phase in enumerate(study.phases):
-            if phase.name not in {one.name for one in trial.phases}:
-                continue
-            own = trial.phase(phase.name)
             place = ("phases", i, phase.name)
-            for step in own.step_overrides():
-                values = {**own.params, **step}
+            for values in _steps(trial, phase.name):
                 slow, crash = values.get("slow"), values.get("crash")
                 if values.get("restart") and engine(trial.engine).flags.external:
                     text.fail(
@@ -42,7 +40,7 @@ def check_conditions(study: Study, text: StudyText) -> None:
                         "a loading phase has no `crash`: what a load could not store would be "
                         "missing in all that follows; crash a phase that writes after it",
                     )
-                if not (slow or crash) or trial.engine == _CEILING:
+                if trial.engine == _CEILING:
                     continue
                 try:
                     if slow:
@@ -53,20 +51,26 @@ def check_conditions(study: Study, text: StudyText) -> None:
                     text.fail(place, f"{error}; {_remedy(trial, phase.name)}")
 
 
-def _has_conditions(study: Study) -> bool:
+def _steps(trial: Trial, name: str) -> list[dict[str, Any]]:
+    """The parameters of each step of a phase; none where the trial leaves the phase out."""
+    phases = [phase for phase in trial.phases if phase.name == name]
+    return [{**phase.params, **step} for phase in phases for step in phase.step_overrides()]
+
+
+def _has_faults(study: Study) -> bool:
     names = {"slow", "crash", "restart"}
-    return any(
-        names & {*phase.params, *(key for step in phase.steps for key in step)}
-        for phase in study.phases
-    ) or any(key.rpartition(".")[2] in names for key in study.factors)
+    of_phases = {key for phase in study.phases for key in phase.params}
+    of_steps = {key for phase in study.phases for step in phase.steps for key in step}
+    of_factors = {key.rpartition(".")[2] for key in study.factors}
+    return bool(names & (of_phases | of_steps | of_factors))
 
 
 def node_names(trial: Trial) -> tuple[str, ...]:
     """Nodes of a trial that are jobs of their own; none for embedded engines."""
-    found = engine(trial.engine)
-    if not isinstance(found, ServerEngine):
+    store = engine(trial.engine)
+    if not isinstance(store, ServerEngine):
         return ()
-    specs = found.roles(trial.topology, trial.settings)
+    specs = store.roles(trial.topology, trial.settings)
     return tuple(spec.name for spec in specs if spec.placement == "node")
 
 

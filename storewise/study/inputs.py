@@ -6,36 +6,18 @@ Pydantic models of the key `inputs`; ``config/README.md`` explains each key to u
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import matches, nearest_path
-from storewise.yamlfile import StudyText, shown
+from storewise.study.section import Section, as_list
+from storewise.yamlfile import YamlFile, shown
 
 #: Search options of the published study; -E takes one argument of two values.
 STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
-
-
-class Section(BaseModel):
-    """A part of a study: unknown keys and values of another type are errors."""
-
-    # Strict: `repeats: true` is a slip, not one repeat.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def as_list(value: Any) -> Any:
-    """One value is a list of one."""
-    return value if isinstance(value, list) else [value]
 
 
 class SampleOf(Section):
@@ -59,7 +41,7 @@ class Search(Section):
     queries: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1)
     libraries: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1)
     program: str = "ssearch36"
-    options: list[str] = list(STUDY_SEARCH_OPTIONS)
+    options: list[str] = Field(default_factory=lambda: list(STUDY_SEARCH_OPTIONS))
     queries_per_file: int = Field(default=1, ge=1)
     jobs: int = Field(default=1, ge=1, le=1000)
 
@@ -105,7 +87,7 @@ class Inputs(Section):
         return self
 
 
-def check_inputs(inputs: Inputs, text: StudyText) -> None:
+def check_inputs(inputs: Inputs, text: YamlFile) -> None:
     """Refuse a path, glob or list that names nothing."""
     search = inputs.search
     places: dict[tuple[str, ...], list[str]] = {("inputs", "paths"): inputs.paths}
@@ -119,9 +101,8 @@ def check_inputs(inputs: Inputs, text: StudyText) -> None:
             except StorewiseError as error:
                 text.fail((*place, i), f"{error}")
             if not found and is_remote(name := spec.removeprefix("@")):
-                text.fail(
-                    (*place, i), f"{shown(spec)}: no such object or prefix{nearest_path(name)}"
-                )
+                message = f"{shown(spec)}: no such object or prefix{nearest_path(name)}"
+                text.fail((*place, i), message)
             if not found:
                 message = f"{shown(spec)}: no such file or directory{nearest_path(spec)}"
                 text.fail((*place, i), f"{message}; looked from {Path.cwd()}")

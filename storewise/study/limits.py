@@ -7,10 +7,11 @@ trials is refused at once. ``many`` (``storewise run --many``) lifts the limits.
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 from storewise.study.study import Study
 from storewise.study.sweep import MOST_STEPS
-from storewise.yamlfile import StudyText
+from storewise.yamlfile import YamlFile
 
 #: Trials of a study, counted before `exclude`.
 MOST_TRIALS = 20_000
@@ -26,7 +27,7 @@ MOST_VARIANTS = 20_000
 _MANY = "`storewise run --many` (for Snakemake `--config many=true`) takes more"
 
 
-def check_limits(study: Study, text: StudyText, *, many: bool) -> None:
+def check_limits(study: Study, text: YamlFile, *, many: bool) -> None:
     """Refuse a study that means more trials, jobs or steps than anybody measures.
 
     Its factors must have been checked, and that its engines are known.
@@ -48,9 +49,9 @@ def check_limits(study: Study, text: StudyText, *, many: bool) -> None:
         number = math.prod(map(len, levels.values())) * study.repeats
         trials += number
         # Each level is in as many trials as any other of its factor.
-        nodes = _mean(levels.get("nodes", [0])) * _mean(levels.get("replicas", [1]))
-        routers = _mean(levels.get("routers", [0]))
-        workers = _mean(levels["workers"]) * (len(study.phases) + 1)
+        nodes = fmean(levels.get("nodes", [0])) * fmean(levels.get("replicas", [1]))
+        routers = fmean(levels.get("routers", [0]))
+        workers = fmean(levels["workers"]) * (len(study.phases) + 1)
         jobs += round(number * (nodes + routers + workers))
     steps = trials * sum(len(phase.step_overrides()) for phase in study.phases)
     for number, most, what in (
@@ -66,18 +67,17 @@ def check_limits(study: Study, text: StudyText, *, many: bool) -> None:
             )
 
 
-def _mean(levels: list[int]) -> float:
-    return sum(levels) / len(levels)
-
-
-def _check_variants(study: Study, text: StudyText) -> None:
-    """Each step of a phase is checked with each level of the phase's own factors."""
-    found = []
+def _check_variants(study: Study, text: YamlFile) -> None:
+    """Each step of a phase is checked with each level of the phase's factors."""
+    variants = []
     for phase in study.phases:
-        own = [levels for key, levels in study.factors.items() if key.startswith(f"{phase.name}.")]
-        found.append(len(phase.step_overrides()) * (1 + sum(map(len, own))))
-    load, *later = found
-    for number, what in ((sum(found), "checked alone"), (load * sum(later), "of load and later")):
+        levels = sum(len(v) for k, v in study.factors.items() if k.startswith(f"{phase.name}."))
+        variants.append(len(phase.step_overrides()) * (1 + levels))
+    load, *later = variants
+    for number, what in (
+        (sum(variants), "checked alone"),
+        (load * sum(later), "of load and later"),
+    ):
         if number > MOST_VARIANTS:
             text.fail(
                 ("phases",),

@@ -11,22 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ValidationError,
-)
+from pydantic import ValidationError
 
 from storewise.errors import ConfigError
-from storewise.study.checks import check_study
-from storewise.study.inputs import Inputs, SampleOf, Search, check_inputs
-from storewise.study.messages import explain
-from storewise.study.prices import PRICES, Corpus, InstancePrice, Prices, with_defaults
-from storewise.study.publication import Publish
+from storewise.study.checks import check_name, check_study
+from storewise.study.inputs import check_inputs
+from storewise.study.prices import PRICES, with_defaults
 from storewise.study.references import find_reference, load_reference
+from storewise.study.section import complaint
 from storewise.study.study import Study
-from storewise.study.trial import Phase
+from storewise.workloads.contract import Workload
 from storewise.workloads.registry import WORKLOADS, workload
-from storewise.yamlfile import StudyText, is_file, nearest, read_yaml, shortened, shown
+from storewise.yamlfile import YamlFile, is_file, nearest, read_yaml, shortened, shown
 
 STUDIES = Path("config/studies")
 #: Names of studies: of directories, of files in rules of Snakemake, of folders on S3.
@@ -34,11 +30,6 @@ _NAME = re.compile(r"\w([\w.+=@ -]{0,98}[\w+=@-])?")
 #: Files that a study is made of, each extending the next.
 MOST_BASES = 20
 
-
-#: What keys of the study hold that have keys of their own.
-_SECTIONS: tuple[type[BaseModel], ...] = (
-    *(Inputs, Search, SampleOf, Prices, InstancePrice, Corpus, Publish, Phase),
-)
 #: Keys that the file may have and that are used up in reading it.
 _FILE_KEYS = ("extends", "scales")
 
@@ -99,23 +90,30 @@ def load_study(
         data["scale"] = chosen
     if "name" in data:
         text.fail(("name",), "is not a known key: a study is called what its file is")
-    _fill(data, text)
-    given = data.get("prices")
-    if given is not None and not isinstance(given, dict):
+    name = data.get("workload", Study.model_fields["workload"].default)
+    if not isinstance(name, str):
+        text.fail(("workload",), f"should be text; found {shown(name)}")
+    check_name(text, ("workload",), "workload", name, sorted(WORKLOADS))
+    kind = workload(name)
+    data.setdefault("indexes", list(kind.indexes))
+    if kind.reads_inputs and data.get("inputs") is None:
+        text.fail(("inputs",), "is missing; config/README.md explains it")
+    if not kind.reads_inputs and data.get("inputs"):
+        text.fail(("inputs",), f"workload {name} makes its data itself and reads no inputs")
+    prices = data.get("prices")
+    if prices is not None and not isinstance(prices, dict):
         text.fail(("prices",), "must be a mapping, such as {node_hour: 0.2, currency: EUR}")
-    prices = with_defaults(given, root)
-    if prices is not None:
-        data["prices"] = prices
+    data["prices"] = with_defaults(prices, root)
     try:
         study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
-        explain(error, text, Study, _SECTIONS, phase=Phase, more=_FILE_KEYS)
+        # A study is called what its file is.
+        text.fail(*complaint(error, Study, more=_FILE_KEYS, hidden=("name",)))
     if study.max_cost is not None and study.prices is None:
         text.fail(("max_cost",), f"needs prices: give the study `prices`, or write {root / PRICES}")
-    reads = study.workload in WORKLOADS and workload(study.workload).reads_inputs
-    if reads and not study.inputs.paths and study.inputs.search is None:
+    if kind.reads_inputs and not study.inputs.paths and study.inputs.search is None:
         text.fail(("inputs",), "give either paths (SSEARCH outputs) or search (FASTA files)")
-    study = _with_own_names(study, text)
+    study = _with_resolved_phases(study, kind, text)
     check_study(study, text, many=many)
     _check_references(study, text, root)
     if inputs_exist:
@@ -123,40 +121,22 @@ def load_study(
     return study
 
 
-def _with_own_names(study: Study, text: StudyText) -> Study:
+def _with_resolved_phases(study: Study, kind: Workload, text: YamlFile) -> Study:
     """The study with each phase's parameters as its workload resolves them (`Workload.resolve`)."""
-    if study.workload not in WORKLOADS:
-        return study  # the check of the whole says so
-    found = workload(study.workload)
-    phases = []
+    phases, base = [], text.path.parent
     for i, phase in enumerate(study.phases):
-        if phase.name not in found.phases:
-            return study
-        place = ("phases", i, phase.name)
-        base = text.path.parent
+        if phase.name not in kind.phases:
+            return study  # the check of the phases says so
         try:
-            params = found.resolve(phase.name, phase.params, base)
-            steps = [found.resolve(phase.name, step, base) for step in phase.steps]
+            params = kind.resolve(phase.name, phase.params, base)
+            steps = [kind.resolve(phase.name, step, base) for step in phase.steps]
         except ConfigError as error:
-            text.fail(place, str(error))
+            text.fail(("phases", i, phase.name), str(error))
         phases.append(phase.model_copy(update={"params": params, "steps": steps}))
     return study.model_copy(update={"phases": phases})
 
 
-def _fill(data: dict[str, Any], text: StudyText) -> None:
-    """What depends on the workload: its indexes, and whether there must be inputs."""
-    name = data.get("workload", "alignments")
-    if not isinstance(name, str) or name not in WORKLOADS:
-        return  # the check of the whole says so
-    found = workload(name)
-    data.setdefault("indexes", list(found.indexes))
-    if found.reads_inputs and data.get("inputs") is None:
-        text.fail(("inputs",), "is missing; config/README.md explains it")
-    if not found.reads_inputs and data.get("inputs"):
-        text.fail(("inputs",), f"workload {name} makes its data itself and reads no inputs")
-
-
-def _check_references(study: Study, text: StudyText, root: Path) -> None:
+def _check_references(study: Study, text: YamlFile, root: Path) -> None:
     names: list[str] = []
     for i, name in enumerate(study.references):
         try:
@@ -167,21 +147,21 @@ def _check_references(study: Study, text: StudyText, root: Path) -> None:
             text.fail(("references", i), f"two references are called {names[-1]!r}")
 
 
-def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> StudyText:
+def _resolved(path: Path, root: Path, seen: tuple[Path, ...]) -> YamlFile:
     if path.resolve() in seen:
         raise ConfigError(f"{path}: extends itself, through {' -> '.join(map(str, seen))}")
     if len(seen) > MOST_BASES:
         raise ConfigError(f"{path}: extends through more than {MOST_BASES} files")
     text = read_yaml(path)
-    found = base_of(text, root)
+    base = base_of(text, root)
     text.data.pop("extends", None)
-    if found is None:
+    if base is None:
         return text
-    below = _resolved(found, root, (*seen, path.resolve()))
-    return StudyText(text.path, _merged(below.data, text.data), {**below.lines, **text.lines})
+    below = _resolved(base, root, (*seen, path.resolve()))
+    return YamlFile(text.path, _merged(below.data, text.data), {**below.lines, **text.lines})
 
 
-def base_of(text: StudyText, root: Path) -> Path | None:
+def base_of(text: YamlFile, root: Path) -> Path | None:
     """The file that a study's own file extends; None where it extends none."""
     base = text.data.get("extends")
     if base is None:

@@ -10,23 +10,14 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from storewise.errors import ConfigError
-from storewise.yamlfile import nearest, read_yaml, shown
+from storewise.study.host_classes import Market
+from storewise.study.section import Section, complaint
+from storewise.yamlfile import read_yaml
 
 PRICES = Path("config/prices.yaml")
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def _day(value: str) -> str:
@@ -39,7 +30,7 @@ def _day(value: str) -> str:
 Money = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class InstancePrice(_Section):
+class InstancePrice(Section):
     """One hour of a type of instance, as it is bought; at least one of the two."""
 
     on_demand: Money | None = None
@@ -59,15 +50,15 @@ class HostPrice(NamedTuple):
     basis: str
 
 
-class Prices(_Section):
+class Prices(Section):
     """Prices without tax; `note` says where and `date` when they were taken."""
 
     currency: str = Field(default="USD", min_length=1)
-    node_hour: float = Field(ge=0, allow_inf_nan=False)
+    node_hour: Money
     """One hour of one host of servers."""
-    client_hour: float = Field(ge=0, allow_inf_nan=False)
+    client_hour: Money
     """One hour of one worker host; with embedded stores the only hosts there are."""
-    gb_month: float = Field(ge=0, allow_inf_nan=False)
+    gb_month: Money
     """10^9 bytes kept for a month."""
     note: str = ""
     date: Annotated[str, AfterValidator(_day)] = ""
@@ -79,14 +70,12 @@ class Prices(_Section):
         """Note and day, for whoever reads an amount."""
         return "; ".join(filter(None, [self.note, f"prices of {self.date}" if self.date else ""]))
 
-    def knows(self, instance: str, market: Literal["on_demand", "spot"]) -> bool:
+    def knows(self, instance: str, market: Market) -> bool:
         """Whether a type of instance has a price, for spot instances also that of one on demand."""
-        own = self.instances.get(instance)
-        return own is not None and (getattr(own, market), own.on_demand) != (None, None)
+        price = self.instances.get(instance)
+        return price is not None and (getattr(price, market), price.on_demand) != (None, None)
 
-    def host(
-        self, kind: Literal["node", "client"], instance: str, market: Literal["on_demand", "spot"]
-    ) -> HostPrice:
+    def host(self, kind: Literal["node", "client"], instance: str, market: Market) -> HostPrice:
         """The price of a host that runs servers (`node`) or workers only (`client`).
 
         By its type of instance and how that is bought; a spot instance without a spot price costs
@@ -97,16 +86,16 @@ class Prices(_Section):
         if not instance:
             return usual
         words = market.replace("_", " ")
-        own = self.instances.get(instance)
-        hour = getattr(own, market) if own is not None else None
+        price = self.instances.get(instance, InstancePrice.model_construct())
+        hour = getattr(price, market)
         if hour is not None:
             return HostPrice(hour, f"{instance} {words}")
-        if own is not None and own.on_demand is not None:
-            return HostPrice(own.on_demand, f"{instance} on demand, for want of a spot price")
+        if price.on_demand is not None:
+            return HostPrice(price.on_demand, f"{instance} on demand, for want of a spot price")
         return HostPrice(usual.hour, f"{usual.basis}, for want of a price of {instance} {words}")
 
 
-class Corpus(_Section):
+class Corpus(Section):
     """The data that the chosen store is to hold in the end; by default the published study's."""
 
     files: int = Field(default=1_119_820, ge=1)
@@ -114,7 +103,7 @@ class Corpus(_Section):
     """Of the SSEARCH outputs as text."""
 
 
-def with_defaults(given: Mapping[str, Any] | None, root: Path) -> dict[str, Any] | None:
+def with_defaults(study: Mapping[str, Any] | None, root: Path) -> dict[str, Any] | None:
     """The prices of ``config/prices.yaml`` with a study's own on top; None without either.
 
     Nothing of the file counts where the study's currency is another.
@@ -124,46 +113,31 @@ def with_defaults(given: Mapping[str, Any] | None, root: Path) -> dict[str, Any]
     is checked with the study.
     """
     path = root / PRICES
-    base = _own_prices(path) if path.is_file() else {}
-    own = (given or {}).get("currency")
-    if own is not None and own != base.get("currency", own):
-        base = {}  # its amounts are of another currency, and nobody says what they are in this one
-    found = {**base, **(given or {})}
-    both = [one.get("instances") for one in (base, given or {})]
-    if all(isinstance(one, dict) for one in both):
-        found["instances"] = {kind: price for one in both for kind, price in (one or {}).items()}
+    general = _file_prices(path) if path.is_file() else {}
+    special = dict(study or {})
+    currency = special.get("currency")
+    if currency is not None and currency != general.get("currency", currency):
+        general = {}  # nobody says what its amounts are in the study's currency
+    prices = {**general, **special}
+    instances = [one.get("instances") for one in (general, special)]
+    if all(isinstance(one, dict) for one in instances):
+        prices["instances"] = {k: v for one in instances if one for k, v in one.items()}
     required = [name for name, info in Prices.model_fields.items() if info.is_required()]
-    gone = [name for name in required if name not in found]
-    if found and gone and not given:
+    missing = [name for name in required if name not in prices]
+    if prices and missing and not special:
         raise ConfigError(
-            f"{path}: {', '.join(gone)}: missing; give all of {', '.join(required)} (0 for what "
+            f"{path}: {', '.join(missing)}: missing; give all of {', '.join(required)} (0 for what "
             "costs nothing)"
         )
-    return found or None
+    return prices or None
 
 
-def _own_prices(path: Path) -> dict[str, Any]:
+def _file_prices(path: Path) -> dict[str, Any]:
     text = read_yaml(path, "list of prices")
-    known = list(Prices.model_fields)
-    for key in text.data:
-        if key not in known:
-            text.fail(
-                (key,),
-                f"is not a known key{nearest(str(key), known)}; known here: {', '.join(known)}",
-            )
     # A price that is not here may be the study's.
     nothing = {name: 0 for name, info in Prices.model_fields.items() if info.is_required()}
     try:
         Prices.model_validate({**nothing, **text.data})
     except ValidationError as error:
-        first = error.errors()[0]
-        place = tuple(first["loc"])
-        if first["type"] == "extra_forbidden":
-            ways = list(InstancePrice.model_fields)
-            text.fail(
-                place,
-                f"is not a known key{nearest(str(place[-1]), ways)}; known here: {', '.join(ways)}",
-            )
-        message = first["msg"].removeprefix("Value error, ")
-        text.fail(place, f"{message[0].lower() + message[1:]}; found {shown(first.get('input'))}")
+        text.fail(*complaint(error, Prices))
     return dict(text.data)

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from storewise import __version__
 from storewise.errors import StorewiseError
 from storewise.s3.uri import Place, parse
+from storewise.study.section import Section
 
 #: Tags that each object of a publication has; those of a user come beside them.
 OWN_TAGS = ("study", "name", "run", "storewise")
@@ -25,10 +26,8 @@ _NOT_IN_TAGS = re.compile(r"[^\w \-+=.:/@]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Publish(BaseModel):
+class Publish(Section):
     """The key `publish` of a study."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     to: str
     """``s3://BUCKET/PREFIX``, below which each publication has its folder."""

@@ -15,42 +15,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from storewise.errors import ConfigError
-from storewise.yamlfile import check_shape, is_file, nearest, read_text, shown
+from storewise.study.section import Section, as_list, complaint
+from storewise.yamlfile import YamlFile, is_file, nearest, parse_yaml, read_text, shown
 
 REFERENCES = Path("config/references")
-#: Keys of an engine's mapping and of a row's conditions: a name and what its value must be.
-Level = str | int | float
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-def _texts(value: Any) -> Any:
-    """Conditions on columns: the CSV's cells are text, whatever YAML made of them."""
+def _cells(value: Any) -> Any:
+    """Cells by column: those of a CSV file are text, whatever YAML made of them."""
     if not isinstance(value, dict):
         return value
-    return {str(k): ["" if v is None else str(v) for v in _as_list(vs)] for k, vs in value.items()}
+    return {str(k): ["" if v is None else str(v) for v in as_list(vs)] for k, vs in value.items()}
 
 
 def _phases(value: Any) -> Any:
     """A name, a list of names, or names with the levels that they must have."""
-    names = value if isinstance(value, dict) else dict.fromkeys(_as_list(value))
+    names = value if isinstance(value, dict) else dict.fromkeys(as_list(value))
     return {name: levels or {} for name, levels in names.items()}
 
 
-Rows = Annotated[dict[str, list[str]], BeforeValidator(_texts)]
+Rows = Annotated[dict[str, list[str]], BeforeValidator(_cells)]
 
 
-class Citation(_Section):
+class Citation(Section):
     """Where the numbers were published."""
 
     authors: str
@@ -60,14 +50,14 @@ class Citation(_Section):
     link: str = ""
 
 
-class Axis(_Section):
+class Axis(Section):
     """A column of the CSV that is a factor, step parameter or derived level of ours."""
 
     column: str
     level: str
 
 
-class Series(_Section):
+class Series(Section):
     """Some rows that are one of our measures."""
 
     id: str = Field(pattern=r"^[a-z0-9_-]+$")
@@ -96,14 +86,14 @@ class Series(_Section):
     """False for a curve through the values of another series, whose ratios are there already."""
 
 
-class NotCompared(_Section):
+class NotCompared(Section):
     """Rows that are only listed, and why."""
 
     where: Rows
     why: str
 
 
-class Reference(_Section):
+class Reference(Section):
     """One published study."""
 
     name: str
@@ -200,38 +190,27 @@ def load_reference(path: Path) -> Reference:
 
 
 def parse_reference(name: str, text: str, table: str, where: str = "") -> Reference:
-    """A reference from the texts of its two files; ConfigError names `where`."""
-    where = where or name
-    check_shape(text, where)
-    try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"{where}: not valid YAML: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{where}: a reference is a mapping of keys to values")
+    """A reference from the texts of its two files; ConfigError names `where`, or else `name`."""
+    file = parse_yaml(text, Path(where or name), "reference")
     for key in ("name", "rows"):
-        if key in data:
-            raise ConfigError(f"{where}: {key}: is not a key: it comes from the files themselves")
+        if key in file.data:
+            file.fail((key,), "is not a key: it comes from the files themselves")
     rows = list(csv.DictReader(io.StringIO(table)))
     if not rows:
-        raise ConfigError(f"{where}: the CSV file beside it has no rows")
+        file.fail((), "the CSV file beside it has no rows")
     for line, row in enumerate(rows, start=2):
         if None in row or None in row.values():
-            raise ConfigError(f"{where}: line {line} of its CSV file has too many or too few cells")
+            file.fail((), f"line {line} of its CSV file has too many or too few cells")
     try:
-        reference = Reference.model_validate({"name": name, "rows": rows, **data})
+        reference = Reference.model_validate({"name": name, "rows": rows, **file.data})
     except ValidationError as error:
-        # A misspelt key also makes the right one missing: name the misspelt one.
-        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        place = ".".join(map(str, first["loc"]))
-        known = nearest(str(first["loc"][-1]), list(Reference.model_fields))
-        hint = known if first["type"] == "extra_forbidden" else ""
-        raise ConfigError(f"{where}: {place}: {first['msg'].lower()}{hint}") from error
-    _check(reference, where)
+        explained = "config/references/README.md"
+        file.fail(*complaint(error, Reference, hidden=("name", "rows"), explained_in=explained))
+    _check(reference, file)
     return reference
 
 
-def _check(reference: Reference, where: str) -> None:
+def _check(reference: Reference, file: YamlFile) -> None:
     heading = set(reference.rows[0])
     used = {reference.system, *reference.columns}
     for series in reference.series:
@@ -240,40 +219,33 @@ def _check(reference: Reference, where: str) -> None:
     for left_out in reference.not_compared:
         used |= set(left_out.where)
     if missing := sorted(used - heading):
-        raise ConfigError(
-            f"{where}: its CSV file has no column {missing[0]!r}; it has: "
-            f"{', '.join(reference.rows[0])}"
-        )
+        columns = ", ".join(reference.rows[0])
+        file.fail((), f"its CSV file has no column {missing[0]!r}; it has: {columns}")
     if unexplained := sorted(heading - set(reference.columns)):
-        raise ConfigError(f"{where}: columns: {unexplained[0]!r} is not explained")
+        file.fail(("columns",), f"{unexplained[0]!r} is not explained")
     names = [series.id for series in reference.series]
     if len(set(names)) < len(names):
-        raise ConfigError(f"{where}: series: an id is there twice")
+        file.fail(("series",), "an id is there twice")
     for pair in reference.pairs:
         for name in pair:
             if name not in names:
-                raise ConfigError(f"{where}: pairs: there is no series {name!r}")
+                file.fail(("pairs",), f"there is no series {name!r}")
     for published, ours in reference.systems.items():
         if any("engine" not in one for one in ours):
-            raise ConfigError(f"{where}: systems.{published}: each entry needs `engine`")
+            file.fail(("systems", published), "each entry needs `engine`")
     placed = cells(reference)
     for cell in placed:
         x = cell.series.x
         for column in (cell.series.value, *([x.column] if x else [])):
-            _number(cell.row[column], f"{where}: line {cell.line} of its CSV file, {column}")
+            try:
+                float(cell.row[column])
+            except ValueError:
+                where = f"line {cell.line} of its CSV file, {column}"
+                file.fail((), f"{where}: {cell.row[column]!r} is not a number")
     lines = {cell.line for cell in placed}
     for line, row in enumerate(reference.rows, start=2):
         if line not in lines and reason(reference, row) is None:
-            raise ConfigError(
-                f"{where}: line {line} of its CSV file is in no series and not in `not_compared`"
-            )
-
-
-def _number(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{where}: {text!r} is not a number") from None
+            file.fail((), f"line {line} of its CSV file is in no series and not in `not_compared`")
 
 
 def _text(path: Path) -> str:

@@ -13,9 +13,10 @@ from pydantic import BeforeValidator, Field
 from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import ENGINES, engine
 from storewise.study.factors import OF_SERVERS, SERVER_FACTORS
-from storewise.study.inputs import Inputs, Section, as_list
+from storewise.study.inputs import Inputs
 from storewise.study.prices import Corpus, Prices
 from storewise.study.publication import Publish, as_publish
+from storewise.study.section import Section, as_list
 from storewise.study.sweep import expand_sweep
 from storewise.study.trial import Phase, Trial, trial_id, trial_seed
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,17 @@ from storewise.report.data.evidence import Evidence
 from storewise.report.data.filters import Facets
 from storewise.report.data.headlines import with_ids
 from storewise.report.graphs import Graphs, summary
-from storewise.report.page import conditions as content
-from storewise.report.page.table_view import SHOWN, TableView, view
+from storewise.report.page import provenance
+from storewise.report.page.table_view import TableViews
 from storewise.report.page.timelines import span, timelines
-from storewise.report.tables import cells, judged, questions, servers, steps
-from storewise.report.tables import per_node as owners
-from storewise.report.tables import query_plans as plans
-from storewise.report.tables import references as published
-from storewise.report.tables import verdict as verdictview
-from storewise.report.tables.cells import Table
+from storewise.report.tables import hosts, references, servers, stores
+from storewise.report.tables.cells import Cell, Table, number_cell, text_cell
+from storewise.report.tables.judged import judged_tables
+from storewise.report.tables.per_node import node_tables
+from storewise.report.tables.questions import plan_tables, question_tables
+from storewise.report.tables.steps import step_tables
+from storewise.report.tables.verdict import NAME as VERDICT
+from storewise.report.tables.verdict import verdict_tables
 
 TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
@@ -69,8 +70,6 @@ _DRAWN = (
     *("summary", "latency_summary", "scaling", "steps", "storage_summary", "plan_summary"),
     *("reference_curves", "costs", "capacity_curve", "knees"),
 )
-
-
 #: Files that were left out whose names stand in the page's text.
 _LEFT_OUT = 1000
 
@@ -146,28 +145,27 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
     graphs = Graphs(evidence, facets, style_of(tables))
-    shown = Shown(facets)
-    told, series = timelines(tables)
-    sessions, references = servers.section(tables), published.section(tables)
+    views = TableViews(facets)
+    trials, series = timelines(tables)
+    sessions, published = servers.section(tables), references.section(tables)
     parts = {
-        "choices": shown.all_of(verdictview.verdict_tables(found)),
-        "tables": shown.all_of(_measured(tables)),
+        "choices": views.all_of(verdict_tables(found)),
+        "tables": views.all_of(_measured(tables)),
         "judged": [
-            (heading, shown.one(table))
-            for heading, table in judged.tables_of_judged(tables, skip=(verdictview.NAME,))
+            (heading, views.one(table)) for heading, table in judged_tables(tables, skip=(VERDICT,))
         ],
-        "session_tables": shown.all_of(sessions.tables if sessions else ()),
-        "published_tables": shown.all_of(references.tables if references else ()),
-        "canary": shown.one(cells.canary_table(tables)),
+        "session_tables": views.all_of(sessions.tables if sessions else ()),
+        "published_tables": views.all_of(published.tables if published else ()),
+        "canary": views.one(hosts.canary_table(tables)),
         # What is left out is to be found in the page by any means, without a script too.
-        "quarantine": shown.one(_quarantine(tables), _LEFT_OUT),
+        "quarantine": views.one(_quarantine(tables), _LEFT_OUT),
     }
     data = {
         "base": base,
         "facets": facets.payload(),
         "dark": DARK,
-        "tables": shown.data,
-        "trials": told,
+        "tables": views.data,
+        "trials": trials,
     }
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
@@ -179,76 +177,54 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
-        conditions=content.conditions(tables),
-        layouts=content.layouts(tables),
+        provenance=provenance.provenance(tables),
+        layouts=provenance.layouts(tables),
         sessions=sessions,
-        published=references,
+        published=published,
         warnings=tables.warnings,
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
         attempts=tables.results.attempts,
-        files=content.files(tables),
+        files=provenance.files(tables),
         trials=len(tables.trials),
         data=script_json(data),
-        evidence=packed(evidence.payload([*shown.sources, *_DRAWN])),
+        evidence=packed(evidence.payload([*views.sources, *_DRAWN])),
         library=plotting_library(),
         scripts=SCRIPTS,
     )
     return page
 
 
-class Shown:
-    """The tables of one page, with what its script needs of them."""
-
-    def __init__(self, facets: Facets) -> None:
-        self._facets = facets
-        self.data: dict[str, Any] = {}
-        self.sources: list[str] = []
-        """The CSV files that rows and cells come from."""
-
-    def one(self, table: Table, shown: int = SHOWN) -> TableView:
-        found = view(table, self._facets, shown)
-        self.data[table.id] = found.data
-        self.sources += [m.csv for m in table.marks]
-        self.sources += [c.source.split(":")[0] for r in table.rows for c in r if c.source]
-        return found
-
-    def all_of(self, tables: Sequence[Table]) -> list[TableView]:
-        return [self.one(table) for table in tables]
-
-
 def _measured(tables: Tables) -> list[Table]:
+    of_nodes = (hosts.node_load_table(tables), servers.balance_table(tables))
     return [
-        cells.rate_table(tables),
-        cells.latency_table(tables),
-        *questions.tables_of(tables),
-        *plans.tables_of_plans(tables),
-        cells.storage_table(tables),
-        cells.scaling_table(tables),
-        *steps.tables_of_steps(tables),
-        cells.load_table(tables),
-        *servers.load_tables(tables),
-        *owners.tables_of_owners(tables),
-        cells.verification_table(tables),
+        stores.rate_table(tables),
+        stores.latency_table(tables),
+        *question_tables(tables),
+        *plan_tables(tables),
+        stores.storage_table(tables),
+        stores.scaling_table(tables),
+        *step_tables(tables),
+        hosts.client_load_table(tables),
+        *(table for table in of_nodes if table.rows),
+        *node_tables(tables),
+        stores.verification_table(tables),
     ]
 
 
 def _quarantine(tables: Tables) -> Table:
     rows = [
-        [
-            cells.text_cell(one.path),
-            _place(one.line),
-            _place(one.offset),
-            cells.text_cell(one.reason),
-        ]
-        for one in tables.results.quarantined
+        [text_cell(bad.path), _place(bad.line), _place(bad.offset), text_cell(bad.reason)]
+        for bad in tables.results.quarantined
     ]
     return Table("quarantine", "Files that were left out", ["file", "line", "byte", "reason"], rows)
 
 
-def _place(text: str) -> cells.Cell:
+def _place(number: str) -> Cell:
     """A line or byte of a file; none where it is the file as a whole that is bad."""
-    return cells.number_cell(float(text), text) if text.isdigit() else cells.text_cell(text or None)
+    if number.isdigit():
+        return number_cell(float(number), lambda _: number)
+    return text_cell(number or None)
 
 
 def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:

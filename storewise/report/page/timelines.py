@@ -73,16 +73,16 @@ def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     order = {phase: place for place, phase in enumerate(tables.phases_of(tables.series))}
     factors = [f for f in tables.results.factors if f != "engine"]
     shown = [f for f in factors if len(tables.trials) and tables.trials[f].nunique() > 1]
-    told, data = [], []
+    names, data = [], []
     for row in records(tables.trials):
         keys = by_trial.get(str(row["trial"]), [])
         if not keys:
             continue
         keys.sort(key=lambda k: (order.get(k[1], 99), k[2]))
         words = ", ".join(filter(None, (title(str(row["engine"])), setting(row, shown))))
-        told.append({"id": row["trial"], "name": f"{words}, repeat {row['repeat']}"})
+        names.append({"id": row["trial"], "name": f"{words}, repeat {row['repeat']}"})
         data.append({"parts": [_part(k, series.get(k), hosts.get(k), joined) for k in keys]})
-    return told, data
+    return names, data
 
 
 def _shown(cpu: pd.DataFrame) -> pd.DataFrame:
@@ -92,16 +92,16 @@ def _shown(cpu: pd.DataFrame) -> pd.DataFrame:
 
 
 def _part(
-    key: tuple[Any, ...], own: pd.DataFrame | None, hosts: pd.DataFrame | None, joined: int
+    key: tuple[Any, ...], series: pd.DataFrame | None, hosts: pd.DataFrame | None, joined: int
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"phase": key[1], "step": key[2], "dx": joined, "x0": joined / 2}
-    if own is not None:
-        kept = own[(own["length"] >= 0.2) | (own["second"] == 0)]
+    part: dict[str, Any] = {"phase": key[1], "step": key[2], "dx": joined, "x0": joined / 2}
+    if series is not None:
+        kept = series[(series["length"] >= 0.2) | (series["second"] == 0)]
         place = kept["second"].to_numpy(dtype=np.int64) // joined
-        found["operations"] = _curve(place, kept["operations_per_s"].to_numpy(dtype=float))
-        found["warm"] = int(own["warmup"].sum())
-    found["hosts"] = _hosts(hosts, joined) if hosts is not None else {}
-    return found
+        part["operations"] = _curve(place, kept["operations_per_s"].to_numpy(dtype=float))
+        part["warm"] = int(series["warmup"].sum())
+    part["hosts"] = _hosts(hosts, joined) if hosts is not None else {}
+    return part
 
 
 def _hosts(group: pd.DataFrame, joined: int) -> dict[str, dict[str, list[float]]]:
@@ -111,7 +111,7 @@ def _hosts(group: pd.DataFrame, joined: int) -> dict[str, dict[str, list[float]]
     codes, names = pd.factorize(group["host"], sort=True)
     place = group["second"].to_numpy(dtype=np.int64) // joined
     size = int(place.max()) + 1
-    found: dict[str, dict[str, list[float]]] = {}
+    by_host: dict[str, dict[str, list[float]]] = {}
     for metric in METRICS:
         values = group[metric].to_numpy(dtype=float)
         if not np.isfinite(values).any():
@@ -119,19 +119,18 @@ def _hosts(group: pd.DataFrame, joined: int) -> dict[str, dict[str, list[float]]
         means = _means(codes * size + place, values, len(names) * size).reshape(-1, size)
         for name, curve in _few(dict(zip(map(str, names), means, strict=True))).items():
             if np.isfinite(curve).any():
-                found.setdefault(name, {})[metric] = _digits(curve)
-    return found
+                by_host.setdefault(name, {})[metric] = _digits(curve)
+    return by_host
 
 
 def _few(curves: dict[str, Floats]) -> dict[str, Floats]:
     """These curves, or of more than MOST_HOSTS their mean and the highest."""
     if len(curves) <= MOST_HOSTS:
         return curves
-    all_of_them = pd.DataFrame(np.vstack(list(curves.values())))
-    who = f"{len(curves)} hosts"
+    together, hosts = pd.DataFrame(curves), f"{len(curves)} hosts"
     return {
-        f"mean of {who}": all_of_them.mean().to_numpy(),
-        f"highest of {who}": all_of_them.max().to_numpy(),
+        f"mean of {hosts}": together.mean(axis=1).to_numpy(),
+        f"highest of {hosts}": together.max(axis=1).to_numpy(),
     }
 
 
@@ -141,12 +140,8 @@ def _curve(place: NDArray[np.int64], values: Floats) -> list[float]:
 
 
 def _means(place: NDArray[np.int64], values: Floats, size: int) -> Floats:
-    known = np.isfinite(values)
-    sums = np.bincount(place[known], values[known], size)
-    counts = np.bincount(place[known], minlength=size)
-    means = np.full(size, np.nan)
-    np.divide(sums, counts, out=means, where=counts > 0)
-    return means
+    means = pd.Series(values).groupby(place).mean().reindex(range(size))
+    return np.asarray(means, dtype=np.float64)
 
 
 def _digits(curve: Floats) -> list[float]:

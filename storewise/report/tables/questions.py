@@ -1,120 +1,127 @@
-"""Tables of the page about questions: who answered them, and when a store has paid."""
+"""Tables of the page about questions: who answered them, by which plan, and when a store pays."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
 
 from storewise.analysis.common.engines import BASELINE, varying_factors
-from storewise.analysis.common.frames import records
+from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import seconds
 from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.measure.query_plans import index_word, leavings
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import Mark, marks
-from storewise.report.tables.cells import Cell, Table, level_cell, number_cell, text_cell
+from storewise.report.tables import cells
+from storewise.report.tables.cells import Cell, Column, Row, Table
+
+#: Lines of the drawn plans of DuckDB: in a cell they leave no room for words.
+_BOXES = re.compile(r"[\u2500-\u257f]+")
+#: Characters of a plan in a cell; all of it is in ``analysis/plans.csv``.
+_SHOWN = 160
 
 
-def tables_of(tables: Tables) -> list[Table]:
+def question_tables(tables: Tables) -> list[Table]:
     """Those that have rows."""
-    return [t for t in (question_table(tables), breakeven_table(tables)) if t.rows]
+    return [t for t in (_questions(tables), _breakeven(tables)) if t.rows]
 
 
-def question_table(tables: Tables) -> Table:
+def _questions(tables: Tables) -> Table:
     """Question by engine: who answered it, by which index, in which time."""
-    found = tables.questions
-    names = ["engine", *varying_factors(found, tables.results.factors)]
-    names += ["step"] if len(found) and found["step"].nunique() > 1 else []
-    rows = [
-        [
-            text_cell(row["question"]),
-            *(level_cell(n, row[n]) for n in names),
-            text_cell(_who(row)),
-            text_cell(row["indexes"] or "none"),
-            number_cell(row["median"], seconds(row["median"])),
-            number_cell(row["operations"], f"{row['operations']:,.0f}"),
-        ]
-        if row["median"] is not None and math.isfinite(row["median"])
-        else [
-            text_cell(row["question"]),
-            *(level_cell(n, row[n]) for n in names),
-            text_cell(_who(row)),
-            text_cell(row["indexes"] or "none"),
-            number_cell(None),
-            number_cell(0, "0"),
-        ]
-        for row in records(found)
+
+    def who(row: Row) -> str:
+        if row["engine"] == BASELINE:
+            return "client (reads the files)"
+        return f"{row['answered_by']} ({row['by']})"
+
+    def times(row: Row) -> float:
+        return 0 if missing(row["median"]) else row["operations"]
+
+    columns = [
+        *cells.levels(["question", *cells.row_keys(tables.questions, tables)]),
+        Column("answered by", lambda row: cells.text_cell(who(row))),
+        Column("index that may serve it", lambda row: cells.text_cell(row["indexes"] or "none")),
+        *cells.figures(seconds, "median"),
+        Column("asked", lambda row: cells.number_cell(times(row), cells.whole)),
     ]
-    heads = ["question", *names, "answered by", "index that may serve it", "median", "asked"]
     caption = "Questions: who answered them, and how fast"
-    return Table("questions", caption, heads, rows, marks("questions", found))
+    return cells.table_of("questions", caption, tables.questions, "questions", columns)
 
 
-def _who(row: dict[str, Any]) -> str:
-    if row["engine"] == BASELINE:
-        return "client (reads the files)"
-    return f"{row['answered_by']} ({row['by']})"
-
-
-def breakeven_table(tables: Tables) -> Table:
+def _breakeven(tables: Tables) -> Table:
     """From how many questions on a store pays; the files themselves are the first row."""
-    found = tables.breakeven
-    names = ["engine", *varying_factors(found, tables.results.factors)]
-    names += ["step"] if len(found) and found["step"].nunique() > 1 else []
-    rows: list[list[Cell]] = []
+    names = cells.row_keys(tables.breakeven, tables)
+    stores = tables.breakeven.sort_values(["phase", "operation"], kind="stable")
+    rows: list[Row] = []
     origins: list[Mark] = []
-    ordered = found.sort_values(["phase", "operation"], kind="stable")
-    done: set[tuple[str, str]] = set()
-    for row, mark in zip(records(ordered), marks("breakeven", ordered), strict=True):
-        if (row["phase"], row["operation"]) not in done:
-            done.add((row["phase"], row["operation"]))
-            rows.append(
-                [
-                    text_cell(row["phase"]),
-                    text_cell(row["operation"]),
-                    *(level_cell(n, BASELINE if n == "engine" else None) for n in names),
-                    text_cell("none"),
-                    number_cell(row["files_question"], seconds(row["files_question"])),
-                    text_cell("the baseline"),
-                    text_cell("–"),
-                ]
-            )
+    for row, mark in zip(records(stores), marks("breakeven", stores), strict=True):
+        place = (row["phase"], row["operation"])
+        if not rows or place != (rows[-1]["phase"], rows[-1]["operation"]):
+            # The files: nothing to load, and what a question takes is in the rows of the stores.
+            files = {"engine": BASELINE, "store_question": row["files_question"]}
+            rows.append({**row, **dict.fromkeys(names), **files})
             origins.append(Mark(mark.csv, mark.rows, {"engine": BASELINE, "phase": row["phase"]}))
+        rows.append(row)
         origins.append(mark)
-        rows.append(
-            [
-                text_cell(row["phase"]),
-                text_cell(row["operation"]),
-                *(level_cell(n, row[n]) for n in names),
-                number_cell(row["load"], seconds(row["load"])),
-                number_cell(row["store_question"], seconds(row["store_question"])),
-                _pays(row),
-                text_cell(_interval(row)),
-            ]
-        )
-    heads = [
-        "phase",
-        "question",
-        *names,
-        "load",
-        "time of a question",
-        "pays from",
-        "95 % interval",
+    columns = [
+        *cells.texts("phase", operation="question"),
+        *cells.levels(names),
+        Column("load", _load),
+        *cells.figures(seconds, store_question="time of a question"),
+        Column("pays from", _pays),
+        Column("95 % interval", lambda row: cells.text_cell(_interval(row))),
     ]
     caption = (
         "Number of questions from which on a store pays against reading the files again. The time "
         "of a question is its mean over the clients that asked at once"
     )
-    return Table("breakeven", caption, heads, rows, origins)
+    return Table.of("breakeven", caption, rows, columns, origins)
 
 
-def _pays(row: dict[str, Any]) -> Cell:
+def _load(row: Row) -> Cell:
+    return (
+        cells.text_cell("none")
+        if row["engine"] == BASELINE
+        else cells.number_cell(row["load"], seconds)
+    )
+
+
+def _pays(row: Row) -> Cell:
+    if row["engine"] == BASELINE:
+        return cells.text_cell("the baseline")
     if not math.isfinite(row["mean"]):
         return Cell("never: the files are faster", math.inf)
     count = times_asked(row["mean"])
     return Cell(f"{count} {'question' if count == '1' else 'questions'} on", float(row["mean"]))
 
 
-def _interval(row: dict[str, Any]) -> str:
+def _interval(row: Row) -> str:
+    if row["engine"] == BASELINE:
+        return "–"
     if row["resampled"] == "none":
         return "none"
     return f"{times_asked(row['low'])} to {times_asked(row['high'])}"
+
+
+def plan_tables(tables: Tables) -> list[Table]:
+    """The table that a study of workload `measures` has; none otherwise."""
+    plans = tables.plan_summary
+    if plans.empty:
+        return []
+    sentences = " ".join(leavings(plans, tables.results.factors))
+    columns = [
+        *cells.levels(["query", "engine", *varying_factors(plans, tables.results.factors)]),
+        *cells.figures("{:g} %".format, selectivity_pct="selectivity"),
+        *cells.figures("{:.6g}".format, threshold="mv above"),
+        *cells.figures(cells.whole, found="readings found"),
+        *cells.figures(seconds, mean="mean time"),
+        Column("plan uses the index", lambda row: cells.text_cell(index_word(row))),
+        Column("plan", lambda row: cells.text_cell(_plan(row) or None)),
+    ]
+    caption = "Readings above a value: times and plans" + (f". {sentences}" if sentences else "")
+    return [cells.table_of("plans", caption, plans, "plan_summary", columns)]
+
+
+def _plan(row: Row) -> str:
+    plan = "" if missing(row["plan"]) else " ".join(_BOXES.sub(" ", str(row["plan"])).split())
+    return plan[:_SHOWN] + ("…" if len(plan) > _SHOWN else "")

@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storewise.analysis.common.engines import title
-from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import number
 from storewise.analysis.measure.references import finding
 from storewise.analysis.model.tables import Tables
-from storewise.report.data.rows import marks
-from storewise.report.tables.cells import Cell, Table, number_cell, text_cell
+from storewise.report.tables import cells
+from storewise.report.tables.cells import Cell, Column, Row, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,78 +42,59 @@ def section(tables: Tables) -> Published | None:
     )
 
 
-def _slope(value: float, trend: str) -> Cell:
-    if math.isnan(value):
-        return Cell("–", -math.inf)
-    return Cell(f"{trend} ({value:+.2f})", value)
+def _slope(kind: str, head: str) -> Column:
+    def cell(row: Row) -> Cell:
+        slope = float(row[f"{kind}_slope"])
+        if math.isnan(slope):
+            return Cell("–", -math.inf)
+        return Cell(f"{row[f'{kind}_trend']} ({slope:+.2f})", slope)
+
+    return Column(head, cell)
 
 
 def _shapes(tables: Tables) -> Table:
-    rows = [
-        [
-            text_cell(row["reference"]),
-            text_cell(row["title"]),
-            text_cell(row["system"]),
-            text_cell(title(str(row["engine"]))),
-            text_cell(row["setting"]),
-            text_cell(f"{row['x_name']} {row['levels']}"),
-            _slope(row["published_slope"], str(row["published_trend"])),
-            _slope(row["measured_slope"], str(row["measured_trend"])),
-            number_cell(row["published_best"]),
-            number_cell(row["measured_best"]),
-            text_cell(row["agree"]),
-        ]
-        for row in records(tables.reference_shapes)
+    columns = [
+        *cells.texts("reference", title="figure", system="published"),
+        Column("here", lambda row: cells.level_cell("engine", row["engine"])),
+        *cells.texts("setting"),
+        Column("levels", lambda row: cells.text_cell(f"{row['x_name']} {row['levels']}")),
+        _slope("published", "published slope"),
+        _slope("measured", "slope here"),
+        *cells.figures(number, published_best="published best at", measured_best="best here at"),
+        *cells.texts("agree"),
     ]
-    heads = ["reference", "figure", "published", "here", "setting", "levels", "published slope"]
-    heads += ["slope here", "published best at", "best here at", "agree"]
     caption = "Shapes: slope of each curve with both axes in logarithms (1: proportional, 0: flat)"
-    origins = marks("reference_shapes", tables.reference_shapes)
-    return Table("reference-shapes", caption, heads, rows, origins)
+    shapes = tables.reference_shapes
+    return cells.table_of("reference-shapes", caption, shapes, "reference_shapes", columns)
 
 
 def _ratios(tables: Tables) -> Table:
-    rows = [
-        [
-            text_cell(row["reference"]),
-            text_cell(row["title"]),
-            text_cell(row["setting"]),
-            text_cell(f"{row['x_name']} {row['at']}".strip()),
-            text_cell(row["over"]),
-            text_cell(row["under"]),
-            number_cell(row["published"]),
-            number_cell(row["measured"]),
-            text_cell(row["agree"]),
-        ]
-        for row in records(tables.reference_ratios)
+    columns = [
+        *cells.texts(reference="reference", title="figure", setting="setting"),
+        Column("at", lambda row: cells.text_cell(f"{row['x_name']} {row['at']}".strip())),
+        *cells.texts(over="value of", under="over that of"),
+        *cells.figures(number, published="published ratio", measured="ratio here"),
+        *cells.texts(agree="same side of 1"),
     ]
-    heads = ["reference", "figure", "setting", "at", "value of", "over that of"]
-    heads += ["published ratio", "ratio here", "same side of 1"]
-    caption = "Ratios of two systems, published and here"
-    origins = marks("reference_ratios", tables.reference_ratios)
-    return Table("reference-ratios", caption, heads, rows, origins)
+    caption, ratios = "Ratios of two systems, published and here", tables.reference_ratios
+    return cells.table_of("reference-ratios", caption, ratios, "reference_ratios", columns)
 
 
 def _values(tables: Tables) -> Table:
-    rows = [
-        [
-            text_cell(row["reference"]),
-            number_cell(row["line"], str(row["line"])),
-            text_cell(row["series"]),
-            text_cell(row["system"]),
-            text_cell(row["setting"]),
-            text_cell("" if math.isnan(row["x"]) else f"{row['x_name']} {number(row['x'])}"),
-            number_cell(row["value"]),
-            text_cell(row["unit"]),
-            text_cell(row["compared"]),
-        ]
-        for row in records(tables.reference_values)
+    def level(row: Row) -> str:
+        return "" if math.isnan(row["x"]) else f"{row['x_name']} {number(row['x'])}"
+
+    columns = [
+        *cells.texts("reference"),
+        *cells.figures(str, "line"),
+        *cells.texts(series="figure", system="system", setting="setting"),
+        Column("level", lambda row: cells.text_cell(level(row))),
+        *cells.figures(number, value="published value (other hardware)"),
+        *cells.texts("unit", "compared"),
     ]
-    heads = ["reference", "line", "figure", "system", "setting", "level"]
-    heads += ["published value (other hardware)", "unit", "compared"]
     caption = (
         "Published values as they are, on other hardware: listed, never to be set against "
         "values of this page"
     )
-    origins = marks("reference_values", tables.reference_values)
-    return Table("reference-values", caption, heads, rows, origins)
+    values = tables.reference_values
+    return cells.table_of("reference-values", caption, values, "reference_values", columns)

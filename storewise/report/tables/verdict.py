@@ -4,7 +4,8 @@ source, and the weighted score of all criteria that count."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import number, seconds
@@ -25,50 +26,49 @@ _CAPTION = (
 _NONE = Cell("not measured", -math.inf, True)
 
 
-def verdict_tables(found: Verdict) -> list[Table]:
+def verdict_tables(verdict: Verdict) -> list[Table]:
     """The table of the verdict; none where nothing could be judged."""
-    if not found.criteria:
+    if not verdict.criteria:
         return []
     files = title(BASELINE)
-    scores = {score.choice: score for score in found.scores}
-    choices = list(dict.fromkeys(s.label for c in found.criteria for s in c.standings))
-    # By score, the best first; those without one in the order of the first criterion.
-    order = {score.choice: place for place, score in enumerate(found.scores)}
-    choices.sort(key=lambda name: order.get(name, len(order)))
-    asked = bool(found.pays)
-    if asked:
+    choices = list(dict.fromkeys(s.label for c in verdict.criteria for s in c.standings))
+    if verdict.pays:
         # The baseline first: what one has without any store; then those that pay soonest.
-        choices.sort(key=lambda name: (name != files, found.pays.get(name, math.inf)))
-    by_name = {c.name: {s.label: s for s in c.standings} for c in found.criteria}
-    rows = []
-    for name in choices:
-        cells = [text_cell(name)]
-        if scores:
-            cells.append(_score(scores.get(name)))
-        for criterion in found.criteria:
-            standing = by_name[criterion.name].get(name)
-            if standing is not None:
-                cells.append(_standing(criterion, standing))
-            elif name == files and criterion.name == "load":
-                cells.append(Cell("nothing to load", math.inf, True))
-            else:
-                cells.append(_NONE)
-        if asked:
-            cells.append(_pays(name, found))
-        rows.append(cells)
-    heads = ["choice", *(["score"] if scores else []), *map(_head, found.criteria)]
-    if asked:
-        heads.append("pays from so many questions on (of the kind that pays soonest)")
-    return [Table("verdict-table", _CAPTION, heads, rows)]
+        choices.sort(key=lambda name: (name != files, verdict.pays.get(name, math.inf)))
+    else:
+        # By score, the best first; those without one in the order of the first criterion.
+        order = {score.choice: place for place, score in enumerate(verdict.scores)}
+        choices.sort(key=lambda name: order.get(name, len(order)))
+    scores = {score.choice: score for score in verdict.scores}
+    heads, cells = ["choice"], [[text_cell(name)] for name in choices]
+
+    def add(head: str, cell: Callable[[str], Cell]) -> None:
+        heads.append(head)
+        for name, row in zip(choices, cells, strict=True):
+            row.append(cell(name))
+
+    if scores:
+        add("score", lambda name: _score(scores.get(name)))
+    for criterion in verdict.criteria:
+        unit = "" if criterion.unit in ("", "1", "s") else f", {criterion.unit}"
+        weight = f", weight {criterion.weight:.0%}" if criterion.weight else ""
+        add(
+            f"{criterion.title}{unit.replace('10^6', 'million')}{weight}",
+            partial(_standing, criterion, {s.label: s for s in criterion.standings}),
+        )
+    if verdict.pays:
+        add(
+            "pays from so many questions on (of the kind that pays soonest)",
+            lambda name: _pays(name, verdict.pays.get(name)),
+        )
+    return [Table("verdict-table", _CAPTION, heads, cells)]
 
 
-def _head(criterion: Criterion) -> str:
-    unit = "" if criterion.unit in ("", "1", "s") else f", {criterion.unit}"
-    weight = f", weight {criterion.weight:.0%}" if criterion.weight else ""
-    return f"{criterion.title}{unit.replace('10^6', 'million')}{weight}"
-
-
-def _standing(criterion: Criterion, standing: Standing) -> Cell:
+def _standing(criterion: Criterion, standings: Mapping[str, Standing], name: str) -> Cell:
+    standing = standings.get(name)
+    if standing is None:
+        nothing = name == title(BASELINE) and criterion.name == "load"
+        return Cell("nothing to load", math.inf, True) if nothing else _NONE
     # A time has the unit that suits it; of all others the heading has the unit.
     show = seconds if criterion.unit == "s" else number
     notes = _interval(standing.estimate, show)
@@ -107,9 +107,7 @@ def _rank(rank: int) -> str:
     return f"rank {rank}" + (", best" if rank == 1 else "")
 
 
-def _pays(name: str, found: Verdict) -> Cell:
-    pays = found.pays.get(name)
-    words = "the baseline" if name == title(BASELINE) else "–"
-    if pays is not None:
-        words = times_asked(pays)
-    return Cell(words, -math.inf if pays is None else pays, True)
+def _pays(name: str, questions: float | None) -> Cell:
+    if questions is None:
+        return Cell("the baseline" if name == title(BASELINE) else "–", -math.inf, True)
+    return Cell(times_asked(questions), questions, True)

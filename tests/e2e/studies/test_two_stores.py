@@ -17,7 +17,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.schema import read_conditions, read_part
-from storewise.report.tables.per_node import tables_of_owners
+from storewise.report.tables.per_node import node_tables
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -242,7 +242,7 @@ def test_nodes_slowed_and_killed(measured: Measured) -> None:
     # The other node went on; the killed one's documents were out of reach.
     assert crash["unavailable_time_node"] > crash["unavailable_time"]
     assert crash["lost_documents"] == 0
-    assert [t.id for t in tables_of_owners(tables)] == ["per-node", "slowdown", "crashes"]
+    assert [t.id for t in node_tables(tables)] == ["per-node", "slowdown", "crashes"]
     assert not list(measured.place.directory.rglob("*.slow"))
     assert "Servers killed under load" in measured.page
     assert "Throughput with slowed nodes" in measured.page

@@ -15,7 +15,7 @@ from support.waiting import wait_until
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.figures.per_node import latency_by_node, slowed_nodes
-from storewise.report.tables.per_node import tables_of_owners
+from storewise.report.tables.per_node import node_tables
 from storewise.session.coordination.liveness import read_abort
 from storewise.session.faults.orders import Orders
 from storewise.study.trial import Trial
@@ -97,7 +97,7 @@ def test_a_slowed_network_shows_at_its_node_only(places: list[Host], tmp_path: P
     assert rates.loc[1, "relative"] == pytest.approx(rates.loc[1, "mean"] / rates.loc[0, "mean"])
     assert latency_by_node(tables) is not None
     assert slowed_nodes(tables) is not None
-    assert [table.id for table in tables_of_owners(tables)] == ["per-node", "slowdown"]
+    assert [table.id for table in node_tables(tables)] == ["per-node", "slowdown"]
 
 
 def test_killed_jobs_of_nodes_leave_no_slowing(places: list[Host], tmp_path: Path) -> None:

@@ -41,8 +41,9 @@ from storewise.report.page.timelines import (
     span,
     timelines,
 )
-from storewise.report.tables.cells import Table, number_cell, rate_table, text_cell
-from storewise.report.tables.judged import judged_table, tables_of_judged
+from storewise.report.tables.cells import Table, number_cell, text_cell
+from storewise.report.tables.judged import judged_table, judged_tables
+from storewise.report.tables.stores import rate_table
 
 #: What the page has of a figure.
 Panels = Callable[[str], list[dict[str, Any]]]
@@ -287,7 +288,7 @@ def test_tables_that_nobody_named_are_shown_too(tables: Tables) -> None:
     first = [cell.text for cell in found.rows[0]]
     assert first == ["SQLite", "1,230 documents/s", "1,000 to 1,500", "< 0.001", "yes"]
     assert [cell.text for cell in found.rows[1]] == ["PostgreSQL", "–", "–", "0.250", "no"]
-    headings = [heading for heading, _ in tables_of_judged(tables)]
+    headings = [heading for heading, _ in judged_tables(tables)]
     assert "Analysis of variance" in headings
 
 

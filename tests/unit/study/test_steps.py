@@ -129,7 +129,7 @@ def test_a_study_has_the_steps_of_its_sweep(tmp_path):
         ("{operations: 5, sweep: {rate: 3}}", "rate must be a list"),
         ("{operations: 5, sweep: {rate: [1]}, steps: [{rate: 2}]}", "either steps or a sweep"),
         ("{search: {limit_ms: 1, low: 5, high: 5}}", "must be above"),
-        ("{search: {limit_ms: 1, low: 5}}", "field required"),
+        ("{search: {limit_ms: 1, low: 5}}", "high: is missing"),
         ("{operations: 9, search: {limit_ms: 1, low: 5, high: 9}}", "leave `operations` out"),
         ("{rate: 7, search: {limit_ms: 1, low: 5, high: 9}}", "sets `rate` itself"),
         ("{operations: 5, rate: -1}", "greater than 0"),

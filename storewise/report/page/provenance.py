@@ -1,9 +1,10 @@
-"""What the page says besides figures and tables: conditions, layout, raw results."""
+"""What the page says besides figures and tables: what was measured how, and raw results."""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from storewise.analysis.common.engines import (
@@ -24,60 +25,52 @@ from storewise.study.prices import Prices
 from storewise.workloads.registry import workload
 
 
-def conditions(tables: Tables) -> list[tuple[str, list[str]]]:
-    """Conditions of the study as terms with their values; differing ones are all listed."""
+def provenance(tables: Tables) -> list[tuple[str, list[str]]]:
+    """What the study measured, with what and where, as terms with their values; differing ones
+    are all listed."""
     results = tables.results
     study = results.study
     measured = [p for p in results.parts if p.worker is not None or p.node is not None]
-    found: list[tuple[str, list[str]]] = [
+
+    def distinct(value: Callable[[Mapping[str, Any]], object]) -> list[str]:
+        texts = {str(value(part.conditions) or "") for part in measured}
+        return sorted(texts - {"", "unknown"})
+
+    terms: list[tuple[str, list[str]]] = [
         ("study", [str(study.get("name", results.directory.name))]),
         ("seed", [str(study.get("seed", "unknown"))]),
         ("repeats", [str(study.get("repeats", "unknown"))]),
         ("workload", [str(study.get("workload", "alignments"))]),
         ("phases", [_phase(p) for p in study.get("phases", []) if isinstance(p, Mapping)]),
         ("factors", _factors(tables)),
-        ("hosts", _distinct(f"{name}: {kind}" for name, kind in map(_host, measured))),
-        ("EC2 instances", _distinct(map(_instance, measured))),
-        ("operating system", _distinct(_of_host(p, "system") for p in measured)),
-        (
-            "file system of the stores",
-            _distinct(str(p.conditions.get("store_file_system") or "") for p in measured),
-        ),
-        (
-            "sampled disk",
-            _distinct(str(p.conditions.get("sampled_disk") or "") for p in measured),
-        ),
+        ("hosts", distinct(lambda part: ": ".join(host_of(part)))),
+        ("EC2 instances", distinct(_instance)),
+        ("operating system", distinct(_system)),
+        ("file system of the stores", distinct(lambda part: part.get("store_file_system"))),
+        ("sampled disk", distinct(lambda part: part.get("sampled_disk"))),
         ("engine settings", _settings(study)),
         ("consistency", _levels(tables)),
         ("versions", _versions(measured)),
         ("inputs", _inputs(tables)),
         ("prices", _prices(study, measured)),
     ]
-    return [(term, values) for term, values in found if values]
+    return [(term, values) for term, values in terms if values]
 
 
-def _distinct(values: Any) -> list[str]:
-    return sorted({value for value in values if value and value != "unknown"})
-
-
-def _host(part: Part) -> tuple[str, str]:
-    return host_of(part.conditions)
-
-
-def _instance(part: Part) -> str:
+def _instance(part: Mapping[str, Any]) -> str:
     """Type, price class, zone and image of the instance that a part was measured on."""
-    found = instance_of(part.conditions)
-    if not found:
+    instance = instance_of(part)
+    if not instance:
         return ""
-    return (
-        f"{found.get('type', '?')}, {found.get('life_cycle', '?')}, "
-        f"zone {found.get('zone', '?')}, image {found.get('image', '?')}"
+    kind, life, zone, image = (
+        instance.get(key, "?") for key in ("type", "life_cycle", "zone", "image")
     )
+    return f"{kind}, {life}, zone {zone}, image {image}"
 
 
-def _of_host(part: Part, key: str) -> str:
-    host = part.conditions.get("host")
-    return str(host.get(key) or "") if isinstance(host, Mapping) else ""
+def _system(part: Mapping[str, Any]) -> object:
+    host = part.get("host")
+    return host.get("system") if isinstance(host, Mapping) else None
 
 
 def _phase(phase: Mapping[str, Any]) -> str:
@@ -126,12 +119,11 @@ def _levels(tables: Tables) -> list[str]:
 
 
 def _versions(parts: list[Part]) -> list[str]:
-    found: dict[str, set[str]] = {}
-    for part in parts:
-        for name, version in part_versions(part):
-            # A server's version names its product already.
-            found.setdefault("server" if name.startswith("server of") else name, set()).add(version)
-    return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(found.items())]
+    by_name: dict[str, set[str]] = {}
+    for name, version in itertools.chain.from_iterable(map(part_versions, parts)):
+        # A server's version names its product already.
+        by_name.setdefault("server" if name.startswith("server of") else name, set()).add(version)
+    return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(by_name.items())]
 
 
 def _prices(study: Mapping[str, Any], parts: list[Part]) -> list[str]:
@@ -142,11 +134,11 @@ def _prices(study: Mapping[str, Any], parts: list[Part]) -> list[str]:
     except ValueError:
         return []
     hours = f"node_hour {prices.node_hour:g}, client_hour {prices.client_hour:g} {prices.currency}"
-    used = [found for part in parts if (found := instance_of(part.conditions))]
+    used = filter(None, (instance_of(part.conditions) for part in parts))
     kinds = {(str(one.get("type", "")), market(str(one.get("life_cycle", "")))) for one in used}
     hosts = {prices.host("node", *kind) for kind in kinds if kind[0] in prices.instances}
-    texts = [f"{one.basis}: {one.hour:g} {prices.currency} an hour" for one in hosts]
-    return [f"{hours}{f'; {prices.source}' if prices.source else ''}", *sorted(texts)]
+    texts = [f"{host.basis}: {host.hour:g} {prices.currency} an hour" for host in hosts]
+    return ["; ".join(filter(None, (hours, prices.source))), *sorted(texts)]
 
 
 def _inputs(tables: Tables) -> list[str]:
@@ -166,27 +158,26 @@ def layouts(tables: Tables) -> list[str]:
         return []
     by_layout: dict[tuple[bool, tuple[int, ...]], list[str]] = {}
     for engine in sorted(set(trials["engine"]) - {CEILING, BASELINE}):
-        own = trials[trials["engine"] == engine]
-        counts = {int(row.get("workers", 1)) * int(row.get("processes", 1)) for row in records(own)}
+        rows = records(trials[trials["engine"] == engine])
+        counts = {int(row.get("workers", 1)) * int(row.get("processes", 1)) for row in rows}
         if embedded(engine):
             key = (one_writer(engine), tuple(sorted(counts)))
             by_layout.setdefault(key, []).append(title(engine))
-    found = []
-    for (alone, counts_of), names in by_layout.items():
+    sentences = []
+    for (alone, numbers), names in by_layout.items():
         why = (
             "because a file can have only one writing process"
             if alone
             else "as all embedded stores here, so that they can be compared"
         )
-        numbers = all_of([str(n) for n in counts_of], "or")
-        found.append(
+        sentences.append(
             f"{all_of(names)}: embedded, that is inside the client's process. Each writing process "
-            f"had a store of its own, {why}: {numbers} "
-            f"{'store' if counts_of == (1,) else 'stores'} in a trial (workers times processes). "
+            f"had a store of its own, {why}: {all_of([str(n) for n in numbers], 'or')} "
+            f"{'store' if numbers == (1,) else 'stores'} in a trial (workers times processes). "
             "Readers opened all of them and looked each id up in the one that holds it."
-            f"{_changing(tables, counts_of)}"
+            f"{_changing(tables, numbers)}"
         )
-    return found
+    return sentences
 
 
 def _changing(tables: Tables, counts: tuple[int, ...]) -> str:
@@ -207,6 +198,7 @@ def _changing(tables: Tables, counts: tuple[int, ...]) -> str:
 
 def files(tables: Tables) -> list[tuple[str, str]]:
     """Where the numbers behind the page are, relative to it."""
+    inputs = ("inputs/", "the manifest of the inputs and the list of quarantined files")
     return [
         ("summary.csv", "every headline figure with its interval, one row each"),
         ("analysis/", "every table of the analysis as CSV, and the verdict as JSON"),
@@ -217,10 +209,6 @@ def files(tables: Tables) -> list[tuple[str, str]]:
             "server a table "
             f"({len(tables.results.parts)} tables, {len(tables.results.logs)} logs)",
         ),
-        *(
-            [("inputs/", "the manifest of the inputs and the list of quarantined files")]
-            if tables.results.inputs is not None
-            else []
-        ),
+        *([inputs] if tables.results.inputs is not None else []),
         ("study.json", "the study as it was resolved"),
     ]

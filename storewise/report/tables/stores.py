@@ -1,0 +1,169 @@
+"""Tables of the page about stores: rates, times, scaling, and what they stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from storewise.analysis.common.engines import BASELINE, varying_factors
+from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.text import binary, number, seconds
+from storewise.analysis.model.tables import Tables
+from storewise.report.data.rows import ROWS, wide_marks
+from storewise.report.tables import cells
+from storewise.report.tables.cells import Column, Row, Show, Table
+
+_MEASURES = {
+    "documents_per_s": "documents per second",
+    "insert_documents_per_s": "documents per second without parsing",
+    "operations_per_s": "operations per second",
+}
+
+
+def rate_table(tables: Tables) -> Table:
+    """Throughput over repeats."""
+    rates = tables.summary[tables.summary["measure"].isin(_MEASURES)]
+    rates = cells.in_order_of_phases(rates, tables)
+    loads = set(rates.loc[rates["measure"] == "insert_documents_per_s", "phase"])
+    # What loads inserts batches, and a read by id gets documents: they are told in documents alone.
+    # A question or a mixture moves any number of them.
+    in_documents = rates["phase"].isin(loads)
+    if tables.results.study.get("workload", "alignments") == "alignments":
+        in_documents |= rates["phase"] == "read"
+    rates = rates[~(in_documents & (rates["measure"] == "operations_per_s"))]
+
+    def measure(row: Row) -> str:
+        # The files themselves store nothing: said where their rates stand beside those of stores.
+        note = ""
+        if row["engine"] == BASELINE and row["phase"] in loads:
+            note = " (parsing only, nothing is loaded)"
+        elif row["engine"] == BASELINE and row["phase"] == "mixed":
+            note = " (its inserts store nothing)"
+        return _MEASURES[row["measure"]] + note
+
+    columns = [
+        *cells.texts("phase"),
+        *cells.levels(cells.row_keys(rates, tables)),
+        Column("measure", lambda row: cells.text_cell(measure(row))),
+        *cells.figures(number, "mean"),
+        cells.INTERVAL,
+        *cells.figures(str, n="repeats"),
+    ]
+    return cells.table_of("rates", "Throughput, mean over repeats", rates, "summary", columns)
+
+
+def latency_table(tables: Tables) -> Table:
+    """Latency percentiles, one row per operation and time."""
+    times = tables.latency_summary
+    keys = ["phase", *cells.row_keys(times, tables), "operation", "time"]
+    if times.empty:
+        return Table("latency", "Latency", [*keys, "operations"], [])
+    percentiles = list(dict.fromkeys(times["percentile"]))
+    wide = wide_of(times, [*keys, "count"], "percentile", "value")
+    # One row where response and service time are equal, as in any closed loop.
+    same = [*keys[:-1], "count", *percentiles]
+    both = wide.duplicated(same, keep=False)
+    wide = wide.assign(time=wide["time"].where(~both, "service = response"))
+    wide = cells.in_order_of_phases(wide.drop_duplicates([*same, "time"]), tables)
+    return Table.of(
+        "latency",
+        "Latency percentiles from the histograms of all workers and repeats together",
+        records(wide),
+        [
+            *cells.levels(keys),
+            *cells.figures(seconds, *percentiles),
+            *cells.figures(cells.whole, count="operations"),
+        ],
+        wide_marks("latency_summary", wide),
+    )
+
+
+def wide_of(table: pd.DataFrame, keys: Sequence[str], column: str, value: str) -> pd.DataFrame:
+    """One row per `keys`, one column per value of `column`; keys may be missing in some rows,
+    such as the factors of servers in those of embedded stores."""
+    return pd.DataFrame(
+        [
+            {
+                **dict(zip(keys, key, strict=True)),
+                **dict(zip(group[column], group[value], strict=True)),
+                ROWS: tuple(group.index),
+            }
+            for key, group in grouped(table, keys)
+        ]
+    )
+
+
+def scaling_table(tables: Tables) -> Table:
+    """Speed-up and efficiency."""
+    steps = tables.scaling[tables.scaling["measure"] == "documents_per_s"]
+    steps = cells.in_order_of_phases(steps[steps["level"] > steps["base"]], tables)
+    # The factor of a row has its levels in the row's own column.
+    alone = set(steps["factor"]) if steps["factor"].nunique() == 1 else set()
+    others = varying_factors(tables.scaling, tables.results.factors) if len(steps) else []
+
+    def other(name: str) -> Column:
+        return Column(
+            name,
+            lambda row: cells.level_cell(name, math.nan if name == row["factor"] else row[name]),
+        )
+
+    def change(row: Row) -> str:
+        return f"{row['factor']} {row['base']:g} → {row['level']:g}"
+
+    def quantity(row: Row) -> str:
+        return "speed-up" if row["quantity"] == "speedup" else str(row["quantity"])
+
+    columns = [
+        *cells.levels(["phase", "engine"]),
+        *(other(name) for name in others if name not in alone),
+        Column("from → to", lambda row: cells.text_cell(change(row))),
+        Column("quantity", lambda row: cells.text_cell(quantity(row))),
+        *cells.figures(number, "mean"),
+        cells.INTERVAL,
+    ]
+    return cells.table_of("scaling", "Scaling", steps, "scaling", columns)
+
+
+_SIZES: dict[str, tuple[str, Show]] = {
+    "store_bytes": ("size on disk", binary),
+    "bytes_per_document": ("bytes per document", number),
+    "share_of_input": ("against the inputs as they lie on disk", number),
+    "share_of_raw_input": ("against the inputs decompressed", number),
+    "node_bytes": ("data directories of the servers at their end", binary),
+}
+
+
+def storage_table(tables: Tables) -> Table:
+    """Bytes on disk over repeats."""
+    sizes = tables.storage_summary
+    names = [name for name in cells.row_keys(sizes, tables) if name != "step"]
+    present = [name for name in _SIZES if name in set(sizes["measure"])]
+    wide = wide_of(sizes, names, "measure", "mean").reindex(columns=[*names, *present, ROWS])
+    return Table.of(
+        "storage",
+        "Storage after the load",
+        records(wide),
+        [
+            *cells.levels(names),
+            *(
+                c
+                for name in present
+                for c in cells.figures(_SIZES[name][1], **{name: _SIZES[name][0]})
+            ),
+        ],
+        wide_marks("storage_summary", wide),
+    )
+
+
+def verification_table(tables: Tables) -> Table:
+    """What the verification found."""
+    numbers = ["expected", "counted", "checked", "lost", "wrong"]
+    return cells.table_of(
+        "verification",
+        "Verification: documents by kind",
+        tables.verification,
+        "verification",
+        [*cells.texts("trial", "kind"), *cells.figures(cells.whole, *numbers)],
+    )
