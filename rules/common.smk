@@ -10,6 +10,7 @@ try:
     from storewise.study.load import find_study, load_study
     from storewise.run.doctor import missing_engines
     from storewise.errors import StorewiseError
+    from storewise.layout import FAILED
     from storewise.study.host_classes import class_named, parse_classes, text_of
     from storewise.publish.results import study_files
     from storewise.study.references import find_reference, reference_texts
@@ -73,7 +74,7 @@ AFTER_LOAD = [phase.name for phase in STUDY.phases if not PHASES[phase.name].loa
 
 def failed_for_good(trial_id):
     """Whether `storewise run` has given a trial up after its retries."""
-    return os.path.exists(f"{R}/trials/{trial_id}/failed.json")
+    return os.path.exists(f"{R}/trials/{trial_id}/{FAILED}")
 
 
 def engines_left_out():

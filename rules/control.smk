@@ -16,8 +16,9 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
+from storewise.layout import RECORD
 from storewise.schedulers.job_registry import cancel_all, remove_registry, runs
-from storewise.session.coordination import run_record as record
+from storewise.session.coordination import run_record
 from storewise.session.coordination.private import replaceable
 from storewise.session.coordination.run import (
     LIVE_VARIABLE,
@@ -259,9 +260,9 @@ def finish(reason):
             f"could not end {name} from here; it ends by itself when its lease runs out"
         )
     try:
-        record.end(Path(R), RUN.id, reason)
+        run_record.end(Path(R), RUN.id, reason)
     except OSError as error:
-        say(f"{R}/{record.RECORD} will not say that this run has ended: {error}")
+        say(f"{R}/{RECORD} will not say that this run has ended: {error}")
 
 
 if workflow.is_main_process:
@@ -307,7 +308,7 @@ onstart:
             raise WorkflowError(other)
         engines = {name: trial.engine for name, trial in TRIALS.items()}
         wanted = tuple(sorted(plan, key=list(ALL_TRIALS).index))
-        record.begin(Path(R), RUN.id, engines, wanted, STUDY.live_sessions)
+        run_record.begin(Path(R), RUN.id, engines, wanted, STUDY.live_sessions)
 
 
 onsuccess:
