@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
+from storewise.cli.console import print_json, say
 from storewise.cli.progress import shown
 from storewise.errors import AnalysisError
-
-if TYPE_CHECKING:
-    from storewise.analysis.stats.anova import Interactions
-    from storewise.analysis.stats.anova_groups import Group
-
+from storewise.layout import ANALYSIS
 
 #: Groups that a reason names.
 SHOWN = 3
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    text = "text"
-    json = "json"
-
-
-class Orders(StrEnum):
-    """Which interactions of the factors the model has."""
-
-    auto = "auto"
-    all = "all"
-    pairs = "2"
-    none = "none"
 
 
 def analyse(
@@ -78,13 +57,13 @@ def analyse(
     ] = 1,
     type_: Annotated[int, typer.Option("--type", min=1, max=3, help="Of the sums of squares.")] = 2,
     interactions: Annotated[
-        Orders,
+        Literal["auto", "all", "2", "none"],
         typer.Option(
             "--interactions",
             help="auto: all that the rows can carry, the others are named; all, or 2 (pairs): "
             "these, or an error; none.",
         ),
-    ] = Orders.auto,
+    ] = "auto",
     robust: Annotated[
         bool,
         typer.Option("--robust", help="F and p from covariance HC3, for unequal variances."),
@@ -96,7 +75,9 @@ def analyse(
     phase: Annotated[
         str | None, typer.Option("--phase", help="Of a study, this phase only.")
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="Of the output.")] = Format.text,
+    format_: Annotated[
+        Literal["text", "json"], typer.Option("--format", help="Of the output.")
+    ] = "text",
 ) -> None:
     """Say by analysis of variance which factors explain a response, and how much of it.
 
@@ -111,22 +92,14 @@ def analyse(
 
     Example: `storewise analyse --table t.csv --response runtime_ms --factors engine,threads`
     """
-    found: Sequence[Group]
-    if (results is None) == (table is None):
+    source = results if table is None else table
+    if source is None:
         raise AnalysisError(
             "what is to be analysed? Give a study's directory of results, or --table FILE"
-            if table is None
-            else "give a study's directory of results or --table FILE, not both"
         )
-    source = table if table is not None else results
-    assert source is not None
-    orders: dict[Orders, Interactions] = {
-        Orders.auto: "auto",
-        Orders.all: "all",
-        Orders.pairs: 2,
-        Orders.none: "none",
-    }
-    chosen = orders[interactions]
+    if results is not None and table is not None:
+        raise AnalysisError("give a study's directory of results or --table FILE, not both")
+    chosen: Any = 2 if interactions == "2" else interactions
     finding = ""
     if table is not None or source.is_file():
         from storewise.analysis.stats.anova import Specification
@@ -160,8 +133,6 @@ def analyse(
             analyses = groups(frame, _names(by), spec)
         except AnalysisError as error:
             raise AnalysisError(f"{source}: {error}") from error
-        found = analyses.groups
-        _say_not_possible(analyses.not_possible)
     else:
         from storewise.analysis.judge.anova import Selection, study_analyses
         from storewise.analysis.pipeline.load import load_results
@@ -181,16 +152,15 @@ def analyse(
             tukey,
             phase,
         )
-        with shown("reading trials") as progress:
-            stored = load_results(source, progress=progress)
-        tables, judged = write_study(stored, source / "analysis")
-        finding = judged.finding
+        with shown("reading trials") as update:
+            stored = load_results(source, progress=update)
+        tables, verdict = write_study(stored, source / ANALYSIS)
+        finding = verdict.finding
         analyses = study_analyses(tables, selection)
-        found = analyses.groups
-        _say_not_possible(analyses.not_possible)
-        if not found and (response is not None or factors is not None):
-            raise AnalysisError(f"{source}: no analysis of variance is possible of what was asked")
-    _print(found, finding, format_, pairs=tukey is not None)
+    _say_not_possible(analyses.not_possible)
+    if not analyses.groups and (response is not None or factors is not None):
+        raise AnalysisError(f"{source}: no analysis of variance is possible of what was asked")
+    _print(analyses.groups, finding, json=format_ == "json", pairs=tukey is not None)
 
 
 def _say_not_possible(reasons: Sequence[tuple[str, str]]) -> None:
@@ -200,13 +170,10 @@ def _say_not_possible(reasons: Sequence[tuple[str, str]]) -> None:
         names.setdefault(reason, []).append(name)
     for reason, of in names.items():
         more = f"; and {len(of) - SHOWN} more" if len(of) > SHOWN else ""
-        typer.echo(
-            f"storewise: no analysis of variance of {'; '.join(of[:SHOWN])}{more}: {reason}",
-            err=True,
-        )
+        say(f"no analysis of variance of {'; '.join(of[:SHOWN])}{more}: {reason}")
 
 
-def _print(found: Sequence[Group], finding: str, format_: Format, *, pairs: bool) -> None:
+def _print(groups: Sequence[Any], finding: str, *, json: bool, pairs: bool) -> None:
     from storewise.analysis.stats.anova_groups import (
         group_warnings,
         json_pairs,
@@ -214,16 +181,15 @@ def _print(found: Sequence[Group], finding: str, format_: Format, *, pairs: bool
         text_lines,
     )
 
-    for warning in group_warnings(found):
-        typer.echo(f"storewise: warning: {warning}", err=True)
-    if format_ is Format.json:
-        rows = json_rows(found)
-        data = {"variance": rows, "tukey": json_pairs(found)} if pairs else rows
-        typer.echo(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False))
+    for warning in group_warnings(groups):
+        say(f"warning: {warning}")
+    if json:
+        rows = json_rows(groups)
+        print_json({"variance": rows, "tukey": json_pairs(groups)} if pairs else rows)
         return
     if finding:
         typer.echo(f"{finding[:1].upper()}{finding[1:]}\n")
-    for line in text_lines(found):
+    for line in text_lines(groups):
         typer.echo(line)
 
 

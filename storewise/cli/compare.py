@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
+from storewise.cli.console import RESULTS, Results, has_results, print_json, say
 from storewise.errors import ResultError
-
-if TYPE_CHECKING:
-    from storewise.analysis.model.tables import Tables
-    from storewise.compare.compare import By
-
-
-class Format(StrEnum):
-    """How the comparison is printed."""
-
-    text = "text"
-    json = "json"
-    csv = "csv"
 
 
 def compare(
@@ -54,10 +41,10 @@ def compare(
         bool,
         typer.Option("--strict", help="... or where that cannot be told, or is in A only."),
     ] = False,
-    format_: Annotated[Format, typer.Option("--format", help="Of the output.")] = Format.text,
-    results: Annotated[
-        Path, typer.Option("--results", help="Directory with the studies' results.")
-    ] = Path("results"),
+    format_: Annotated[
+        Literal["text", "json", "csv"], typer.Option("--format", help="Of the output.")
+    ] = "text",
+    results: Results = RESULTS,
 ) -> None:
     """Say what differs between two studies' results: first config, versions and hosts, then each
     rate, time and size of equal settings, with the interval of its ratio.
@@ -70,7 +57,7 @@ def compare(
     """
     from rich.console import Console
 
-    from storewise.compare.compare import Selection
+    from storewise.compare.compare import By, Selection
     from storewise.compare.compare import compare as compared
     from storewise.compare.gate import gate as gate_of
     from storewise.compare.gate import parse_limit
@@ -79,43 +66,42 @@ def compare(
     if strict and fail_if_slower is None:
         raise ResultError("--strict is for --fail-if-slower PERCENT, which is not given")
     limit = parse_limit(fail_if_slower) if fail_if_slower is not None else None
-    selection = Selection(tuple(_by(text) for text in by or ()), _names(measure), _names(phase))
+    levels = tuple(By(*_by(text)) for text in by or ())
+    selection = Selection(levels, _names(measure), _names(phase))
     before, after = _directory(a, results), _directory(b, results)
     tables = _tables(before)
     other = tables if after.resolve() == before.resolve() else _tables(after)
-    found = compared(tables, other, selection)
-    gate = gate_of(found, limit) if limit is not None else None
-    if format_ is Format.json:
-        typer.echo(json.dumps(as_json(found, gate), indent=1, ensure_ascii=False, allow_nan=False))
-    elif format_ is Format.csv:
-        typer.echo(as_csv(found), nl=False)
+    comparison = compared(tables, other, selection)
+    gate = gate_of(comparison, limit) if limit is not None else None
+    if format_ == "json":
+        print_json(as_json(comparison, gate))
+    elif format_ == "csv":
+        typer.echo(as_csv(comparison), nl=False)
     else:
-        print_text(found, gate, Console(highlight=False))
+        print_text(comparison, gate, Console(highlight=False))
     if gate is None:
         return
-    if format_ is not Format.text:
-        for line in gate_lines(gate, found.factors):
-            typer.echo(f"storewise: {line}", err=True)
+    if format_ != "text":
+        for line in gate_lines(gate, comparison.factors):
+            say(line)
     elif len(gate.unsure) and not gate.fails(strict=strict):
-        typer.echo(
-            f"storewise: warning: of {len(gate.unsure)} rates and times it cannot be told whether "
-            "they are slower by more than the limit; more repeats would tell (--strict fails)",
-            err=True,
+        say(
+            f"warning: of {len(gate.unsure)} rates and times it cannot be told whether they are "
+            "slower by more than the limit; more repeats would tell (--strict fails)"
         )
     if gate.fails(strict=strict):
         raise typer.Exit(1)
 
 
-def _by(text: str) -> By:
-    from storewise.compare.compare import By
-
+def _by(text: str) -> tuple[str, str, str]:
+    """Factor and both levels of FACTOR=LEVEL_A:LEVEL_B."""
     factor, equals, levels = text.partition("=")
     a, colon, b = levels.partition(":")
     if not (factor and equals and colon) or ":" in b or not (a or b):
         raise ResultError(
             f"--by {text!r}: expected FACTOR=LEVEL_A:LEVEL_B, such as engine=sqlite:duckdb"
         )
-    return By(factor.strip(), a.strip(), b.strip())
+    return factor.strip(), a.strip(), b.strip()
 
 
 def _names(options: Sequence[str] | None) -> tuple[str, ...]:
@@ -126,7 +112,7 @@ def _names(options: Sequence[str] | None) -> tuple[str, ...]:
 def _directory(name: str, results: Path) -> Path:
     """A study's results: a directory, or its name below `results`."""
     for path in (Path(name), results / name):
-        if (path / "trials").is_dir() or (path / "study.json").is_file():
+        if has_results(path):
             return path
     known = sorted(path.parent.name for path in results.glob("*/trials"))
     raise ResultError(
@@ -135,7 +121,7 @@ def _directory(name: str, results: Path) -> Path:
     )
 
 
-def _tables(directory: Path) -> Tables:
+def _tables(directory: Path) -> Any:
     from storewise.analysis.pipeline.build import measured_tables
     from storewise.analysis.pipeline.load import load_results
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
+
+from storewise.cli.console import RESULTS, JsonLines, Results, print_line, say
 
 profiles_app = typer.Typer(help="Snakemake profiles: this machine, Slurm, PBS, AWS.")
 
@@ -17,9 +17,9 @@ def list_profiles(context: typer.Context) -> None:
     from storewise.run.profiles import profiles
 
     if context.invoked_subcommand is None:
-        found = profiles()
-        width = max((len(profile.name) for profile in found), default=0)
-        for profile in found:
+        here = profiles()
+        width = max((len(profile.name) for profile in here), default=0)
+        for profile in here:
             typer.echo(f"{profile.name:<{width}}  {profile.source}  {profile.state}")
 
 
@@ -37,7 +37,7 @@ def install_profiles(
     from storewise.run.profiles import install
 
     for profile in install(names or (), force=force):
-        _say(f"{profile.link} -> {profile.source}")
+        say(f"{profile.link} -> {profile.source}")
 
 
 def doctor(
@@ -47,7 +47,7 @@ def doctor(
     study: Annotated[
         str | None, typer.Option("--study", help="Instead: the engines of this study, as it says.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json_: JsonLines = False,
 ) -> None:
     """Say what can run on this host, in which version, and what to install if not.
 
@@ -56,56 +56,50 @@ def doctor(
     Example: `storewise doctor`, `storewise doctor postgres mongodb`, `storewise doctor --study
     mine.yaml`
     """
-    from dataclasses import asdict
-
     from storewise.run.doctor import examine, examine_engines, host_line
 
     if study is not None:
         from storewise.run.runner import workflow_home
         from storewise.study.load import load_study
 
-        found = examine_engines(load_study(study, root=workflow_home()).engines)
+        findings = examine_engines(load_study(study, root=workflow_home()).engines)
     else:
-        found = examine(engines or ())
+        findings = examine(engines or ())
     if not json_:
         typer.echo(host_line())
-    width = max(len(finding.name) for finding in found)
-    for finding in found:
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
         if json_:
-            typer.echo(orjson.dumps(asdict(finding)).decode())
+            print_line(finding)
         else:
             state = f"yes  {finding.version}" if finding.runs else f"no   {finding.advice}"
             typer.echo(f"{finding.name:<{width}}  {state}")
     named = bool(engines) or study is not None
-    raise typer.Exit(1 if named and not all(finding.runs for finding in found) else 0)
+    raise typer.Exit(1 if named and not all(finding.runs for finding in findings) else 0)
 
 
 def sessions(
     end: Annotated[
         str | None, typer.Option("--end", metavar="ID", help="End this one in order.")
     ] = None,
-    results: Annotated[
-        Path, typer.Option("--results", help="Directory with the studies' results.")
-    ] = Path("results"),
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    results: Results = RESULTS,
+    json_: JsonLines = False,
 ) -> None:
     """Say which database sessions are live: nodes, hosts, age, lease and phase of each.
 
     Example: `storewise sessions`, `storewise sessions --end demo/postgres-w2-r1-0a1b2c3d`
     """
-    from dataclasses import asdict
-
     from storewise.session.coordination.listing import end_session, live_sessions
 
     if end is not None:
-        end_session(results, end, _say)
+        end_session(results, end, say)
         return
-    found = live_sessions(results)
-    if not found and not json_:
-        _say(f"no session is live below {results}")
-    for session in found:
+    live = live_sessions(results)
+    if not live and not json_:
+        say(f"no session is live below {results}")
+    for session in live:
         if json_:
-            typer.echo(orjson.dumps(asdict(session)).decode())
+            print_line(session)
             continue
         lease = "gone" if session.lease_age is None else f"renewed {session.lease_age:.0f} s ago"
         typer.echo(
@@ -119,7 +113,3 @@ def sessions(
                 + (f" at {node.address}, guarded by {node.guard}" if node.address else "")
             )
         typer.echo(f"  jobs: {', '.join(session.jobs) or 'none'}")
-
-
-def _say(text: str) -> None:
-    typer.echo(f"storewise: {text}", err=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from storewise.atomic import replacing
 from storewise.errors import StorewiseError
 
 HEADING = "m,s,bt,et,mv\n"
@@ -41,22 +41,14 @@ def measures(
         )
 
     part = Part(Readings(machines, sensors, seed), 0, rows)
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    lines = chain([HEADING], map(csv_lines, part.chunks(CHUNK)))
+    if str(out) == "-":
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        return
     try:
-        with ExitStack() as stack:
-            if str(out) == "-":
-                stream = sys.stdout
-            else:
-                stack.callback(aside.unlink, missing_ok=True)
-                stream = stack.enter_context(aside.open("w", encoding="utf-8"))
-            stream.write(HEADING)
-            for chunk in part.chunks(CHUNK):
-                stream.write(csv_lines(chunk))
-            stream.flush()
-            if str(out) != "-":
-                aside.replace(out)
-    except BrokenPipeError:
-        raise
+        with replacing(out) as place, place.open("w", encoding="utf-8") as stream:
+            stream.writelines(lines)
     except OSError as error:
         raise StorewiseError(
             f"{out}: cannot be written: {error.strerror}; check its directory and the free space"

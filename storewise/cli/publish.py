@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from storewise.cli.console import RESULTS, Results, Scale, has_results, live_runs, say
 from storewise.cli.progress import shown
 from storewise.errors import ResultError, StorewiseError
 from storewise.layout import CONFIG, STUDY, TRIALS
@@ -36,13 +37,11 @@ def publish(
         list[str] | None,
         typer.Option("--tag", metavar="KEY=VALUE", help="On every object, beside the study's."),
     ] = None,
-    scale: Annotated[str | None, typer.Option("--scale", help="One of the study's scales.")] = None,
+    scale: Scale = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Only say what would go up.")
     ] = False,
-    results: Annotated[
-        Path, typer.Option("--results", help="Directory with the studies' results.")
-    ] = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Put a study's results, logs, report and config on S3, into a folder named by the time of the
     run, the study and your name for it.
@@ -66,12 +65,12 @@ def publish(
     )
 
     _refuse_live(directory, "publish it when it has ended")
-    with _told_of_files():
+    with _file_errors():
         if report_is_old(directory):
-            _say(f"{directory}: {OLD_REPORT}")
+            say(f"{directory}: {OLD_REPORT}")
     if dry_run:
         with (
-            _told_of_files(),
+            _file_errors(),
             config_aside(directory, written) as config,
             shown("reading") as tell,
         ):
@@ -79,18 +78,18 @@ def publish(
         prefix = len(todo.folder.key)
         for file in todo.sending:
             typer.echo(f"{file.place.key[prefix:]}\t{file.digest.size}")
-        _say(f"{todo.folder}: {len(todo.sending)} of {len(todo.manifest.files)} files would go up")
+        say(f"{todo.folder}: {len(todo.sending)} of {len(todo.manifest.files)} files would go up")
         return
-    with _told_of_files(), shown("reading") as tell:
+    with _file_errors(), shown("reading") as tell:
         write_config(directory, written)
         todo = plan_of(directory, settings, tell)
     with shown("uploading", size=True) as tell:
         carry_out(todo, tell)
-    _say(summary(todo))
+    say(summary(todo))
     typer.echo(str(todo.folder))
     # By what is remembered Snakemake sees that the rule `publish` of a study has run.
     if given is None or (given.to, given.name) == (settings.to, settings.name):
-        with _told_of_files():
+        with _file_errors():
             remember(directory, todo)
 
 
@@ -124,7 +123,7 @@ def pull(
     found = publication(place)
     target = directory / "results" / found.study
     _refuse_live(target, "pull into another directory")
-    with _told_of_files(), shown("checking") as tell:
+    with _file_errors(), shown("checking") as tell:
         wanted, differing = missing(found, target, tell)
     foreign = foreign_trials(target, [entry.path for entry in found.files])
     if differing and not force:
@@ -137,19 +136,19 @@ def pull(
             f"{target} has trials that are not of {place}: {named(foreign)}; both would be "
             "analysed as one study: pull into another directory, or mix them with --force"
         )
-    with _told_of_files(), shown("fetching", size=True) as tell:
+    with _file_errors(), shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
         if any(path.is_relative_to(target / TRIALS) for path in differing):
             forget_run(target, found.run)
     size = decimal(sum(entry.bytes for entry in wanted))
-    _say(
+    say(
         f"{target}: {len(found.files)} files, {len(wanted)} of them fetched now ({size}), all with "
         "the SHA-256 that was published"
     )
     if foreign:
-        _say(f"trials that are not of the publication are analysed too: {named(foreign)}")
+        say(f"trials that are not of the publication are analysed too: {named(foreign)}")
     study = Path("results") / found.study / CONFIG / f"{found.study}.yaml"
-    _say(f"analyse them in {directory.resolve()}: snakemake analysis --config study={study}")
+    say(f"analyse them in {directory.resolve()}: snakemake analysis --config study={study}")
     typer.echo(str(target))
 
 
@@ -167,7 +166,7 @@ def _source(
             raise ResultError(f"name a study: those with results below {results} are {names}")
         what = str(known[0])
     path = Path(what)
-    if (path / STUDY).is_file() or (path / TRIALS).is_dir():
+    if has_results(path):
         stored = as_publish(stored_study(path).get("publish"))
         return path, Publish.model_validate(stored) if stored else None, []
     from storewise.study.load import find_study, load_study
@@ -208,12 +207,9 @@ def _settings(
 
 def _refuse_live(directory: Path, advice: str) -> None:
     """A run that is measuring, on whatever host, changes its results meanwhile."""
-    from storewise.layout import LEASES
-    from storewise.session.coordination.run import dead_leases
     from storewise.session.coordination.run_record import read_record
 
-    dead = {path for path, _ in dead_leases(directory)}
-    live = [path.name for path in sorted((directory / LEASES).glob("[!.]*")) if path not in dead]
+    live = live_runs(directory)
     record = read_record(directory)
     if record is not None and record.ended is None and record.process.alive():
         live.append(record.run)
@@ -222,16 +218,12 @@ def _refuse_live(directory: Path, advice: str) -> None:
 
 
 @contextmanager
-def _told_of_files() -> Iterator[None]:
-    """What cannot be read or written is one message; a full disk is told by
-    `storewise.cli.main`."""
+def _file_errors() -> Iterator[None]:
+    """A file that cannot be read or written is one message; `storewise.cli.main` has that of a full
+    disk."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise ResultError(f"{error.filename}: {error.strerror}") from error
-
-
-def _say(text: str) -> None:
-    typer.echo(f"storewise: {text}", err=True)

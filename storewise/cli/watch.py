@@ -10,26 +10,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from storewise.cli.console import LINE_EVERY, RESULTS, Results, live_runs
 from storewise.errors import ResultError
+from storewise.layout import RECORD
 
 #: Lets some seconds pass; True where the user has asked for the end.
 Wait = Callable[[float], bool]
-#: Seconds between two frames in a terminal, and between two lines elsewhere.
+#: Seconds between two frames.
 EVERY = 1.0
-LINE_EVERY = 10.0
-
-
-class Format(StrEnum):
-    """How frames are printed."""
-
-    text = "text"
-    json = "json"
 
 
 def watch(
@@ -41,11 +34,10 @@ def watch(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One frame, then end.")] = False,
     format_: Annotated[
-        Format, typer.Option("--format", help="json: an object a line, for each frame.")
-    ] = Format.text,
-    results: Annotated[
-        Path, typer.Option("--results", help="Directory with the studies' results.")
-    ] = Path("results"),
+        Literal["text", "json"],
+        typer.Option("--format", help="json: an object a line, for each frame."),
+    ] = "text",
+    results: Results = RESULTS,
 ) -> None:
     """Follow a run: trials done and left with the time they will take, operations per second of
     each worker and node, live sessions, failures, the end of the newest log.
@@ -73,7 +65,7 @@ def watch(
 
     console = Console(highlight=False)
     try:
-        if format_ is Format.json:
+        if format_ == "json":
             for frame in frames(EVERY, _pause):
                 typer.echo(json.dumps(as_json(frame), ensure_ascii=False, allow_nan=False))
         elif once:
@@ -133,9 +125,6 @@ def find(study: str | None, results: Path) -> Path:
     A directory, a name below `results`, a study that `storewise run` would take; None: what runs
     below `results`, else what ran last. Raises ResultError where that is none, or several run.
     """
-    from storewise.layout import LEASES, RECORD
-    from storewise.session.coordination.run import dead_leases
-
     known = sorted(path for path in results.glob("*/") if path.is_dir())
     if study is not None:
         # A study is called what its file is.
@@ -147,17 +136,13 @@ def find(study: str | None, results: Path) -> Path:
             f"{study}: there are no results of such a study: no directory of that name here or "
             f"below {results}, which has {names}"
         )
-    live = []
-    for path in known:
-        dead = {lease.name for lease, _ in dead_leases(path)}
-        if {lease.name for lease in (path / LEASES).glob("[!.]*")} - dead:
-            live.append(path)
+    live = [path for path in known if live_runs(path)]
     if len(live) > 1:
         names = ", ".join(path.name for path in live)
         raise ResultError(f"several studies run below {results}: name one of {names}")
     if live:
         return live[0]
-    ran = {path: (path / RECORD).stat().st_mtime for path in known if (path / RECORD).is_file()}
-    if not ran:
+    records = [path / RECORD for path in known if (path / RECORD).is_file()]
+    if not records:
         raise ResultError(f"nothing runs or has run below {results}; name a directory of results")
-    return max(ran, key=lambda path: ran[path])
+    return max(records, key=lambda path: path.stat().st_mtime).parent

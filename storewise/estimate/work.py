@@ -176,7 +176,8 @@ class Rates:
         self._known: dict[tuple[object, ...], Amount] = {}
         self._factors: tuple[str, ...] = ()
         try:
-            with (results / layout.ANALYSIS / layout.SUMMARY).open(encoding="utf-8", newline="") as file:
+            summary = results / layout.ANALYSIS / layout.SUMMARY
+            with summary.open(encoding="utf-8", newline="") as file:
                 rows = csv.DictReader(file)
                 self._factors = tuple(f for f in factors if f in (rows.fieldnames or ()))
                 for row in rows:

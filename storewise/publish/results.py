@@ -20,7 +20,6 @@ from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.layout import (
     CONFIG,
-    FAILED,
     LEASES,
     LIVE,
     PUBLISH_LOG,

@@ -273,9 +273,8 @@ class _Node:
             self.frame.tell(error)
             raise
         finally:
-            if faults is not None:
-                if left := faults.end():
-                    self._warn(f"{job.node}: slowing could not be undone: {left}")
+            if faults is not None and (left := faults.end()):
+                self._warn(f"{job.node}: slowing could not be undone: {left}")
             try:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
