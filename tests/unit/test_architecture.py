@@ -1,0 +1,64 @@
+"""The house as docs/architecture.md has it: who imports whom, and what a folder holds."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from importlinter.api import read_configuration, use_cases
+from support.paths import ROOT
+
+LIBRARY = ROOT / "storewise"
+#: Modules of one folder, and those at the root that every room may import.
+MOST_MODULES = 20
+MOST_GROUND = 6
+
+
+def modules(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+
+
+def test_rooms_import_only_what_stands_below_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    config = str(ROOT / "pyproject.toml")
+    contracts = read_configuration(config)["contracts_options"]
+    assert {contract["type"] for contract in contracts} == {"layers", "acyclic_siblings"}
+    use_cases.read_user_options(config)
+    kept = use_cases.lint_imports(config_filename=config, cache_dir=None)
+    assert kept is use_cases.SUCCESS, capsys.readouterr().out
+
+
+def test_the_drawing_is_what_is_drawn() -> None:
+    """`python docs/draw.py` draws it from the order of the rooms."""
+    draw = runpy.run_path(str(ROOT / "docs" / "draw.py"))
+    assert (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8") == draw["drawing"]()
+    rooms = [room for floor in draw["layers"]() for room in floor]
+    there = {path.stem for path in modules(LIBRARY)}
+    there |= {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
+    assert sorted(rooms) == sorted(there) == sorted(draw["QUESTIONS"])
+
+
+def test_folders_can_be_seen_at_a_glance() -> None:
+    assert len(modules(LIBRARY)) <= MOST_GROUND
+    sizes = {
+        str(folder.relative_to(ROOT)): len(modules(folder))
+        for folder in LIBRARY.rglob("*")
+        if folder.is_dir()
+    }
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
+
+
+def test_types_are_imported_as_everything_else_is() -> None:
+    """A circle that only a type checker meets is a circle all the same."""
+    paths = [path for path in LIBRARY.rglob("*.py") if "TYPE_CHECKING" in path.read_text()]
+    assert paths == []
+
+
+def test_every_document_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    links = set(re.findall(r"\]\(([a-z0-9_]+\.md)\)", index))
+    assert links == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
