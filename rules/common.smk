@@ -199,16 +199,16 @@ def before_phase(wildcards):
 
 def run_local(rule_name):
     """Whether the profile wants a rule in the main process."""
-    given = workflow.resource_settings._parsed_overwrite_resources.get(rule_name, {})
-    return "run_local" in given and bool(given["run_local"].value)
+    resources = workflow.resource_settings._parsed_overwrite_resources.get(rule_name, {})
+    return "run_local" in resources and bool(resources["run_local"].value)
 
 
 def host_classes():
     """Classes of hosts that the profile knows: the resource `node_classes` of rule `node`."""
-    given = workflow.resource_settings._parsed_overwrite_resources.get("node", {})
+    resources = workflow.resource_settings._parsed_overwrite_resources.get("node", {})
     try:
         return parse_classes(
-            text_of(given["node_classes"].raw) if "node_classes" in given else ""
+            text_of(resources["node_classes"].raw) if "node_classes" in resources else ""
         )
     except StorewiseError as error:
         raise WorkflowError(str(error))
@@ -230,8 +230,8 @@ def node_of(wildcards):
 def engine_environment(wildcards):
     """The conda environment with an engine's servers, where there is one."""
     folder = Path(workflow.basedir) / "envs"
-    own = folder / f"{trial_of(wildcards).engine}.yaml"
-    return str(own if own.exists() else folder / "storewise.yaml")
+    special = folder / f"{trial_of(wildcards).engine}.yaml"
+    return str(special if special.exists() else folder / "storewise.yaml")
 
 
 def trial_param(wildcards):

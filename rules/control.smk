@@ -181,14 +181,14 @@ def check_cost(plan):
 
     wanted = [trial for trial in ALL_TRIALS.values() if trial.id in plan]
     try:
-        found = estimate(STUDY, wanted, HOST_CLASSES, Path(R))
-        refuse_above(found, STUDY.max_cost)
+        cost = estimate(STUDY, wanted, HOST_CLASSES, Path(R))
+        refuse_above(cost, STUDY.max_cost)
     except StorewiseError as error:
         raise WorkflowError(str(error))
     trials = "1 trial" if len(wanted) == 1 else f"{len(wanted)} trials"
     say(
-        f"measuring {trials} costs about {amount_text(found.money, money_text)} "
-        f"{found.currency}; the study allows {money_text(STUDY.max_cost)}"
+        f"measuring {trials} costs about {amount_text(cost.money, money_text)} "
+        f"{cost.currency}; the study allows {money_text(STUDY.max_cost)}"
     )
 
 

@@ -8,11 +8,12 @@ from storewise.analysis.pipeline.output import write_study
 from storewise.atomic import write_aside
 from storewise.cli.progress import lines
 from storewise.figures.captions import make_figures
+from storewise.layout import STUDY
 from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:
     results = Path(snakemake.params.results)
-    write_aside(results / "study.json", json.dumps(snakemake.params.study, indent=1) + "\n")
+    write_aside(results / STUDY, json.dumps(snakemake.params.study, indent=1) + "\n")
     write_aside(results / LEFT_OUT, json.dumps(snakemake.params.left_out, indent=1) + "\n")
     write_aside(results / REFERENCES, json.dumps(snakemake.params.references, indent=1) + "\n")
     progress = lines(log.info, "trials read")

@@ -6,16 +6,16 @@ from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.manifest import merge_parts
 
 with plain_job(snakemake.log[0]) as log:
-    found = merge_parts(
+    merged = merge_parts(
         [Path(path) for path in snakemake.input.parts],
         Path(snakemake.output.manifest),
         on_bad_input=snakemake.params.on_bad_input,
         quarantine=Path(snakemake.output.quarantine),
     )
-    log.info("%d files, %s documents", found.files, found.documents or "not yet counted")
-    for bad in found.bad:
+    log.info("%d files, %s documents", merged.files, merged.documents or "not yet counted")
+    for bad in merged.bad:
         log.warning("quarantined: %s", bad.reason)
-    for path, warning in found.warnings:
+    for path, warning in merged.warnings:
         log.warning("%s: %s", path, warning)
-    for path, equal in found.duplicates:
+    for path, equal in merged.duplicates:
         log.warning("left out, equal to %s: %s", equal, path)

@@ -22,7 +22,7 @@ with (
     trial = Trial.model_validate(snakemake.params.trial)
     served, check = {}, job.check
     if snakemake.input.get("cluster"):
-        found = stack.enter_context(
+        servers = stack.enter_context(
             phase_cluster(
                 trial,
                 log_file.parent,
@@ -32,8 +32,8 @@ with (
                 workers=1,
             )
         )
-        check = found.check
-        served = {"cluster": found.cluster, "versions": found.formed.server_versions()}
+        check = servers.check
+        served = {"cluster": servers.cluster, "versions": servers.formed.server_versions()}
     if outside := is_external(trial):
         store = stack.enter_context(
             external_store(trial, job.session.run, results, job.log, ends=True)

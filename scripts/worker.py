@@ -24,7 +24,7 @@ with (
     conditions = {"run": job.session.run, "opened": job.session.opened}
     served, check = {}, job.check
     if snakemake.input.get("cluster"):
-        found = stack.enter_context(
+        servers = stack.enter_context(
             phase_cluster(
                 trial,
                 log_file.parent,
@@ -34,14 +34,14 @@ with (
                 workers=trial.workers,
             )
         )
-        check = found.check
+        check = servers.check
         served = {
-            "cluster": found.cluster,
-            "routers": found.pids,
-            "versions": found.formed.server_versions(),
+            "cluster": servers.cluster,
+            "routers": servers.pids,
+            "versions": servers.formed.server_versions(),
         }
-        conditions["beside"] = found.beside
-        conditions["warnings"] = list(found.formed.warnings)
+        conditions["beside"] = servers.beside
+        conditions["warnings"] = list(servers.formed.warnings)
         if store:
             Path(store).mkdir()  # the servers have the data
     if is_external(trial):

@@ -25,9 +25,9 @@ def plain(name: str) -> str:
     return _NOT_PLAIN.sub(_escaped, name)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    data = found[0].encode(
-        "utf-8", "surrogateescape" if "\udc80" <= found[0] <= "\udcff" else "surrogatepass"
+def _escaped(match: re.Match[str]) -> str:
+    data = match[0].encode(
+        "utf-8", "surrogateescape" if "\udc80" <= match[0] <= "\udcff" else "surrogatepass"
     )
     return "".join(f"\\x{byte:02x}" for byte in data)
 
@@ -51,50 +51,26 @@ class InputError(StorewiseError):
         self,
         path: Path | str,
         reason: str,
-        *,
         line: int | None = None,
         offset: int | None = None,
         expected: str | None = None,
         found: str | None = None,
     ) -> None:
+        # All of them, so that it comes whole through a pool of processes.
+        super().__init__(str(path), reason, line, offset, expected, found)
         self.path = plain(str(path))
         self.reason = reason
         self.line = line
         self.offset = offset
         self.expected = expected
         self.found = found
-        super().__init__(self._message())
 
-    def _message(self) -> str:
-        where = self.path
-        if self.line is not None:
-            where += f", line {self.line}"
-        if self.offset is not None:
-            where += f" (byte {self.offset})"
-        text = f"{where}: {self.reason}"
-        if self.expected is not None:
-            text += f"; expected {self.expected}"
-        if self.found is not None:
-            text += f"; found {self.found}"
-        return text
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions with keyword-only arguments do not survive a process pool by themselves.
-        return (
-            _rebuild_input_error,
-            (self.path, self.reason, self.line, self.offset, self.expected, self.found),
-        )
-
-
-def _rebuild_input_error(
-    path: str,
-    reason: str,
-    line: int | None,
-    offset: int | None,
-    expected: str | None,
-    found: str | None,
-) -> InputError:
-    return InputError(path, reason, line=line, offset=offset, expected=expected, found=found)
+    def __str__(self) -> str:
+        line = f", line {self.line}" if self.line is not None else ""
+        offset = f" (byte {self.offset})" if self.offset is not None else ""
+        expected = f"; expected {self.expected}" if self.expected is not None else ""
+        found = f"; found {self.found}" if self.found is not None else ""
+        return f"{self.path}{line}{offset}: {self.reason}{expected}{found}"
 
 
 class EngineError(StorewiseError):

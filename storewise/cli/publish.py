@@ -54,8 +54,8 @@ def publish(
     """
     if is_remote(what):
         what, to = to, what
-    directory, given, written = _source(what, scale, results)
-    settings = _settings(given, to, name, tag or ())
+    directory, of_study, written = _source(what, scale, results)
+    settings = _settings(of_study, to, name, tag or ())
     from storewise.publish.push import carry_out, plan_of, remember, summary
     from storewise.publish.results import (
         OLD_REPORT,
@@ -88,7 +88,7 @@ def publish(
     say(summary(todo))
     typer.echo(str(todo.folder))
     # By what is remembered Snakemake sees that the rule `publish` of a study has run.
-    if given is None or (given.to, given.name) == (settings.to, settings.name):
+    if of_study is None or (of_study.to, of_study.name) == (settings.to, settings.name):
         with _file_errors():
             remember(directory, todo)
 
@@ -120,12 +120,12 @@ def pull(
     from storewise.publish.results import foreign_trials, forget_run
 
     place = parse(folder).folder()
-    found = publication(place)
-    target = directory / "results" / found.study
+    published = publication(place)
+    target = directory / "results" / published.study
     _refuse_live(target, "pull into another directory")
     with _file_errors(), shown("checking") as tell:
-        wanted, differing = missing(found, target, tell)
-    foreign = foreign_trials(target, [entry.path for entry in found.files])
+        wanted, differing = missing(published, target, tell)
+    foreign = foreign_trials(target, [entry.path for entry in published.files])
     if differing and not force:
         raise ResultError(
             f"{len(differing)} files are there and differ from those of {place}: "
@@ -139,15 +139,15 @@ def pull(
     with _file_errors(), shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
         if any(path.is_relative_to(target / TRIALS) for path in differing):
-            forget_run(target, found.run)
+            forget_run(target, published.run)
     size = decimal(sum(entry.bytes for entry in wanted))
     say(
-        f"{target}: {len(found.files)} files, {len(wanted)} of them fetched now ({size}), all with "
-        "the SHA-256 that was published"
+        f"{target}: {len(published.files)} files, {len(wanted)} of them fetched now ({size}), all "
+        "with the SHA-256 that was published"
     )
     if foreign:
         say(f"trials that are not of the publication are analysed too: {named(foreign)}")
-    study = Path("results") / found.study / CONFIG / f"{found.study}.yaml"
+    study = Path("results") / published.study / CONFIG / f"{published.study}.yaml"
     say(f"analyse them in {directory.resolve()}: snakemake analysis --config study={study}")
     typer.echo(str(target))
 
@@ -180,12 +180,12 @@ def _source(
 
 
 def _settings(
-    given: Publish | None, to: str | None, name: str | None, tags: Sequence[str]
+    of_study: Publish | None, to: str | None, name: str | None, tags: Sequence[str]
 ) -> Publish:
     """The study's settings with those of the command line on top."""
     from pydantic import ValidationError
 
-    data = given.model_dump() if given is not None else {}
+    data = of_study.model_dump() if of_study is not None else {}
     if to is not None:
         data["to"] = to
     if "to" not in data:

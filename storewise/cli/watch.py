@@ -71,10 +71,10 @@ def watch(
         elif once:
             console.print(screen(look(directory, seen)))
         elif not console.is_terminal:
-            said = -math.inf
+            last_line = -math.inf
             for frame in frames(EVERY, _pause):
-                if frame.over or time.monotonic() - said >= LINE_EVERY:
-                    said = time.monotonic()
+                if frame.over or time.monotonic() - last_line >= LINE_EVERY:
+                    last_line = time.monotonic()
                     typer.echo(line(frame))
         else:
             with _keys() as wait, Live(console=console, auto_refresh=False) as live:

@@ -43,45 +43,48 @@ class Finding:
 
 def examine_engines(settings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """The engines named by the keys, each with its settings."""
-    return [_engine(name, own) for name, own in settings.items()]
+    return [_engine(name, chosen) for name, chosen in settings.items()]
 
 
 def missing_engines(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Those of the engines named by the keys that cannot run on this host, and why not."""
-    return {found.name: found.advice for found in examine_engines(settings) if not found.runs}
+    return {
+        finding.name: finding.advice for finding in examine_engines(settings) if not finding.runs
+    }
 
 
 def examine(names: Iterable[str] = ()) -> list[Finding]:
     """The engines of these names, by default all engines and tools."""
     wanted = list(names)
-    found = examine_engines({name: {} for name in wanted or ENGINES})
+    findings = examine_engines({name: {} for name in wanted or ENGINES})
     if wanted:
-        return found
-    for program, purpose, hint in PROGRAMS:
-        where = shutil.which(program)
-        advice = "" if where else f"not on PATH; needed for {purpose}: {hint}"
-        found.append(Finding(program, "tool", where is not None, where or "", advice))
-    for package, purpose, hint in PACKAGES:
-        try:
-            found.append(Finding(package, "tool", True, version(package), ""))
-        except PackageNotFoundError:
-            advice = f"not installed; needed for {purpose}: {hint}"
-            found.append(Finding(package, "tool", False, "", advice))
-    return found
+        return findings
+    for tools, find, lacking in (
+        (PROGRAMS, shutil.which, "not on PATH"),
+        (PACKAGES, _version, "not installed"),
+    ):
+        for name, purpose, hint in tools:
+            there = find(name)
+            advice = "" if there else f"{lacking}; needed for {purpose}: {hint}"
+            findings.append(Finding(name, "tool", bool(there), there or "", advice))
+    return findings
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
     try:
-        found = engine(name)
-        if isinstance(found, ServerEngine):
-            installation = found.find(settings)
-            clients = found.versions()
-            text = ", ".join([installation.version, *(f"{k} {v}" for k, v in clients.items())])
-        else:
-            text = ", ".join(f"{k} {v}" for k, v in found.versions().items())
+        store = engine(name)
+        servers = [store.find(settings).version] if isinstance(store, ServerEngine) else []
+        clients = [f"{client} {its}" for client, its in store.versions().items()]
     except EngineError as error:
         return Finding(name, "engine", False, "", str(error))
-    return Finding(name, "engine", True, text, "")
+    return Finding(name, "engine", True, ", ".join([*servers, *clients]), "")
 
 
 def host_line() -> str:

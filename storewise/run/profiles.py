@@ -87,12 +87,12 @@ def node_classes(name: str, home: Path) -> dict[str, NodeClass]:
     cannot be read. A profile that is a template (`__use_yte__`) is filled in first, as Snakemake
     does."""
     path = find_profile(name, home)
-    given = _filled_in(path).get("set-resources") or {}
-    if isinstance(given, list):  # as on the command line: RULE:NAME=VALUE
-        own = [str(entry).partition("=") for entry in given]
-        texts = [value for key, _, value in own if key == "node:node_classes"]
+    resources = _filled_in(path).get("set-resources") or {}
+    if isinstance(resources, list):  # as on the command line: RULE:NAME=VALUE
+        entries = [str(entry).partition("=") for entry in resources]
+        texts = [value for key, _, value in entries if key == "node:node_classes"]
     else:
-        texts = [(given.get("node") or {}).get("node_classes", "")]
+        texts = [(resources.get("node") or {}).get("node_classes", "")]
     return parse_classes(text_of(texts[-1])) if texts else {}
 
 

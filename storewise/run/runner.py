@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,10 +15,18 @@ from pathlib import Path
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import FAILED, FAILURES, LIBRARY, PUBLISH_LOG
+from storewise.layout import (
+    ANALYSIS,
+    FAILED,
+    FAILURES,
+    LIBRARY,
+    LISTING,
+    PUBLISH_LOG,
+    REPORT,
+    VERDICT,
+)
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
-from storewise.run.cache_home import cache_environment
 from storewise.session.coordination.cluster import node_jobs
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure, failures
@@ -31,6 +40,8 @@ from storewise.study.study import Study
 NOTICED = 120.0
 #: Exit status: the report is there, but publishing it has failed.
 NOT_PUBLISHED = 3
+#: The variable of the XDG Base Directory Specification for a cache elsewhere than ``~/.cache``.
+CACHE_VARIABLE = "XDG_CACHE_HOME"
 DRY_RUN = {"-n", "--dry-run", "--dryrun"}
 
 
@@ -70,11 +81,11 @@ def run_study(
     # Snakemake refuses it too, later and in its own words; a plan alone disturbs nobody.
     if not DRY_RUN.intersection(extra) and (other := measured_by(results)):
         raise StorewiseError(other)
-    if not (results / "inputs" / "files.txt").is_file():
+    if not (results / LISTING).is_file():
         load_study(name, scale=scale, root=home, many=many, inputs_exist=True)
     if retry_failed:
-        for trial in study.trials():
-            (results / "trials" / trial.id / FAILED).unlink(missing_ok=True)
+        for one in study.trials():
+            (results / "trials" / one.id / FAILED).unlink(missing_ok=True)
     command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
     if many:
         command.append("many=true")
@@ -95,16 +106,14 @@ def run_study(
             )
             status = NOT_PUBLISHED
             break
-        for name_of in new:
-            tried = after[name_of]
+        for trial in new:
+            tried = after[trial]
             if len(tried) > study.retries:
-                give_up(study, results, name_of, tried)
-                say(
-                    f"trial {name_of} failed {len(tried)} times and is left out: {tried[-1].reason}"
-                )
+                give_up(study, results, trial, tried)
+                say(f"trial {trial} failed {len(tried)} times and is left out: {tried[-1].reason}")
             else:
-                say(f"trial {name_of} failed ({tried[-1].reason}); it is tried again")
-        until = max(after[name_of][-1].until for name_of in new)
+                say(f"trial {trial} failed ({tried[-1].reason}); it is tried again")
+        until = max(after[trial][-1].until for trial in new)
         if until:
             try:
                 _await_end(until + (NOTICED if profile is not None else 0.0), say, clock, sleep)
@@ -125,7 +134,7 @@ def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
     """The report of a study, None where there is none, and its main finding in one line."""
     study = load_study(name, scale=scale, root=workflow_home(), many=True)
     results = Path("results") / study.name
-    report, verdict = results / "report.html", results / "analysis" / "verdict.json"
+    report, verdict = results / REPORT, results / ANALYSIS / VERDICT
     if not report.is_file() or not verdict.is_file():
         return None, ""
     return report, str(json.loads(verdict.read_text(encoding="utf-8"))["finding"])
@@ -136,7 +145,7 @@ def renew_inputs(name: str) -> str:
     study = load_study(name, root=workflow_home(), many=True)
     if study.inputs.search is not None:
         return f"study {study.name} searches FASTA files; Snakemake sees by itself when they change"
-    listing = Path("results") / study.name / "inputs" / "files.txt"
+    listing = Path("results") / study.name / LISTING
     paths = list_inputs(study.inputs.paths)
     if study.inputs.sample is not None:
         paths = sample_paths(paths, **study.inputs.sample.model_dump())
@@ -190,11 +199,11 @@ def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]
 def _attempts(study: Study, results: Path, since: float) -> dict[str, list[Failure]]:
     if not (results / FAILURES).is_dir():
         return {}
-    found = {
+    attempts = {
         trial.id: [f for f in failures(results, trial.id) if f.at >= since]
         for trial in study.trials()
     }
-    return {trial: tried for trial, tried in found.items() if tried}
+    return {trial: tried for trial, tried in attempts.items() if tried}
 
 
 def slots_needed(study: Study) -> int:
@@ -247,3 +256,17 @@ def _snakemake(command: Sequence[str]) -> int:
         except KeyboardInterrupt:
             # The terminal sent it to Snakemake too, which ends its trials first.
             continue
+
+
+def cache_environment(directory: Path) -> dict[str, str]:
+    """Variables that name a cache below `directory`, or none where the user's own will do.
+
+    Snakemake and matplotlib use ``~/.cache``; Snakemake ends with a traceback without it.
+    """
+    try:
+        cache = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache")
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return {}
+    except (OSError, RuntimeError):  # there may be no home at all
+        return {CACHE_VARIABLE: str((directory / ".snakemake" / "cache").absolute())}

@@ -43,14 +43,14 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
         engines = {name: engine(name) for name in study.engines}
     except EngineError as error:
         text.fail(("engines",), str(error))
-    for name, found in engines.items():
-        if found.flags.rereads and not workload(study.workload).reads_inputs:
+    for name, store in engines.items():
+        if store.flags.rereads and not workload(study.workload).reads_inputs:
             text.fail(
                 ("engines", name),
                 f"answers from SSEARCH outputs, which workload {study.workload} does not have; "
                 "leave the engine out",
             )
-    if not any(found.flags.nodes for found in engines.values()):
+    if not any(store.flags.nodes for store in engines.values()):
         for name in study.factors.keys() & set(OF_SERVERS):
             text.fail(
                 ("factors", name),

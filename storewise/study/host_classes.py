@@ -41,7 +41,7 @@ def parse_classes(text: str) -> dict[str, NodeClass]:
 
     Raises ConfigError that names the part of the text that cannot be read.
     """
-    found: dict[str, NodeClass] = {}
+    classes: dict[str, NodeClass] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, equals, place = (part.strip() for part in entry.partition("="))
         parts = [part.strip() for part in place.split("/")]
@@ -50,15 +50,15 @@ def parse_classes(text: str) -> dict[str, NodeClass]:
         for i, part in enumerate((name, *parts)):
             if not (_PARTITION if i == 1 else _NAME).fullmatch(part):
                 _refuse(entry, f"{part!r} is no name" if part else "a name is missing")
-        if name in found:
+        if name in classes:
             _refuse(entry, f"class {name!r} is given twice")
         market = parts[2] if len(parts) == 3 else MARKETS[0]
         if market not in MARKETS:
             _refuse(
                 entry, f"{market!r} is no way to buy an instance{nearest(market, list(MARKETS))}"
             )
-        found[name] = NodeClass(parts[0], "".join(parts[1:2]), market)
-    return found
+        classes[name] = NodeClass(parts[0], "".join(parts[1:2]), market)
+    return classes
 
 
 def is_class_name(name: str) -> bool:

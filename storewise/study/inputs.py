@@ -97,12 +97,12 @@ def check_inputs(inputs: Inputs, text: YamlFile) -> None:
     for place, specs in places.items():
         for i, spec in enumerate(specs):
             try:
-                found = matches(spec)
+                paths = matches(spec)
             except StorewiseError as error:
                 text.fail((*place, i), f"{error}")
-            if not found and is_remote(name := spec.removeprefix("@")):
+            if not paths and is_remote(name := spec.removeprefix("@")):
                 message = f"{shown(spec)}: no such object or prefix{nearest_path(name)}"
                 text.fail((*place, i), message)
-            if not found:
+            if not paths:
                 message = f"{shown(spec)}: no such file or directory{nearest_path(spec)}"
                 text.fail((*place, i), f"{message}; looked from {Path.cwd()}")

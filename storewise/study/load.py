@@ -42,9 +42,9 @@ def find_study(name: str | Path, root: Path = Path()) -> Path:
             return path
         raise ConfigError(f"{shortened(str(path))}: there is no such study file")
     for suffix in (".yaml", ".yml"):
-        found = root / STUDIES / f"{path.name.removesuffix(suffix)}{suffix}"
-        if len(path.parts) == 1 and is_file(found):
-            return found
+        file = root / STUDIES / f"{path.name.removesuffix(suffix)}{suffix}"
+        if len(path.parts) == 1 and is_file(file):
+            return file
     known = sorted(p.stem for p in (root / STUDIES).glob("*.y*ml"))
     beside = sorted(p.name for p in Path().glob("*.y*ml"))
     raise ConfigError(

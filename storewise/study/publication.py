@@ -91,10 +91,10 @@ def folder_of(publish: Publish, study: str, started: float) -> Place:
 
 def tags_of(publish: Publish, study: str, started: float) -> Mapping[str, str]:
     """The tags of each object of a publication; without a name no tag `name`."""
-    own = {
+    tags = {
         "study": _NOT_IN_TAGS.sub("_", study)[:_VALUE],
         "name": publish.name,
         "run": as_time(started),
         "storewise": __version__,
     }
-    return {key: value for key, value in own.items() if value} | publish.tags
+    return {key: value for key, value in tags.items() if value} | publish.tags

@@ -163,13 +163,13 @@ def find_reference(name: str, root: Path = Path(), beside: Path | None = None) -
     """
     path = Path(name)
     if path.suffix in {".yaml", ".yml"}:
-        for found in (path, *([beside / path] if beside is not None else [])):
-            if is_file(found):
-                return found
+        for file in (path, *([beside / path] if beside is not None else [])):
+            if is_file(file):
+                return file
         raise ConfigError(f"{shown(name)}: there is no such file of a reference")
-    found = root / REFERENCES / f"{name}.yaml"
-    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and is_file(found):
-        return found
+    file = root / REFERENCES / f"{name}.yaml"
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and is_file(file):
+        return file
     known = sorted(p.stem for p in (root / REFERENCES).glob("*.yaml"))
     raise ConfigError(
         f"no reference is called {shown(name)}{nearest(name, known)}; known in "

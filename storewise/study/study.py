@@ -48,11 +48,11 @@ def _phases(value: Any) -> Any:
     """A list of phase names or of one-key mappings `name: parameters`."""
     if not isinstance(value, list):
         raise ValueError("give a list of phases, such as `- write: {batch_size: 1000}`")
-    found = []
+    phases = []
     for item in value:
         if isinstance(item, str):
             entry: dict[str, Any] = {"name": item}
-            found.append(entry)
+            phases.append(entry)
         elif isinstance(item, dict) and len(item) == 1:
             ((name, params),) = item.items()
             if params is not None and not isinstance(params, dict):
@@ -66,12 +66,12 @@ def _phases(value: Any) -> Any:
                     steps = expand_sweep(params.pop("sweep"))
                 except ValueError as error:
                     raise ValueError(f"phase {name!r}: {error}") from error
-            found.append({"name": name, "params": params, "steps": steps})
+            phases.append({"name": name, "params": params, "steps": steps})
         elif isinstance(item, dict) and "name" in item:
-            found.append(item)  # the resolved form of a stored study
+            phases.append(item)  # the resolved form of a stored study
         else:
             raise ValueError("each phase is a name or one `name: {parameters}`")
-    return found
+    return phases
 
 
 class Study(Section):
@@ -137,7 +137,7 @@ class Study(Section):
 
     def levels_of(self, name: str) -> dict[str, list[Any]]:
         """The factors that an engine's trials have, each with its levels."""
-        own = {key: levels for key, levels in self.factors.items() if _has_factor(name, key)}
+        levels = {key: values for key, values in self.factors.items() if _has_factor(name, key)}
         return {
             "workers": [1],
             "processes": [1],
@@ -145,7 +145,7 @@ class Study(Section):
             "consistency": [next(iter(engine(name).consistencies))],
             "index": ["none"],
             **(SERVER_FACTORS if engine(name).flags.nodes else {}),
-            **own,
+            **levels,
         }
 
     def _combinations(self) -> Iterator[Trial]:

@@ -21,6 +21,7 @@ from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures
 from storewise.figures.selection import style_of
 from storewise.figures.style import DARK
+from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, plotting_library, script_json
 from storewise.report.data.evidence import Evidence
 from storewise.report.data.filters import Facets
@@ -92,9 +93,9 @@ def make_report(study_dir: Path) -> Report:
     cannot be drawn only leaves its reason on the page.
     """
     tables = build_tables(load_results(study_dir))
-    found = write_tables(tables, study_dir / "analysis")
-    made = make_figures(tables, study_dir / "figures")
-    return _write(tables, found, made, study_dir / "report.html")
+    decision = write_tables(tables, study_dir / ANALYSIS)
+    made = make_figures(tables, study_dir / FIGURES)
+    return _write(tables, decision, made, study_dir / REPORT)
 
 
 def render(study_dir: Path, out: Path) -> Report:
@@ -104,23 +105,23 @@ def render(study_dir: Path, out: Path) -> Report:
     drawn anew, for the page only. Errors as in `make_report`.
     """
     tables = build_tables(load_results(study_dir))
-    made = stored_figures(tables, study_dir / "figures")
+    made = stored_figures(tables, study_dir / FIGURES)
     return _write(tables, verdict(tables), made or make_figures(tables), out)
 
 
-def _write(tables: Tables, found: Verdict, made: list[Made], out: Path) -> Report:
-    text = html(tables, found, made, _base(tables.results.directory, out.parent))
+def _write(tables: Tables, decision: Verdict, made: list[Made], out: Path) -> Report:
+    text = html(tables, decision, made, _base(tables.results.directory, out.parent))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         summary = with_ids(summary_table(tables), tables.results.factors)
-        write_csv(summary, out.with_name("summary.csv"))
+        write_csv(summary, out.with_name(SUMMARY))
         write_aside(out, text)
     except OSError as error:
         raise ResultError(
             f"{out}: cannot be written: {error.strerror or error}; check the rights of its "
             "directory and the free space"
         ) from error
-    return Report(out, found.finding, len(tables.warnings), len(tables.results.failed))
+    return Report(out, decision.finding, len(tables.warnings), len(tables.results.failed))
 
 
 def _base(study: Path, page: Path) -> str:
@@ -129,7 +130,7 @@ def _base(study: Path, page: Path) -> str:
     return "" if way == "." else f"{quote(way)}/"
 
 
-def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> str:
+def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") -> str:
     """The page as one self-contained text; `base` leads from it to the study's directory and is
     empty or ends with a slash."""
     environment = Environment(
@@ -149,7 +150,7 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
     trials, series = timelines(tables)
     sessions, published = servers.section(tables), references.section(tables)
     parts = {
-        "choices": views.all_of(verdict_tables(found)),
+        "choices": views.all_of(verdict_tables(decision)),
         "tables": views.all_of(_measured(tables)),
         "judged": [
             (heading, views.one(table)) for heading, table in judged_tables(tables, skip=(VERDICT,))
@@ -172,7 +173,7 @@ def html(tables: Tables, found: Verdict, made: list[Made], base: str = "") -> st
         base=base,
         name=name,
         title=str(study.get("title") or name),
-        verdict=found,
+        verdict=decision,
         figures=[_figure(one, tables, graphs) for one in made if one.spec.concerns(tables)],
         timelines=[packed(one) for one in series],
         span=span(tables),

@@ -126,5 +126,5 @@ def canary_table(tables: Tables) -> Table:
 
 def _rows_at(table: pd.DataFrame, places: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """The rows whose keys are those of a row of `places`."""
-    own = pd.MultiIndex.from_frame(table[keys])
-    return table[own.isin(pd.MultiIndex.from_frame(places[keys]))]
+    index = pd.MultiIndex.from_frame(table[keys])
+    return table[index.isin(pd.MultiIndex.from_frame(places[keys]))]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.workspace import Workspace
 
-from storewise.run.cache_home import cache_environment
+from storewise.run.runner import cache_environment
 
 #: Five megabytes.
 STUDY = """\
