@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import typer
 
 from storewise.cli.console import RESULTS, Results, live_runs
-from storewise.cli.progress import EVERY
+from storewise.cli.progress import EVERY as LINE_EVERY
 from storewise.errors import ResultError
 from storewise.layout import RECORD
 
@@ -74,7 +74,7 @@ def watch(
         elif not console.is_terminal:
             last_line = -math.inf
             for frame in frames(EVERY, _pause):
-                if frame.over or time.monotonic() - last_line >= EVERY:
+                if frame.over or time.monotonic() - last_line >= LINE_EVERY:
                     last_line = time.monotonic()
                     typer.echo(line(frame))
         else:

@@ -11,9 +11,9 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Engine, Flags, Mode, Schema, Where
+from storewise.engines.contract.engine import Client, Cluster, Engine, Flags, Mode, Schema
+from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
 from storewise.engines.support.checks import (
-    check_limit,
     consistency_of,
     parse_settings,
     store_directories,
@@ -42,40 +42,20 @@ class NullClient(Client):
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         return True
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
+    def scan(self, query: Scan) -> list[Document]:
         """`limit` times the start id, so that a driver counts as many documents as it asked for."""
-        check_limit(limit)
-        return [{"_id": start}] * limit
+        return [{"_id": query.start}] * query.limit
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
+    def find(self, query: Find) -> list[Document]:
         return []
 
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        return []
-
-    def find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Document]:
-        return []
-
-    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
+    def count(self, query: Count) -> int:
         return 0
 
-    def histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> dict[int, int]:
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        return []
+
+    def histogram(self, query: Histogram) -> dict[int, int]:
         return {}
 
     def disk_bytes(self) -> int:

@@ -7,15 +7,17 @@ operations (parsing, drawing ids) is recorded by the driver as the operation's *
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from storewise.documents import KINDS, Kind
+from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
 from storewise.workloads.faults import Crash, Slow
 
@@ -145,6 +147,16 @@ class PhaseParams(BaseModel):
         return {**data, "search": found, **fixed}
 
 
+class EndedParams(PhaseParams):
+    """Parameters of a phase that has no end of its own."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.operations is None and self.seconds is None:
+            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class ClientContext:
     """What one client (one thread of one process of one worker) knows of its place."""
@@ -211,6 +223,16 @@ class ClientContext:
         share, rest = divmod(self.params.operations, self.clients)
         return int(share + (self.client < rest))
 
+    def stream(self, seed: int | None = None) -> np.random.Generator:
+        """This client's own random stream: no other client, phase, step or trial has it.
+
+        `seed` stands for the trial's where it is given. SeedSequence mixes its entropy well
+        (numpy.random.SeedSequence), so neighbouring numbers give independent streams.
+        """
+        phase = int.from_bytes(hashlib.blake2b(self.phase.encode(), digest_size=8).digest(), "big")
+        entropy = [self.seed if seed is None else seed, phase, self.step]
+        return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(self.client,)))
+
     @property
     def shard(self) -> int:
         """The shard of this client's process: write phases have one shard per process."""
@@ -267,6 +289,56 @@ class Checked:
 
     def differs(self) -> bool:
         return bool(self.lost or self.wrong or self.counted != self.expected)
+
+    def compare(
+        self, name: str, expected: Document, stored: Document | None, *, counts: bool
+    ) -> None:
+        """Add what was read back of one document, called `name` in messages; `counts`: the engine
+        knows how many documents it has."""
+        self.checked += 1
+        if stored is None:
+            # A loss that the count has shown is not counted twice.
+            self.lost += counts and self.counted == self.expected
+            difference: str | None = "is missing"
+        else:
+            difference = difference_of(expected, stored)
+            self.wrong += difference is not None
+        if difference is not None and self.first is None:
+            self.first = f"{name} {difference}"
+
+
+def count_by_ids(
+    look: Look,
+    kind: Kind,
+    expected: int,
+    ids: Iterable[list[bytes]],
+    name_of: Callable[[bytes], str],
+) -> Checked:
+    """The number of documents of an engine that cannot count, by a look at these ids: all of
+    them, or a sample whose share of missing ones stands for all."""
+    checked = lost = 0
+    first = None
+    for some in ids:
+        look.check()
+        for document_id, document in zip(some, look.client.get_many(kind, some), strict=True):
+            checked += 1
+            if document is None:
+                lost += 1
+                first = first or f"{name_of(document_id)} is missing"
+    missing = round(expected * lost / checked) if checked else 0
+    return Checked(kind.table, expected, expected - missing, checked, missing, 0, first)
+
+
+def difference_of(expected: Document, stored: Document) -> str | None:
+    """How a stored document differs from what it should be, None where it does not."""
+    for name in [*expected, *(name for name in stored if name not in expected)]:
+        if name not in stored:
+            return f"lacks field {name!r}"
+        if name not in expected:
+            return f"has a field {name!r} that was not stored"
+        if expected[name] != stored[name] or type(expected[name]) is not type(stored[name]):
+            return f"has {stored[name]!r} in field {name!r}, expected {expected[name]!r}"
+    return None
 
 
 class Workload(ABC):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.servers.local import LocalCluster, running
 
-from storewise.engines.contract.engine import Client, Schema, Where
+from storewise.engines.contract.engine import Client, Schema
+from storewise.engines.contract.queries import Count, Where
 from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
@@ -43,12 +44,12 @@ def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> 
             for n in range(40):
                 assert mine.update(MEASURES, same[n % 5], {"mv": float(100 * thread + n)})
                 assert mine.get(MEASURES, same[n % 5]) is not None
-            return mine.count_where(MEASURES, [Where("mv", ">", 0)])
+            return mine.count(Count(MEASURES, (Where("mv", ">", 0),)))
 
         with ThreadPoolExecutor(4) as pool:
             counts = list(pool.map(work, range(4)))
         assert max(counts) <= 400
-        assert client.count(MEASURES) == 400
+        assert client.count(Count(MEASURES)) == 400
         # The last change of one of the threads is there, whole.
         last = {float(100 * thread + n) for thread in range(4) for n in range(35, 40)}
         for document_id in same:

@@ -21,7 +21,17 @@ from support.servers.samples import connect
 from support.servers.stores import SINGLE, Clusters, Target, cell, cells
 
 from storewise.documents import Document, Field, Kind
-from storewise.engines.contract.engine import Client, Cluster, IndexTime, Schema, Where
+from storewise.engines.contract.engine import Client, Cluster, IndexTime, Schema
+from storewise.engines.contract.queries import (
+    Count,
+    Find,
+    Get,
+    Histogram,
+    Scan,
+    Top,
+    Where,
+    between,
+)
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -157,7 +167,7 @@ def _same(found: list[Document], expected: list[Document]) -> bool:
 
 def test_documents_come_back_by_their_ids(store: Client) -> None:
     for kind, documents in DOCUMENTS.items():
-        assert store.count(kind) == len(documents)
+        assert store.count(Count(kind)) == len(documents)
         ids = [d["_id"] for d in documents]
         assert store.get_many(kind, ids) == documents
         for document in documents[:5]:
@@ -181,9 +191,9 @@ def test_scans_go_in_the_order_of_ids(store: Client, kind: Kind) -> None:
     starts = [ids[0], ids[40], ids[-1], ids[40] + b"\1", ids[7][:-1], b"\0", b"zz", b"\xff" * 12]
     for start in starts:
         expected = [d for d in BY_ID[kind] if d["_id"] >= start]
-        assert store.scan(kind, start, 12) == expected[:12], start
-    assert store.scan(kind, ids[3], 0) == []
-    assert store.scan(kind, ids[0], 10_000) == BY_ID[kind]
+        assert store.scan(Scan(kind, start, 12)) == expected[:12], start
+    assert store.scan(Scan(kind, ids[3], 0)) == []
+    assert store.scan(Scan(kind, ids[0], 10_000)) == BY_ID[kind]
 
 
 VALUES: list[tuple[str, list[Any]]] = [
@@ -204,17 +214,17 @@ def test_each_operator_compares_as_python_does(
         for operator in OPERATORS:
             where = (Where(name, operator, value),)
             expected = [d for d in every if _fulfils(d, where)]
-            assert store.count_where(MEASURES, where) == len(expected), where
-            assert _same(store.find(MEASURES, where), expected), where
+            assert store.count(Count(MEASURES, where)) == len(expected), where
+            assert _same(store.find(Find(MEASURES, where)), expected), where
 
 
 def test_conditions_on_text_ids(store: Client) -> None:
     for operator in OPERATORS:
         where = (Where("_id", operator, BY_ID[USERS][70]["_id"]),)
         expected = [d for d in DOCUMENTS[USERS] if _fulfils(d, where)]
-        assert _same(store.find(USERS, where), expected)
+        assert _same(store.find(Find(USERS, where)), expected)
     expected = _ordered(DOCUMENTS[USERS], "field3", False)[:9]
-    assert store.find(USERS, (), "field3", limit=9) == expected
+    assert store.find(Find(USERS, (), "field3", limit=9)) == expected
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -225,19 +235,19 @@ def test_order_limit_and_ties(store: Client, name: str, descending: bool) -> Non
         every = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
         expected = _ordered(every, name, descending)
         for limit in (0, 1, 37, None):
-            found = store.find(MEASURES, where, name, descending, limit)
+            found = store.find(Find(MEASURES, where, name, descending, limit))
             assert found == (expected if limit is None else expected[:limit])
 
 
 def test_a_limit_without_an_order(store: Client) -> None:
     where = (Where("m", ">=", 3),)
     every = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
-    found = store.find(MEASURES, where, limit=50)
+    found = store.find(Find(MEASURES, where, limit=50))
     assert len(found) == 50
     assert all(document in every for document in found)
     assert len({document["_id"] for document in found}) == 50
-    assert _same(store.find(MEASURES), DOCUMENTS[MEASURES])
-    assert store.count_where(MEASURES, ()) == len(DOCUMENTS[MEASURES])
+    assert _same(store.find(Find(MEASURES)), DOCUMENTS[MEASURES])
+    assert store.count(Count(MEASURES, ())) == len(DOCUMENTS[MEASURES])
 
 
 @pytest.mark.parametrize(
@@ -249,40 +259,39 @@ def test_histograms(store: Client, name: str, width: float) -> None:
     every = [d for d in DOCUMENTS[MEASURES] if d[name] is not None and _fulfils(d, where)]
     exact = isinstance(every[0][name], int) and width == int(width)
     expected = Counter(d[name] // int(width) if exact else _class(d[name], width) for d in every)
-    assert store.histogram(MEASURES, name, width, where) == dict(expected)
+    assert store.histogram(Histogram(MEASURES, name, width, where)) == dict(expected)
 
 
 def test_aggregates(store: Client) -> None:
     for kind, name in ((MEASURES, "mv"), (MEASURES, "m"), (MEASURES, "name"), (USERS, "field1")):
         counted = Counter(d[name] for d in DOCUMENTS[kind] if d[name] is not None)
         expected = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:5]
-        assert store.aggregate(kind, name, 5) == expected
+        assert store.top(Top(kind, name, 5)) == expected
 
 
 def test_ranges(store: Client) -> None:
     where = (Where("mv", ">=", -7), Where("mv", "<=", 2.5))
     expected = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
-    assert _same(store.range(MEASURES, "mv", -7, 2.5), expected)
+    assert _same(store.find(Find(MEASURES, between("mv", -7, 2.5))), expected)
 
 
 WRONG_QUESTIONS: list[Callable[[Client], object]] = [
-    lambda c: c.find(MEASURES, (Where("nothing", "=", 1),)),
-    lambda c: c.find(MEASURES, (Where("mv", "=", "1"),)),
-    lambda c: c.find(MEASURES, (Where("mv", "=", True),)),
-    lambda c: c.find(MEASURES, (Where("x", "<", math.nan),)),
-    lambda c: c.find(MEASURES, (Where("name", ">", 1.0),)),
-    lambda c: c.find(MEASURES, (Where("_id", ">", "text"),)),
-    lambda c: c.find(USERS, (Where("_id", ">", "text"),)),
-    lambda c: c.find(MEASURES, (Where("mv", "!=", 1),)),  # type: ignore[arg-type]
-    lambda c: c.find(MEASURES, (), "nothing"),
-    lambda c: c.find(MEASURES, (), limit=-1),
-    lambda c: c.count_where(MEASURES, (Where("nothing", "=", 1),)),
-    lambda c: c.histogram(MEASURES, "name", 1),
-    lambda c: c.histogram(MEASURES, "x", 0),
-    lambda c: c.histogram(MEASURES, "x", math.inf),
-    lambda c: c.histogram(MEASURES, "x", 1e-300),
-    lambda c: c.explain("dance", MEASURES),
-    lambda c: c.explain("find", MEASURES, (Where("nothing", "=", 1),)),
+    lambda c: c.find(Find(MEASURES, (Where("nothing", "=", 1),))),
+    lambda c: c.find(Find(MEASURES, (Where("mv", "=", "1"),))),
+    lambda c: c.find(Find(MEASURES, (Where("mv", "=", True),))),
+    lambda c: c.find(Find(MEASURES, (Where("x", "<", math.nan),))),
+    lambda c: c.find(Find(MEASURES, (Where("name", ">", 1.0),))),
+    lambda c: c.find(Find(MEASURES, (Where("_id", ">", "text"),))),
+    lambda c: c.find(Find(USERS, (Where("_id", ">", "text"),))),
+    lambda c: c.find(Find(MEASURES, (Where("mv", "!=", 1),))),  # type: ignore[arg-type]
+    lambda c: c.find(Find(MEASURES, (), "nothing")),
+    lambda c: c.find(Find(MEASURES, (), limit=-1)),
+    lambda c: c.count(Count(MEASURES, (Where("nothing", "=", 1),))),
+    lambda c: c.histogram(Histogram(MEASURES, "name", 1)),
+    lambda c: c.histogram(Histogram(MEASURES, "x", 0)),
+    lambda c: c.histogram(Histogram(MEASURES, "x", math.inf)),
+    lambda c: c.histogram(Histogram(MEASURES, "x", 1e-300)),
+    lambda c: c.explain(Find(MEASURES, (Where("nothing", "=", 1),))),
 ]
 
 
@@ -294,18 +303,18 @@ def test_wrong_questions_are_refused(store: Client) -> None:
 
 def test_plans_are_told(store: Client, target: Target) -> None:
     document = DOCUMENTS[MEASURES][5]
-    for verb, arguments in (
-        ("get", (document["_id"],)),
-        ("scan", (document["_id"], 3)),
-        ("range", ("mv", 1, 2)),
-        ("aggregate", ("m", 3)),
-        ("find", ((Where("mv", ">", 5),), "x", True, 3)),
-        ("count_where", ((Where("mv", ">", 5),),)),
-        ("histogram", ("mv", 10)),
+    for query in (
+        Get(MEASURES, document["_id"]),
+        Scan(MEASURES, document["_id"], 3),
+        Find(MEASURES, between("mv", 1, 2)),
+        Find(MEASURES, (Where("mv", ">", 5),), "x", True, 3),
+        Count(MEASURES, (Where("mv", ">", 5),)),
+        Top(MEASURES, "m", 3),
+        Histogram(MEASURES, "mv", 10),
     ):
-        plan = store.explain(verb, MEASURES, *arguments)  # type: ignore[arg-type]
+        plan = store.explain(query)
         assert "measures" in plan or target.name == "parquet", plan
-    assert store.explain("find", MEASURES, where=(), order_by="mv", limit=1)
+    assert store.explain(Find(MEASURES, where=(), order_by="mv", limit=1))
 
 
 #: What a plan says where it takes the primary key (DuckDB leaves blocks out instead).
@@ -342,21 +351,21 @@ def test_a_selective_condition_takes_the_index(
         client.insert(MEASURES, documents[start : start + 2000])
     client.finish()
     few, most = (Where("mv", ">", 5995.5),), (Where("mv", ">", -3),)
-    for verb in ("find", "count_where"):
-        plan = client.explain(verb, MEASURES, few)  # type: ignore[arg-type]
+    for query in (Find(MEASURES, few), Count(MEASURES, few)):
+        plan = client.explain(query)
         named = "Index Scan" if writing.name == "duckdb" else "measures_mv"
         assert (named in plan) == (index_time != "none"), plan
     if writing.name in ("postgres", "duckdb") or (
         writing.name == "mariadb" and ("layout", "columns") in writing.settings
     ):
         # The values count: nearly all rows are read without it.
-        assert named not in client.explain("find", MEASURES, most)
-    assert client.count_where(MEASURES, few) == 4
+        assert named not in client.explain(Find(MEASURES, most))
+    assert client.count(Count(MEASURES, few)) == 4
     if writing.name in PRIMARY and ("layout", "json") not in writing.settings:
         start = documents[5900]["_id"]
         for plan in (
-            client.explain("get", MEASURES, start),
-            client.explain("scan", MEASURES, start, 3),
+            client.explain(Get(MEASURES, start)),
+            client.explain(Scan(MEASURES, start, 3)),
         ):
             assert PRIMARY[writing.name] in plan
     client.close()
@@ -369,7 +378,7 @@ def test_writes_by_text_and_composite_ids(
     _fill(client, _schema(writing.name))
     changed = [{**d, "mv": 4, "x": 0.5} for d in DOCUMENTS[MEASURES][:60]]
     client.insert(MEASURES, [*changed[:30], *changed, *changed[:5]])
-    assert client.count(MEASURES) == len(DOCUMENTS[MEASURES])
+    assert client.count(Count(MEASURES)) == len(DOCUMENTS[MEASURES])
     assert client.get_many(MEASURES, [d["_id"] for d in changed]) == changed
     user, measure = DOCUMENTS[USERS][4], changed[7]
     assert client.update(USERS, user["_id"], {"field3": "new", "field9": "é"})
@@ -380,7 +389,7 @@ def test_writes_by_text_and_composite_ids(
         assert client.delete(kind, document["_id"])
         assert not client.delete(kind, document["_id"])
         assert client.get(kind, document["_id"]) is None
-        assert client.count(kind) == len(DOCUMENTS[kind]) - 1
+        assert client.count(Count(kind)) == len(DOCUMENTS[kind]) - 1
     for absent in (MEASURES.pack((9, 9, 9)), b"", b"\xff" * 12):
         assert not client.update(MEASURES, absent, {"mv": 1})
         assert not client.delete(MEASURES, absent)
@@ -416,7 +425,7 @@ def test_wrong_documents_are_refused(writing: Target, clusters: Clusters, tmp_pa
         del lacking[field]
         with pytest.raises(EngineError, match=f"lacks the field '{field}'"):
             client.insert(kind, [lacking])
-    assert client.count(MEASURES) == client.count(USERS) == 0
+    assert client.count(Count(MEASURES)) == client.count(Count(USERS)) == 0
     client.close()
 
 
@@ -439,7 +448,7 @@ def test_a_later_phase_goes_on_with_the_store(
             assert own.get(USERS, user["_id"]) == {**user, "field0": f"turn {turn}"}
             new = _measure(9, turn, n, 5, 0.25, "new")
             own.insert(MEASURES, [new])
-            assert own.scan(MEASURES, new["_id"], 1) == [new]
+            assert own.scan(Scan(MEASURES, new["_id"], 1)) == [new]
             assert own.get(MEASURES, measure["_id"]) == measure
             assert own.delete(MEASURES, new["_id"]) == (n % 2 == 0) if n % 2 == 0 else True
             own.close()
@@ -450,8 +459,8 @@ def test_a_later_phase_goes_on_with_the_store(
         client.close()
     mode = "read" if writing not in SERVERS else "write"
     client = connect(cluster, mode)  # type: ignore[arg-type]
-    assert client.count(MEASURES) == len(DOCUMENTS[MEASURES]) + 2 * 4
-    assert client.find(MEASURES, (Where("m", "=", 9),), "bt", limit=2) == [
+    assert client.count(Count(MEASURES)) == len(DOCUMENTS[MEASURES]) + 2 * 4
+    assert client.find(Find(MEASURES, (Where("m", "=", 9),), "bt", limit=2)) == [
         _measure(9, turn, 1, 5, 0.25, "new") for turn in range(2)
     ]
     client.close()
@@ -488,11 +497,11 @@ def test_null_finds_nothing(tmp_path: Path) -> None:
     client = connect(Cluster(engine="null", stores=(tmp_path,), kinds=KINDS), "write")
     client.create(Schema(kinds=KINDS))
     client.insert(USERS, DOCUMENTS[USERS])
-    assert client.find(MEASURES, (Where("mv", ">", 1),), "mv", limit=3) == []
-    assert client.count_where(MEASURES, ()) == 0
-    assert client.histogram(MEASURES, "mv", 1) == {}
+    assert client.find(Find(MEASURES, (Where("mv", ">", 1),), "mv", limit=3)) == []
+    assert client.count(Count(MEASURES, ())) == 0
+    assert client.histogram(Histogram(MEASURES, "mv", 1)) == {}
     with pytest.raises(EngineError, match="flags"):
-        client.explain("get", USERS, b"user1")
+        client.explain(Get(USERS, b"user1"))
 
 
 @cache
@@ -550,18 +559,20 @@ def test_any_question_is_answered_as_python_would(
     width: float,
 ) -> None:
     documents = [_measure(m, s, n, mv, x, None) for n, (m, s, mv, x) in enumerate(rows)]
-    for document in scratch.find(MEASURES):
+    for document in scratch.find(Find(MEASURES)):
         scratch.delete(MEASURES, document["_id"])
     scratch.insert(MEASURES, documents)
     where = (Where(name, operator, value),)
     expected = [d for d in documents if _fulfils(d, where)]
-    assert scratch.count_where(MEASURES, where) == len(expected)
+    assert scratch.count(Count(MEASURES, where)) == len(expected)
     ordered = _ordered(expected, "x", descending)
-    found = scratch.find(MEASURES, where, "x", descending, limit)
+    found = scratch.find(Find(MEASURES, where, "x", descending, limit))
     assert found == (ordered if limit is None else ordered[:limit])
     small = (Where("x", ">=", -1e6), Where("x", "<=", 1e6))
     counted = Counter(_class(d["x"], width) for d in documents if _fulfils(d, small))
-    assert scratch.histogram(MEASURES, "x", width, small) == dict(counted)
+    assert scratch.histogram(Histogram(MEASURES, "x", width, small)) == dict(counted)
     if width == int(width):
         known = [d["mv"] for d in documents if d["mv"] is not None]
-        assert scratch.histogram(MEASURES, "mv", width) == Counter(v // int(width) for v in known)
+        assert scratch.histogram(Histogram(MEASURES, "mv", width)) == Counter(
+            v // int(width) for v in known
+        )

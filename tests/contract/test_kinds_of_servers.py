@@ -15,7 +15,17 @@ from support.servers.samples import holds
 from support.servers.stores import SERVERS, Clusters, Target, cells
 
 from storewise.documents import Document, Field, Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema, Where
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema
+from storewise.engines.contract.queries import (
+    Count,
+    Find,
+    Get,
+    Histogram,
+    Scan,
+    Top,
+    Where,
+    between,
+)
 from storewise.engines.registry import engine
 from storewise.engines.support.splits import split_points
 from storewise.errors import EngineError
@@ -195,7 +205,7 @@ def test_keys_may_have_64_bytes_of_any_ascii(store: Store) -> None:
     assert store.writer.get_many(KEYED, [d["_id"] for d in odd]) == odd
     if store.flags.scans:
         every = sorted([*USERS, *odd], key=lambda d: d["_id"])
-        assert store.writer.scan(KEYED, b"\x01", 1000) == every
+        assert store.writer.scan(Scan(KEYED, b"\x01", 1000)) == every
     for document in odd:
         assert store.writer.delete(KEYED, document["_id"])
 
@@ -203,20 +213,23 @@ def test_keys_may_have_64_bytes_of_any_ascii(store: Store) -> None:
 def test_scans_are_in_the_order_of_keys(store: Store) -> None:
     if not store.flags.scans:
         with pytest.raises(EngineError, match="its flags say so"):
-            store.reader.scan(KEYED, b"user", 5)
+            store.reader.scan(Scan(KEYED, b"user", 5))
         return
     for kind, documents in ((KEYED, USERS), (READINGS, ROWS)):
         documents = sorted(documents, key=lambda d: d["_id"])
         ids = [d["_id"] for d in documents]
-        assert store.reader.scan(kind, ids[7], 10) == documents[7:17]
-        assert store.reader.scan(kind, ids[-2], 10) == documents[-2:]
-        assert store.reader.scan(kind, ids[5] + b"\0", 2) == documents[6:8]
+        assert store.reader.scan(Scan(kind, ids[7], 10)) == documents[7:17]
+        assert store.reader.scan(Scan(kind, ids[-2], 10)) == documents[-2:]
+        assert store.reader.scan(Scan(kind, ids[5] + b"\0", 2)) == documents[6:8]
         short = ids[9][:-2]
-        assert store.reader.scan(kind, short, 3) == [d for d in documents if d["_id"] >= short][:3]
-        assert store.reader.scan(kind, b"\xff" * 12, 3) == []
-        assert store.reader.scan(kind, ids[0], 0) == []
+        assert (
+            store.reader.scan(Scan(kind, short, 3))
+            == [d for d in documents if d["_id"] >= short][:3]
+        )
+        assert store.reader.scan(Scan(kind, b"\xff" * 12, 3)) == []
+        assert store.reader.scan(Scan(kind, ids[0], 0)) == []
     # Readings of one sensor are together, and in the order of time.
-    assert store.reader.scan(READINGS, READINGS.pack((2, 0, 0)), 6) == ROWS[12:18]
+    assert store.reader.scan(Scan(READINGS, READINGS.pack((2, 0, 0)), 6)) == ROWS[12:18]
 
 
 CONDITIONS = [
@@ -252,31 +265,32 @@ def by_id(documents: list[Document]) -> list[Document]:
 
 
 @pytest.mark.parametrize("where", CONDITIONS, ids=repr)
-def test_conditions_are_answered_by_the_store(store: Store, where: tuple[Where, ...]) -> None:
+def test_conditions_are_answered(store: Store, where: tuple[Where, ...]) -> None:
     reader = store.reader
-    if not store.flags.finds:
-        for verb in ("find", "count_where"):
-            with pytest.raises(EngineError, match="its flags say so"):
-                getattr(reader, verb)(READINGS, where)
+    if not (store.flags.finds or store.flags.scans):
+        with pytest.raises(EngineError, match="its flags say so"):
+            reader.find(Find(READINGS, where, "mv"))
+        with pytest.raises(EngineError, match="its flags say so"):
+            reader.histogram(Histogram(READINGS, "mv", 1, where))
         return
     expected = [row for row in ROWS if fulfils(row, where)]
-    assert by_id(reader.find(READINGS, where)) == by_id(expected)
-    assert len(reader.find(READINGS, where, limit=3)) == min(3, len(expected))
-    assert reader.find(READINGS, where, limit=0) == []
-    assert reader.count_where(READINGS, where) == len(expected)
+    assert by_id(reader.find(Find(READINGS, where))) == by_id(expected)
+    assert len(reader.find(Find(READINGS, where, limit=3))) == min(3, len(expected))
+    assert reader.find(Find(READINGS, where, limit=0)) == []
+    assert reader.count(Count(READINGS, where)) == len(expected)
     present = [row for row in by_id(expected) if row["mv"] is not None]
     up = sorted(present, key=lambda d: d["mv"])
-    assert reader.find(READINGS, where, "mv", limit=9) == up[:9]
+    assert reader.find(Find(READINGS, where, "mv", limit=9)) == up[:9]
     down = sorted(present, key=lambda d: -d["mv"])
-    assert reader.find(READINGS, where, "mv", descending=True) == down
-    assert reader.find(READINGS, where, "_id", descending=True) == by_id(expected)[::-1]
+    assert reader.find(Find(READINGS, where, "mv", descending=True)) == down
+    assert reader.find(Find(READINGS, where, "_id", descending=True)) == by_id(expected)[::-1]
     for width in (0.1, 0.5, 3):
         classes = Counter(class_of(row["mv"], width) for row in present)
-        answer = reader.histogram(READINGS, "mv", width, where)
+        answer = reader.histogram(Histogram(READINGS, "mv", width, where))
         assert answer == classes
         assert {type(n) for pair in answer.items() for n in pair} <= {int}
     times = Counter(row["bt"] // 1000 for row in expected)
-    assert reader.histogram(READINGS, "bt", 1000, where) == times
+    assert reader.histogram(Histogram(READINGS, "bt", 1000, where)) == times
 
 
 def class_of(value: float, width: float) -> int:
@@ -285,9 +299,9 @@ def class_of(value: float, width: float) -> int:
 
 
 def test_conditions_that_cannot_be(store: Store) -> None:
-    if not store.flags.finds:
+    if not (store.flags.finds or store.flags.scans):
         with pytest.raises(EngineError, match="its flags say so"):
-            store.reader.histogram(READINGS, "mv", 1.0)
+            store.reader.histogram(Histogram(READINGS, "mv", 1.0))
         return
     reader = store.reader
     for where in (
@@ -299,45 +313,41 @@ def test_conditions_that_cannot_be(store: Store) -> None:
         Where("mv", "<", float("nan")),
     ):
         with pytest.raises(EngineError, match="readings"):
-            reader.find(READINGS, [where])
+            reader.find(Find(READINGS, (where,)))
         with pytest.raises(EngineError, match="readings"):
-            reader.count_where(READINGS, [where])
+            reader.count(Count(READINGS, (where,)))
     for name, width in (("note", 1.0), ("mv", 0.0), ("mv", -1.0), ("colour", 1.0)):
         with pytest.raises(EngineError, match="readings"):
-            reader.histogram(READINGS, name, width)
+            reader.histogram(Histogram(READINGS, name, width))
     with pytest.raises(EngineError, match="colour"):
-        reader.find(READINGS, (), "colour")
+        reader.find(Find(READINGS, (), "colour"))
     with pytest.raises(EngineError, match="limit"):
-        reader.find(READINGS, (), limit=-1)
+        reader.find(Find(READINGS, (), limit=-1))
 
 
 def test_plans_name_what_is_read(store: Store) -> None:
     explain = store.reader.explain
     if not store.flags.explains:
         with pytest.raises(EngineError, match="its flags say so"):
-            explain("get", KEYED, USERS[0]["_id"])
+            explain(Get(KEYED, USERS[0]["_id"]))
         return
-    above = [Where("mv", ">", 7.0)]
+    above = (Where("mv", ">", 7.0),)
     plans = {
-        "get": explain("get", KEYED, USERS[0]["_id"]),
-        "scan": explain("scan", READINGS, ROWS[0]["_id"], 50),
-        "range": explain("range", READINGS, "mv", low=3.0),
-        "find": explain("find", READINGS, above),
-        "count_where": explain("count_where", READINGS, above),
+        "get": explain(Get(KEYED, USERS[0]["_id"])),
+        "scan": explain(Scan(READINGS, ROWS[0]["_id"], 50)),
+        "range": explain(Find(READINGS, between("mv", 3.0))),
+        "find": explain(Find(READINGS, above)),
+        "count": explain(Count(READINGS, above)),
     }
     for verb, plan in plans.items():
         index = "IDHACK" if verb == "get" else "_id_" if verb == "scan" else "mv_1"
         assert index in plan and "COLLSCAN" not in plan, (verb, plan)
     assert "(7.0, inf.0]" in plans["find"]
-    assert "COLLSCAN" in explain("find", READINGS, [Where("note", "=", "n1")])
-    assert "COLLSCAN" in explain("aggregate", READINGS, "note", 5)
-    assert "SORT" in explain("find", READINGS, above, order_by="note", limit=3)
-    assert "IXSCAN mv_1" in explain("histogram", READINGS, "mv", 0.5, above)
+    assert "COLLSCAN" in explain(Find(READINGS, (Where("note", "=", "n1"),)))
+    assert "COLLSCAN" in explain(Top(READINGS, "note", 5))
+    assert "SORT" in explain(Find(READINGS, above, order_by="note", limit=3))
+    assert "IXSCAN mv_1" in explain(Histogram(READINGS, "mv", 0.5, above))
     assert not any("\n" in plan for plan in plans.values())
-    with pytest.raises(EngineError, match="explain"):
-        explain("paint", READINGS)
-    with pytest.raises(EngineError, match="explain of scan"):
-        explain("scan", READINGS)
 
 
 def test_owners_are_the_servers_own(store: Store) -> None:
@@ -453,10 +463,10 @@ def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
                 assert min(owners.values()) > 40 and len(owners) == 3
             ordered = by_id(documents)
             thread = writer.for_thread()
-            assert thread.scan(kind, b"", 999) == ordered
+            assert thread.scan(Scan(kind, b"", 999)) == ordered
             assert thread.get_many(kind, [d["_id"] for d in documents]) == documents
-        assert writer.count_where(READINGS, CONDITIONS[1]) == sum(
+        assert writer.count(Count(READINGS, CONDITIONS[1])) == sum(
             fulfils(row, CONDITIONS[1]) for row in ROWS
         )
-        assert "IXSCAN mv_1" in writer.explain("find", READINGS, CONDITIONS[1])
+        assert "IXSCAN mv_1" in writer.explain(Find(READINGS, CONDITIONS[1]))
         writer.close()

@@ -23,8 +23,8 @@ from storewise.engines.contract.engine import (
     IndexTime,
     Schema,
     SourceFile,
-    Where,
 )
+from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where, between
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.ssearch.parse.reader import DocumentReader
@@ -113,8 +113,8 @@ def plain(question: Question, documents: dict[Kind, list[Document]]) -> Any:
 def compare(
     client: Client, flags: Flags, asked: list[Question], documents: dict[Kind, list[Document]]
 ) -> None:
-    def ids() -> Iterator[list[bytes]]:
-        every = [d["_id"] for d in documents[Kind.ALIGN]]
+    def ids(kind: Kind) -> Iterator[list[bytes]]:
+        every = [d["_id"] for d in documents[kind]]
         for start in range(0, len(every), 500):
             yield every[start : start + 500]
 
@@ -249,7 +249,7 @@ def test_files_answer_all_verbs_as_sqlite_does(
     try:
         for client in (files, sqlite):
             for kind in KINDS:
-                assert client.count(kind) == len(documents[kind])
+                assert client.count(Count(kind)) == len(documents[kind])
             wanted = [ids[3], b"\x00" * 12, ids[-1], ids[3], documents[Kind.RNA][0]["_id"]]
             by_id = {d["_id"]: d for d in hits}
             assert client.get_many(Kind.ALIGN, wanted) == [by_id.get(i) for i in wanted]
@@ -257,32 +257,33 @@ def test_files_answer_all_verbs_as_sqlite_does(
             assert client.get(Kind.TASKS, task["_id"]) == task
             for start, limit in ((b"\x00" * 12, 5), (ids[700], 4000), (ids[-2], 9), (ids[9], 0)):
                 expected = [i for i in ids if i >= start][:limit]
-                assert [d["_id"] for d in client.scan(Kind.ALIGN, start, limit)] == expected
+                assert [d["_id"] for d in client.scan(Scan(Kind.ALIGN, start, limit))] == expected
         for low, high in ((1e-9, 1e-3), (None, 1e-5), (1.0, None), (None, None)):
-            pair = [in_ids(c.range(Kind.ALIGN, "e", low, high)) for c in (files, sqlite)]
+            pair = [
+                in_ids(c.find(Find(Kind.ALIGN, between("e", low, high)))) for c in (files, sqlite)
+            ]
             assert pair[0] == pair[1]
-        assert len(files.range(Kind.ALIGN, "gene", limit=3)) == 3
+        assert len(files.find(Find(Kind.ALIGN, between("gene"), limit=3))) == 3
         for field, descending in (("b", True), ("gene", False), ("gene", True)):
             pair = [
-                c.find(Kind.ALIGN, strong, order_by=field, descending=descending, limit=6)
+                c.find(Find(Kind.ALIGN, strong, order_by=field, descending=descending, limit=6))
                 for c in (files, sqlite)
             ]
             assert pair[0] == pair[1]
             assert len(pair[0]) == 6
-        assert len(files.find(Kind.ALIGN, strong, limit=4)) == 4
-        for verb, arguments in (
-            ("count_where", (Kind.ALIGN, strong)),
-            ("histogram", (Kind.GS, "l", 25.0)),
-            ("histogram", (Kind.ALIGN, "b", 10.0, strong)),
-            ("aggregate", (Kind.ALIGN, "chr", 4)),
-        ):
-            assert getattr(files, verb)(*arguments) == getattr(sqlite, verb)(*arguments), verb
+        assert len(files.find(Find(Kind.ALIGN, strong, limit=4))) == 4
+        counted = Count(Kind.ALIGN, strong)
+        assert files.count(counted) == sqlite.count(counted)
+        for classes in (Histogram(Kind.GS, "l", 25.0), Histogram(Kind.ALIGN, "b", 10.0, strong)):
+            assert files.histogram(classes) == sqlite.histogram(classes)
+        top = Top(Kind.ALIGN, "chr", 4)
+        assert files.top(top) == sqlite.top(top)
         for bad in (
-            lambda: files.find(Kind.ALIGN, [Where("nothing", "=", 1)]),
-            lambda: files.find(Kind.ALIGN, [Where("e", "<", "x")]),
-            lambda: files.histogram(Kind.ALIGN, "gene", 1.0),
-            lambda: files.histogram(Kind.ALIGN, "b", 0.0),
-            lambda: files.scan(Kind.ALIGN, b"", -1),
+            lambda: files.find(Find(Kind.ALIGN, (Where("nothing", "=", 1),))),
+            lambda: files.find(Find(Kind.ALIGN, (Where("e", "<", "x"),))),
+            lambda: files.histogram(Histogram(Kind.ALIGN, "gene", 1.0)),
+            lambda: files.histogram(Histogram(Kind.ALIGN, "b", 0.0)),
+            lambda: files.scan(Scan(Kind.ALIGN, b"", -1)),
             lambda: files.update(Kind.ALIGN, ids[0], {"e": 1.0}),
         ):
             with pytest.raises(EngineError):
@@ -291,7 +292,7 @@ def test_files_answer_all_verbs_as_sqlite_does(
         files.close()
         sqlite.close()
     with pytest.raises(EngineError, match="closed"):
-        files.count(Kind.ALIGN)
+        files.count(Count(Kind.ALIGN))
 
 
 def test_files_know_only_what_was_inserted(tmp_path: Path, parsed: Parsed) -> None:
@@ -301,14 +302,14 @@ def test_files_know_only_what_was_inserted(tmp_path: Path, parsed: Parsed) -> No
     hits = parsed[0][Kind.ALIGN]
     try:
         client.create(Schema())
-        assert client.count(Kind.ALIGN) == 0
+        assert client.count(Count(Kind.ALIGN)) == 0
         assert client.disk_bytes() == 0
         client.insert(Kind.ALIGN, hits[:100])
-        assert client.count(Kind.ALIGN) == 100
+        assert client.count(Count(Kind.ALIGN)) == 100
         assert client.disk_bytes() == 10
         assert client.get(Kind.ALIGN, hits[99]["_id"]) == hits[99]
         assert client.get(Kind.ALIGN, hits[100]["_id"]) is None
-        assert len(client.scan(Kind.ALIGN, b"\x00" * 12, 1000)) == 100
+        assert len(client.scan(Scan(Kind.ALIGN, b"\x00" * 12, 1000))) == 100
         with pytest.raises(EngineError, match="of no input file"):
             client.insert(Kind.ALIGN, parsed[1][Kind.ALIGN][:1])
     finally:
@@ -322,7 +323,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     client = connect(Cluster("files", stores=(store,), sources=(source,)), "read")
     try:
         with pytest.raises(EngineError, match=r"gone\.m10"):
-            client.count(Kind.ALIGN)
+            client.count(Count(Kind.ALIGN))
     finally:
         client.close()
 
@@ -334,6 +335,6 @@ def test_a_parser_that_was_killed_is_said(tmp_path: Path, parsed: Parsed) -> Non
             process.kill()
             process.wait()
         with pytest.raises(EngineError, match="ended"):
-            client.count(Kind.ALIGN)
+            client.count(Count(Kind.ALIGN))
     finally:
         client.close()

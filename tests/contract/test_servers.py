@@ -20,6 +20,7 @@ from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials, ServerEngine
 from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mysql import connection as mysqllink
@@ -99,7 +100,7 @@ def test_an_unreachable_server_is_one_clear_error(
 
     def connects(endpoint: Endpoint) -> None:
         with pytest.raises(EngineError, match=rf"{endpoint.address}:{endpoint.port}"):
-            described.connect(replace(single, endpoints=(endpoint,)), "read").count(Kind.RNA)
+            described.connect(replace(single, endpoints=(endpoint,)), "read").count(Count(Kind.RNA))
 
     with socket.socket() as closed, socket.socket() as mute, ThreadPoolExecutor(4) as pool:
         for found in (closed, mute):
@@ -172,8 +173,8 @@ def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
                 found = one.get(kind, document["_id"])
                 assert found == (document if name == owner else None)
     assert len(owners) == len(sharded.endpoints)
-    counts = [one.count(Kind.RNA) for one in alone.values()]
-    assert sum(counts) == client.count(Kind.RNA) == len(DOCUMENTS[Kind.RNA])
+    counts = [one.count(Count(Kind.RNA)) for one in alone.values()]
+    assert sum(counts) == client.count(Count(Kind.RNA)) == len(DOCUMENTS[Kind.RNA])
     assert all(counts)
     for one in (client, *alone.values()):
         one.close()
@@ -185,8 +186,8 @@ def test_a_scan_of_the_owner_asks_one_server(sharded: Cluster) -> None:
     start = ordered[17]["_id"]
     owner = client.owner(Kind.GS, start)
     mine = [d for d in ordered[17:] if client.owner(Kind.GS, d["_id"]) == owner]
-    assert client.scan(Kind.GS, start, 8) == mine[:8]
-    assert client.scan(Kind.GS, start, 1000) == mine
+    assert client.scan(Scan(Kind.GS, start, 8)) == mine[:8]
+    assert client.scan(Scan(Kind.GS, start, 1000)) == mine
     client.close()
 
 
@@ -247,5 +248,5 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known
         assert {d["gene"].split("-")[1] for d in found if d is not None} == {str(last)}
         assert None not in found
     new = 0 if known else 3 * 3000
-    assert client.count(Kind.ALIGN) == len(DOCUMENTS[Kind.ALIGN]) + new
+    assert client.count(Count(Kind.ALIGN)) == len(DOCUMENTS[Kind.ALIGN]) + new
     client.close()

@@ -31,8 +31,8 @@ from storewise.engines.cassandra.cql import (
     select_cql,
 )
 from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
-from storewise.engines.support.checks import check_limit
-from storewise.engines.support.conditions import range_clause
+from storewise.engines.contract.queries import Count, Find
+from storewise.engines.support.conditions import conditions
 from storewise.engines.support.schema_note import SCHEMA_TABLE, describe
 from storewise.engines.support.table import Row, Table, make_tables, quoted
 from storewise.errors import EngineError
@@ -300,41 +300,35 @@ class CassandraClient(CassandraLink):
         self._rows(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
         return True
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        """Through an index where the column has one that can, else each node looks at all."""
-        check_limit(limit)
-        table = self._table(kind)
-        # Refuses unknown fields and bounds of another type; the clause itself is SQL.
-        range_clause(table, field_name, low, high)
-        if limit == 0:
+    def find(self, query: Find) -> list[Document]:
+        """A range of one field, through an index where the column has one that can, else each
+        node looks at all; without conditions every document. CQL knows no other conditions."""
+        table = self._table(query.kind)
+        conditions(table, query.where)  # refuses unknown fields and bounds of another type
+        span = query.span
+        if span is None and (query.where or query.order_by is not None):
+            raise self._cannot("find beyond the range of one field")
+        if query.limit == 0:
             return []
-        column = table.column(field_name)
-        limits = bounds(column, low, high)
-        if limits is None:
-            return []
-        place = table.names.index(field_name)
-        if not limits:
-            # CQL cannot ask for what is not null.
-            found = [row for row in self._rows(select_cql(table, "")) if row[place] is not None]
-            return [table.document(row) for row in found[:limit]]
-        clause = " AND ".join(f"{quoted(field_name)} {operator} ?" for operator, _ in limits)
-        end = "" if limit is None else f" LIMIT {int(limit)}"
-        rows = self._rows(
-            select_cql(table, f"WHERE {clause}{end} ALLOW FILTERING"),
-            [value for _, value in limits],
-        )
-        return [table.document(row) for row in rows]
+        rest, values = "", []
+        if span is not None:
+            name, low, high = span
+            limits = bounds(table.column(name), low, high)
+            if limits is None:
+                return []
+            clause = " AND ".join(f"{quoted(name)} {operator} ?" for operator, _ in limits)
+            rest, values = f"WHERE {clause}", [value for _, value in limits]
+        if query.limit is not None:
+            rest += f" LIMIT {query.limit}"
+        if span is not None:
+            rest += " ALLOW FILTERING"
+        return list(map(table.document, self._rows(select_cql(table, rest), values)))
 
-    def count(self, kind: Kind) -> int:
+    def count(self, query: Count) -> int:
         """By a look at all rows, at the session's level: no node knows the number."""
-        table = self._table(kind)
+        if query.where:
+            raise self._cannot("count of conditions")
+        table = self._table(query.kind)
         token = f"token({', '.join(map(quoted, table.key[:-1] or table.key))})"
         statement = self._prepared(
             f"SELECT count(*) FROM {full_name(table)} WHERE {token} >= ? AND {token} <= ?"

@@ -33,9 +33,8 @@ def of_key(table: Table) -> str:
 def bounds(
     column: Field, low: float | str | None, high: float | str | None
 ) -> list[tuple[str, Any]] | None:
-    """Operators and values of low <= column <= high; None where nothing can be between."""
-    if low is None and high is None:
-        return []
+    """Operators and values of low <= column <= high, with at least one end; None where nothing
+    can be between."""
     if column.type == "float":
         # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
         least = None if low is None else float(low) or -0.0

@@ -8,7 +8,7 @@ to modules. Engines import no other engine, and nothing above this package.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from storewise.documents import KINDS, Document, Encoding, Kind
+from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
 from storewise.errors import EngineError
 
 #: When secondary indexes are built: never, before the load, or after it.
@@ -43,7 +44,7 @@ class Flags:
     scans: bool = False
     """Documents can be read in key order from a start id."""
     ranges: bool = False
-    """Documents can be found by a range of another field."""
+    """Documents can be found by a range of another field (`Find.span`)."""
     server_aggregation: bool = False
     concurrent_writers: bool = True
     """One file (or server) can have several writing processes at once. Embedded engines always
@@ -53,7 +54,7 @@ class Flags:
     owner: bool = False
     """The client can tell which node (or store) holds an id."""
     finds: bool = False
-    """Conditions on fields are answered by the store: `find`, `count_where`, `histogram`."""
+    """Conditions on fields are answered by the store: `find`, `count`, `histogram`."""
     explains: bool = False
     """The store tells how it would answer: `explain`."""
     external: bool = False
@@ -75,19 +76,6 @@ class EngineSettings(BaseModel):
     """Settings of an engine in a study; each engine has its own subclass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """One condition on a field; a null field fulfils none. Several are joined by AND."""
-
-    field: str
-    op: Literal["=", "<", "<=", ">", ">="]
-    value: float | str | bytes
-
-
-#: The reading verbs that `Client.explain` knows.
-Verb = Literal["get", "scan", "range", "aggregate", "find", "count_where", "histogram"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +160,10 @@ class Client(ABC):
     """One process's connection.
 
     `Engine.connect` is called once per process; each client thread then calls `for_thread` and
-    uses only what that returns. Verbs that an engine's flags deny raise EngineError. Every verb
-    raises EngineError for a failure of the store, never a driver's own exception type.
+    uses only what that returns. A store that gets, puts and scans needs eight methods: `create`,
+    `insert`, `get`, `update`, `delete`, `scan`, `disk_bytes` and `close`; the others have defaults
+    that say what they cost. What a store cannot do at all raises EngineError, and so does every
+    failure of it: never a driver's own exception type.
     """
 
     def for_thread(self) -> Client:
@@ -213,7 +203,9 @@ class Client(ABC):
         """The document with this id as a dict (ids as 12 bytes), None where there is none."""
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        """The documents of several ids, in their order, None for each that is missing."""
+        """The documents of several ids, in their order, None for each that is missing.
+
+        The default asks for one after the other."""
         return [self.get(kind, document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
@@ -224,63 +216,47 @@ class Client(ABC):
         """Delete a document; False where there was none."""
         raise self._cannot("delete")
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
-        """Up to `limit` documents with ids >= `start`, in the order of ids, over all stores."""
+    def scan(self, query: Scan) -> list[Document]:
+        """Documents in the order of ids, over all stores (`flags.scans`)."""
         raise self._cannot("scan")
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        """Documents with low <= field <= high (an open end where None), in no fixed order.
+    def every(self, kind: Kind, page: int = 2000) -> Iterator[Document]:
+        """Every document of a kind in the order of ids, by scans of `page` documents: all of them
+        cross the network."""
+        start = b""
+        while documents := self.scan(Scan(kind, start, page)):
+            yield from documents
+            if len(documents) < page:
+                return
+            last: bytes = documents[-1]["_id"]
+            if last < start:
+                raise EngineError(f"a scan from {start.hex()} came back to {last.hex()}")
+            start = last + b"\0"
 
-        Documents whose field is null are never in a range.
-        """
-        raise self._cannot("range")
+    def find(self, query: Find) -> list[Document]:
+        """The documents that fulfil conditions. `flags.finds`: the store finds them;
+        `flags.ranges`: it does so by a range of one field (`Find.span`).
 
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        """The `limit` most frequent values of a field with their numbers of documents,
-        most frequent first, ties by value; null values are left out."""
-        raise self._cannot("aggregate")
+        The default reads every document of the kind by scans, and so do the next three."""
+        return query.answer(self.every(query.kind))
 
-    def find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Document]:
-        """The documents that fulfil all conditions, found by the store (`flags.finds`).
+    def count(self, query: Count) -> int:
+        """How many documents fulfil conditions (`flags.finds`); of all documents of a kind where
+        `flags.count` is not "none"."""
+        return query.answer(self.every(query.kind))
 
-        With `order_by` the first `limit` in the order of that field, ties by id, nulls left out;
-        without it any `limit` of them.
-        """
-        raise self._cannot("find")
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        """The most frequent values of a field (`flags.server_aggregation`: by the store)."""
+        return query.answer(self.every(query.kind))
 
-    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
-        """How many documents fulfil all conditions, counted by the store."""
-        raise self._cannot("count_where")
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        """Documents per class of a number (`flags.finds`: by the store)."""
+        return query.answer(self.every(query.kind))
 
-    def histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> dict[int, int]:
-        """Documents per class of a number, by the store: class n is n * width <= x < (n + 1) *
-        width; null values are left out."""
-        raise self._cannot("histogram")
-
-    def explain(self, verb: Verb, kind: Kind, *arguments: Any, **named: Any) -> str:
-        """How the store would answer a verb with these arguments, in its own words
-        (`flags.explains`); of several nodes the first."""
+    def explain(self, query: Query) -> str:
+        """How the store would answer a query, in its own words (`flags.explains`); of several
+        nodes the first."""
         raise self._cannot("explain")
-
-    def count(self, kind: Kind) -> int:
-        """Number of stored documents of a kind, where `flags.count` is not "none"."""
-        raise self._cannot("count")
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node or store that holds an id, None where the engine cannot tell."""
@@ -338,7 +314,21 @@ class Engine(ABC):
         """Open one process's connection; raises EngineError with the store's own words."""
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise EngineError with `message` unless `condition` holds."""
-    if not condition:
-        raise EngineError(message)
+class ExternalEngine(Engine):
+    """An engine whose store is there already: a database that somebody else runs.
+
+    Storewise starts and stops no server of it. A trial makes tables of its own, whose names begin
+    with what no other trial has, and drops them at its end (`storewise.session.jobs.external`).
+    """
+
+    @abstractmethod
+    def of_trial(self, settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """The settings of a trial's clients, which put its tables under a name of their own."""
+
+    @abstractmethod
+    def drop(self, cluster: Cluster) -> None:
+        """Remove all that the trial has made; EngineError where that cannot be done."""
+
+    @abstractmethod
+    def server(self, cluster: Cluster) -> dict[str, str]:
+        """What answers there and its version, for a result's conditions; no secrets."""

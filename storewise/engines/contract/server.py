@@ -19,8 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings, Schema
+from storewise.engines.contract.engine import Endpoint, Engine, EngineSettings, Schema
 
 #: A node that outlives others waits so long for their end, s.
 OUTLIVE_SECONDS = 60.0
@@ -180,65 +179,40 @@ class Launch:
     """The server must not be started as root: root runs it in a user namespace as nobody."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Settling:
-    """What `settle` may use. Made by the session; here for its types.
+    """What `settle` may use. Made by the session; here for its types."""
 
-    `endpoints(role)` waits until the servers of a role all answer, and returns them by index.
-    `run(command)` runs a program of the engine on the node's host, in the node's directory and
-    with its server's environment, and returns what it prints (stdout and stderr); EngineError
-    with that text where it ends with another status than 0 or not within `seconds`.
-    """
-
-    def __init__(
-        self,
-        *,
-        node: Node,
-        endpoints: Callable[[str], tuple[Endpoint, ...]],
-        run: Callable[[Sequence[str], float], str],
-        check: Callable[[], None],
-        log: Logger,
-    ) -> None:
-        self.node = node
-        self.endpoints = endpoints
-        self.run = run
-        self.check = check
-        """Raises when the trial is to end or the server has; call it in every loop that waits."""
-        self.log = log
+    node: Node
+    endpoints: Callable[[str], tuple[Endpoint, ...]]
+    """Waits until the servers of a role all answer; returns them by index."""
+    run: Callable[[Sequence[str], float], str]
+    """Runs a program of the engine on the node's host, in the node's directory and with its
+    server's environment, for so many seconds at most. Returns what it prints (stdout and stderr);
+    EngineError with that text where it ends with another status than 0 or takes longer."""
+    check: Callable[[], None]
+    """Raises when the trial is to end or the server has; call it in every loop that waits."""
+    log: Logger
 
 
+@dataclass(slots=True, kw_only=True)
 class Forming:
-    """What `form` may use. Made by the session; here for its types.
+    """What `form` may use. Made by the session; here for its types."""
 
-    `endpoints(role)` waits until every node of the role on a job of its own has published its
-    endpoint, which it does when its server answers and has settled, and returns them by index. It
-    raises Aborted when the trial ends meanwhile.
-    """
-
-    def __init__(
-        self,
-        *,
-        specs: tuple[NodeSpec, ...],
-        topology: Topology,
-        settings: Mapping[str, Any],
-        consistency: str,
-        session: str,
-        schema: Schema,
-        credentials: Credentials,
-        endpoints: Callable[[str], tuple[Endpoint, ...]],
-        check: Callable[[], None],
-        log: Logger,
-    ) -> None:
-        self.specs = specs
-        self.topology = topology
-        self.settings = settings
-        self.consistency = consistency
-        self.session = session
-        self.schema = schema
-        self.credentials = credentials
-        self.endpoints = endpoints
-        self.check = check
-        """Raises Aborted when the trial is to end; call it in every loop that waits."""
-        self.log = log
+    specs: tuple[NodeSpec, ...]
+    topology: Topology
+    settings: Mapping[str, Any]
+    consistency: str
+    session: str
+    schema: Schema
+    credentials: Credentials
+    endpoints: Callable[[str], tuple[Endpoint, ...]]
+    """Waits until every node of the role on a job of its own has published its endpoint, which it
+    does when its server answers and has settled; returns them by index. Raises Aborted when the
+    trial ends meanwhile."""
+    check: Callable[[], None]
+    """Raises Aborted when the trial is to end; call it in every loop that waits."""
+    log: Logger
 
 
 class ServerEngine(Engine):
@@ -316,22 +290,3 @@ class ServerEngine(Engine):
         """Ports of a node that ask nobody who they are, by name, and what whoever reaches them
         could do ("read and write"). Off loopback a study must allow them."""
         return {} if self.flags.authentication else {"client port": "read and write"}
-
-
-def cluster_of(
-    engine: str,
-    endpoints: tuple[Endpoint, ...],
-    credentials: Path,
-    settings: Mapping[str, Any],
-    consistency: str,
-    kinds: tuple[Kind, ...] = KINDS,
-) -> Cluster:
-    """The cluster that clients of a server engine connect to."""
-    return Cluster(
-        engine=engine,
-        endpoints=endpoints,
-        settings=settings,
-        consistency=consistency,
-        credentials=credentials,
-        kinds=kinds,
-    )

@@ -6,12 +6,9 @@ https://duckdb.org/docs/stable/sql/indexes; settings: `duckdb_settings()`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, ClassVar
 
 import duckdb
@@ -22,11 +19,10 @@ from storewise.engines.sql.duckdb_reads import (
     FAILURES,
     DuckReads,
     DuckSettings,
-    close_duckdb,
     open_duckdb,
     sql_string,
 )
-from storewise.engines.sql.reads import check_columns
+from storewise.engines.sql.reads import SqlState, check_columns
 from storewise.engines.support.checks import consistency_of, parse_settings, store_directories
 from storewise.engines.support.routing import Router
 from storewise.engines.support.table import (
@@ -54,55 +50,20 @@ _TYPES: Mapping[FieldType, str] = {
 _INCOMING = "storewise_incoming"
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What the clients of one process have in common."""
+class DuckdbClient(DuckReads[SqlState]):
+    """One thread's cursor on the process's database (written) or databases (read).
 
-    mode: Mode
-    stores: tuple[Path, ...]
-    router: Router
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    tables: dict[Kind, Table] = field(default_factory=dict)
-    schema: Schema | None = None
-    # Loads of new ids run side by side; what may meet a row that exists goes one at a time,
-    # because DuckDB lets the second of two writers to a row fail.
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[DuckdbClient] = field(default_factory=list)
-
-
-class DuckdbClient(DuckReads):
-    """One thread's cursor on the process's database (written) or databases (read)."""
+    Loads of new ids run side by side; what may meet a row that exists goes one at a time, because
+    DuckDB lets the second of two writers to a row fail.
+    """
 
     engine_name = "duckdb"
     # Whether it takes an index shows only when it runs: its plan always names a sequential scan.
     explained = "EXPLAIN ANALYZE"
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, shared: _Shared) -> None:
-        super().__init__(connection, shared.stores, shared.router)
-        self._shared = shared
-        self._closed = False
-        self._use_tables(shared.tables)
-        with shared.lock:
-            shared.clients.append(self)
-
-    def for_thread(self) -> DuckdbClient:
-        """A client with a cursor of its own; `finish` and `close` belong to the first one."""
-        try:
-            cursor = self._connection.cursor()
-        except FAILURES as error:
-            self._fail(0, error)
-        return DuckdbClient(cursor, self._shared)
-
     def _source(self, table: Table, store: int) -> str:
         name = quoted(table.name)
         return name if self._shared.mode == "write" else f"{_alias(store)}.{name}"
-
-    def _table(self, kind: Kind) -> Table:
-        if kind not in self._tables and self._shared.tables:
-            # Another thread's client has created them since.
-            self._use_tables(self._shared.tables)
-        return super()._table(kind)
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
@@ -182,24 +143,6 @@ class DuckdbClient(DuckReads):
         )
         return {**super().status(), "used_blocks": float(used), "free_blocks": float(free)}
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        shared = self._shared
-        with shared.lock:
-            first = shared.clients[0] is self
-            # The file stays locked while any cursor lives, so the first client closes all, itself
-            # last.
-            for client in reversed(shared.clients) if first else [self]:
-                if client._closed:
-                    continue
-                client._closed = True
-                client._statements.clear()
-                try:
-                    close_duckdb(client._connection)
-                except FAILURES as error:
-                    self._fail(0, error)
-
     def _register(self, batch: Any) -> None:
         try:
             self._connection.register(_INCOMING, batch)
@@ -216,11 +159,6 @@ class DuckdbClient(DuckReads):
         except FAILURES as error:
             self._fail(0, error)
 
-    def _writing(self, verb: str) -> _Shared:
-        if self._shared.mode != "write":
-            raise EngineError(f"duckdb: {verb} needs a client that is connected to write")
-        return self._shared
-
 
 def _alias(store: int) -> str:
     return f"store_{store}"
@@ -236,7 +174,7 @@ def _table_ddl(table: Table) -> str:
     )
 
 
-def _attach(client: DuckdbClient, shared: _Shared) -> dict[Kind, Table]:
+def _attach(client: DuckdbClient, shared: SqlState) -> dict[Kind, Table]:
     """Attach all stores to read; the tables that they have."""
     tables: dict[Kind, Table] = {}
     for store, directory in enumerate(shared.stores):
@@ -296,7 +234,12 @@ class DuckdbEngine(Engine):
         settings = parse_settings(DuckSettings, self, cluster)
         level = consistency_of(self, cluster)
         stores = store_directories(self, cluster, mode)
-        shared = _Shared(mode, stores, Router(len(stores), cluster.placement), cluster.kinds)
+        shared = SqlState(
+            mode=mode,
+            kinds=cluster.kinds,
+            stores=stores,
+            router=Router(len(stores), cluster.placement),
+        )
         if mode == "write":
             # Imported now, so that the first batch does not wait for it; readers need no Arrow.
             import_module("storewise.engines.sql.arrow")

@@ -16,12 +16,14 @@ import os
 import pickle
 import queue
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,18 +39,17 @@ from storewise.engines.contract.engine import (
     Mode,
     Schema,
     SourceFile,
-    Where,
-    require,
 )
-from storewise.engines.files.worker import Task, command, in_order
+from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
+from storewise.engines.files.worker import Task, command, send
+from storewise.engines.sql.histogram import checked_classes
 from storewise.engines.support.checks import (
-    check_limit,
     consistency_of,
     parse_settings,
     store_directories,
 )
-from storewise.engines.support.merge import merge_counts
-from storewise.engines.support.table import make_table
+from storewise.engines.support.conditions import conditions
+from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError
 from storewise.processes import dies_with_parent
 
@@ -98,8 +99,7 @@ class _Parsers:
         try:
             assert process.stdin is not None and process.stdout is not None
             try:
-                pickle.dump(task, process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
-                process.stdin.flush()
+                send(task, process.stdin)
                 good, found = pickle.load(process.stdout)
             except (OSError, EOFError, pickle.UnpicklingError) as error:
                 raise EngineError(
@@ -141,16 +141,20 @@ class FilesClient(Client):
         self._closed = False
 
     def create(self, schema: Schema) -> None:
-        require(self._mode == "write", "files: create needs a client that is connected to write")
-        unknown = [kind.table for kind in schema.kinds if kind not in KINDS]
-        require(not unknown, f"files: SSEARCH outputs hold no {', '.join(unknown)}")
+        self._check_writing("create")
+        if unknown := [kind.table for kind in schema.kinds if kind not in KINDS]:
+            raise EngineError(f"files: SSEARCH outputs hold no {', '.join(unknown)}")
         text = json.dumps({"study_fields": schema.study_fields})
         (self._stores[0] / _SCHEMA_FILE).write_text(text, encoding="utf-8")
         self._study_fields = schema.study_fields
 
+    def _check_writing(self, verb: str) -> None:
+        if self._mode != "write":
+            raise EngineError(f"files: {verb} needs a client that is connected to write")
+
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         """Nothing is stored: what the files hold counts as stored up to these documents."""
-        require(self._mode == "write", "files: insert needs a client that is connected to write")
+        self._check_writing("insert")
         last: dict[bytes, int] = {}
         for document in documents:
             prefix, _, ordinal = split_id(document["_id"])
@@ -180,115 +184,46 @@ class FilesClient(Client):
             if split_id(document_id)[2] < source.documents[kind.number]:
                 by_file.setdefault(prefix, set()).add(document_id)
         tasks = [
-            self._task("get", kind, self._sources[prefix], ids=frozenset(ids))
+            self._task(Find(kind, limit=len(ids)), self._sources[prefix], frozenset(ids))
             for prefix, ids in by_file.items()
         ]
         found = {d["_id"]: d for documents in self._run(tasks) for d in documents}
         return [found.get(document_id) for document_id in document_ids]
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
+    def scan(self, query: Scan) -> list[Document]:
         """In the order of the files' digests, which ids begin with; only as many as are needed."""
-        check_limit(limit)
         tasks: list[Task] = []
+        first = query.start[:DIGEST_BYTES]
         most = 0
         for prefix, source in self._sources.items():
             # Of the first file an unknown part lies before the start.
-            if most >= limit:
+            if most >= query.limit:
                 break
-            if prefix < start[:DIGEST_BYTES] or not source.documents[kind.number]:
+            if prefix < first or not source.documents[query.kind.number]:
                 continue
-            tasks.append(self._task("first", kind, source, start=start, limit=limit))
-            most += source.documents[kind.number] if prefix > start[:DIGEST_BYTES] else 0
-        found: list[Document] = []
-        for documents in self._run(tasks) if limit else ():
-            found += documents
-            if len(found) >= limit:
-                break
-        return found[:limit]
+            tasks.append(self._task(query, source))
+            most += source.documents[query.kind.number] if prefix > first else 0
+        return list(islice(chain.from_iterable(self._run(tasks)), query.limit))
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        where = [Where(field_name, ">=", low)] if low is not None else []
-        where += [Where(field_name, "<=", high)] if high is not None else []
-        self._check(kind, where)
-        make_table(kind, study_fields=self._study_fields).column(field_name)
-        return self._find(kind, where, None, False, limit, not_null=field_name)
+    def find(self, query: Find) -> list[Document]:
+        if query.order_by is not None:
+            self._table(query.kind).column(query.order_by)
+        return query.merged(self._all(query)) if query.limit != 0 else []
 
-    def find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Document]:
-        self._check(kind, where)
-        if order_by is not None:
-            make_table(kind, study_fields=self._study_fields).column(order_by)
-        return self._find(kind, where, order_by, descending, limit)
+    def count(self, query: Count) -> int:
+        return sum(self._all(query))
 
-    def _find(
-        self,
-        kind: Kind,
-        where: Sequence[Where],
-        order_by: str | None,
-        descending: bool,
-        limit: int | None,
-        not_null: str = "",
-    ) -> list[Document]:
-        check_limit(limit)
-        if limit == 0:
-            return []
-        found: list[Document] = []
-        for documents in self._all(
-            "find",
-            kind,
-            where=tuple(where),
-            order_by=order_by,
-            descending=descending,
-            limit=limit,
-            field=not_null,
-        ):
-            found += documents
-            if order_by is None and limit is not None and len(found) >= limit:
-                break
-        if order_by is None:
-            return found[:limit]
-        return in_order(found, order_by, descending, limit)
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        self._table(query.kind).column(query.field)
+        # A value that is rare in one file may be frequent in all.
+        return query.merged(self._all(replace(query, limit=sys.maxsize)))
 
-    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
-        self._check(kind, where)
-        return sum(self._all("count", kind, where=tuple(where)))
-
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        check_limit(limit)
-        make_table(kind, study_fields=self._study_fields).column(field_name)
-        parts = [part.items() for part in self._all("aggregate", kind, field=field_name)]
-        return merge_counts(parts, limit)
-
-    def histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> dict[int, int]:
-        self._check(kind, where)
-        column = make_table(kind, study_fields=self._study_fields).column(field_name)
-        require(
-            column.type in ("int", "float"),
-            f"files: {kind.table}.{field_name} is no number: it has no histogram",
-        )
-        require(width > 0, f"files: a class of a histogram cannot be {width} wide")
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        checked_classes(self._table(query.kind), query)
         total: Counter[int] = Counter()
-        for part in self._all("histogram", kind, field=field_name, width=width, where=tuple(where)):
+        for part in self._all(query):
             total.update(part)
         return dict(total)
-
-    def count(self, kind: Kind) -> int:
-        return sum(self._all("count", kind))
 
     def disk_bytes(self) -> int:
         """Of the input files, as they lie on disk."""
@@ -299,38 +234,24 @@ class FilesClient(Client):
             self._closed = True
             self._parsers.close()
 
-    def _task(self, verb: Any, kind: Kind, source: SourceFile, **more: Any) -> Task:
-        return Task(
-            source.path,
-            source.digest,
-            verb,
-            kind.number,
-            source.documents[kind.number],
-            self._study_fields,
-            **more,
-        )
+    def _table(self, kind: Kind) -> Table:
+        return make_table(kind, study_fields=self._study_fields)
 
-    def _all(self, verb: Any, kind: Kind, **more: Any) -> Iterator[Any]:
+    def _task(self, query: Any, source: SourceFile, ids: frozenset[bytes] | None = None) -> Task:
+        number = source.documents[query.kind.number]
+        return Task(source.path, source.digest, number, self._study_fields, query, ids)
+
+    def _all(self, query: Find | Count | Top | Histogram) -> Iterator[Any]:
         """The answers of all files; the largest are read first, so that none is waited for."""
+        if not isinstance(query, Top):
+            conditions(self._table(query.kind), query.where)  # refuses what cannot be compared
         sources = sorted(self._sources.values(), key=lambda s: -s.size)
-        return self._run(
-            [self._task(verb, kind, s, **more) for s in sources if s.documents[kind.number]]
-        )
+        return self._run([self._task(query, s) for s in sources if s.documents[query.kind.number]])
 
     def _run(self, tasks: Sequence[Task]) -> Iterator[Any]:
-        require(not self._closed, "files: the client is closed")
+        if self._closed:
+            raise EngineError("files: the client is closed")
         return self._parsers.run(tasks)
-
-    def _check(self, kind: Kind, where: Sequence[Where]) -> None:
-        table = make_table(kind, study_fields=self._study_fields)
-        for one in where:
-            column = table.column(one.field)
-            fits = {"int": int | float, "float": int | float, "id": bytes, "key": bytes}
-            if not isinstance(one.value, fits.get(column.type, str)):
-                raise EngineError(
-                    f"{kind.table}.{one.field} is of type {column.type}; {one.value!r} cannot be "
-                    "compared with it"
-                )
 
 
 def _cores() -> int:

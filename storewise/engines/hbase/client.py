@@ -16,6 +16,7 @@ from typing import Any
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
+from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.hbase import counters as hbase_status
 from storewise.engines.hbase.config import HAPPYBASE, THRIFT, no_async
@@ -29,7 +30,7 @@ from storewise.engines.hbase.connection import (
 from storewise.engines.hbase.rows import Layout, make_layouts
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.hbase.tables import About, make_table, tables_of
-from storewise.engines.support.checks import check_limit, consistency_of, parse_settings
+from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.engines.support.routing import chunks
 from storewise.errors import EngineError
 
@@ -278,17 +279,19 @@ class HbaseClient(Client):
         self._rows.delete(_name(kind), document_id, until)
         return True
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
-        check_limit(limit)
-        layout = self._reading(kind)
-        if limit == 0:
+    def scan(self, query: Scan) -> list[Document]:
+        layout = self._reading(query.kind)
+        if query.limit == 0:
             return []
-        rows = self._rows.scan(_name(kind), start, limit)
+        rows = self._rows.scan(_name(query.kind), query.start, query.limit)
         return [layout.document(row, cells) for row, cells in rows]
 
-    def count(self, kind: Kind) -> int:
-        self._reading(kind)
-        return self._rows.count(_name(kind))
+    def count(self, query: Count) -> int:
+        """By the region servers; with conditions it reads every document."""
+        if query.where:
+            return super().count(query)
+        self._reading(query.kind)
+        return self._rows.count(_name(query.kind))
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """The region server of the id's region, as the master knew at most 10 s ago."""

@@ -7,80 +7,69 @@ from typing import Any
 
 from bson.int64 import Int64
 
-from storewise.engines.contract.engine import Verb, Where
+from storewise.engines.contract.queries import (
+    Count,
+    Find,
+    Get,
+    Histogram,
+    Query,
+    Scan,
+    Top,
+    Where,
+)
 from storewise.engines.mongodb.documents import Form
 from storewise.engines.sql.histogram import added_classes, checked_classes, in_integers
-from storewise.engines.support.checks import check_limit
-from storewise.errors import EngineError
 
 #: A command of the server: https://www.mongodb.com/docs/manual/reference/command/find/ and
 #: /aggregate/, without the name of the collection.
 Command = dict[str, Any]
 
 
-def get(form: Form, document_id: bytes) -> Command:
-    return {"filter": {"_id": form.stored_id(document_id)}, "limit": 1}
+def command_of(form: Form, query: Query) -> Command:
+    """The command that answers a query; EngineError for what a field cannot be asked.
+
+    A histogram gives documents by the lower end of their class where that is exact in integers,
+    else by class."""
+    match query:
+        case Get():
+            return {"filter": {"_id": form.stored_id(query.document_id)}, "limit": 1}
+        case Scan():
+            where = form.filter((Where("_id", ">=", query.start),))
+            return {"filter": where, "sort": {"_id": 1}, "limit": query.limit}
+        case Find():
+            return _find(form, query)
+        case Count():
+            return _pipeline(
+                {"$match": form.filter(query.where)}, {"$group": {"_id": None, "n": {"$sum": 1}}}
+            )
+        case Top():
+            name = form.table.column(query.field).name
+            return _pipeline(
+                {"$match": {name: {"$ne": None}}},
+                {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
+                {"$sort": {"n": -1, "_id": 1}},
+                {"$limit": query.limit},
+            )
+        case Histogram():
+            return _histogram(form, query)
 
 
-def scan(form: Form, start: bytes, limit: int) -> Command:
-    check_limit(limit)
-    where = form.filter((Where("_id", ">=", start),))
-    return {"filter": where, "sort": {"_id": 1}, "limit": limit}
-
-
-def between(
-    form: Form,
-    field_name: str,
-    low: float | str | None = None,
-    high: float | str | None = None,
-    limit: int | None = None,
-) -> Command:
-    check_limit(limit)
-    form.table.column(field_name)
-    bounds = ((">=", low), ("<=", high))
-    where = tuple(
-        Where(field_name, op, value)  # type: ignore[arg-type]
-        for op, value in bounds
-        if value is not None
-    )
-    return {"filter": form.filter(where, present=field_name), "limit": limit or 0}
-
-
-def find(
-    form: Form,
-    where: Sequence[Where] = (),
-    order_by: str | None = None,
-    descending: bool = False,
-    limit: int | None = None,
-) -> Command:
-    check_limit(limit)
-    command: Command = {"filter": form.filter(where, present=order_by), "limit": limit or 0}
-    if order_by is not None:
-        form.table.column(order_by)
-        command["sort"] = {order_by: -1 if descending else 1}
-        if order_by != "_id":
-            command["sort"]["_id"] = 1
+def _find(form: Form, query: Find) -> Command:
+    command: Command = {
+        "filter": form.filter(query.where, present=query.order_by),
+        "limit": query.limit or 0,
+    }
+    if query.order_by is not None:
+        form.table.column(query.order_by)
+        # Ties by id, of which there are none where the id is the order.
+        command["sort"] = {query.order_by: -1 if query.descending else 1}
+        command["sort"].setdefault("_id", 1)
     return command
 
 
-def aggregate(form: Form, field_name: str, limit: int) -> Command:
-    check_limit(limit)
-    name = form.table.column(field_name).name
-    return _pipeline(
-        {"$match": {name: {"$ne": None}}},
-        {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
-        {"$sort": {"n": -1, "_id": 1}},
-        {"$limit": limit},
-    )
-
-
-def count_where(form: Form, where: Sequence[Where]) -> Command:
-    return _pipeline({"$match": form.filter(where)}, {"$group": {"_id": None, "n": {"$sum": 1}}})
-
-
-def histogram(form: Form, field_name: str, width: float, where: Sequence[Where] = ()) -> Command:
-    """Documents by the lower end of their class where that is exact in integers, else by class."""
-    column = checked_classes(form.table, field_name, width)
+def _histogram(form: Form, query: Histogram) -> Command:
+    column = checked_classes(form.table, query)
+    width = query.width
     x = f"${column.name}"
     if in_integers(column, width):
         whole = Int64(width)
@@ -106,49 +95,28 @@ def histogram(form: Form, field_name: str, width: float, where: Sequence[Where] 
         }
         group = {"$let": {"vars": {"k": {"$floor": {"$divide": [x, size]}}}, "in": limits}}
     return _pipeline(
-        {"$match": form.filter(where, present=column.name)},
+        {"$match": form.filter(query.where, present=column.name)},
         {"$group": {"_id": group, "n": {"$sum": 1}}},
     )
 
 
-def classes(
-    form: Form, field_name: str, width: float, rows: Sequence[Mapping[str, Any]]
-) -> dict[int, int]:
-    """The answer to `histogram` by class."""
-    column = form.table.column(field_name)
-    if in_integers(column, width):
+def classes(form: Form, query: Histogram, rows: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+    """The answer to a histogram by class."""
+    width = query.width
+    if in_integers(form.table.column(query.field), width):
         return {int(row["_id"]) // int(width): int(row["n"]) for row in rows}
-    return added_classes(form.table, field_name, width, [(row["_id"], row["n"]) for row in rows])
+    return added_classes(form.table, query, [(row["_id"], row["n"]) for row in rows])
 
 
 def _pipeline(*stages: dict[str, Any]) -> Command:
     return {"pipeline": list(stages), "cursor": {}, "allowDiskUse": True}
 
 
-_COMMANDS: Mapping[Verb, Any] = {
-    "get": get,
-    "scan": scan,
-    "range": between,
-    "aggregate": aggregate,
-    "find": find,
-    "count_where": count_where,
-    "histogram": histogram,
-}
-
-
-def to_explain(verb: Verb, form: Form, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """The command ``explain`` of a verb with these arguments."""
-    if verb not in _COMMANDS:
-        raise EngineError(f"mongodb: explain knows {', '.join(_COMMANDS)}, not {verb!r}")
-    try:
-        command = _COMMANDS[verb](form, *arguments, **named)
-    except TypeError as error:
-        raise EngineError(f"mongodb: explain of {verb}: {error}") from error
+def to_explain(form: Form, query: Query) -> Command:
+    """The command ``explain`` of a query."""
+    command = command_of(form, query)
     name = "aggregate" if "pipeline" in command else "find"
-    return {
-        "explain": {name: form.table.name, **command},
-        "verbosity": "queryPlanner",
-    }
+    return {"explain": {name: form.table.name, **command}, "verbosity": "queryPlanner"}
 
 
 def plan_of(answer: Mapping[str, Any]) -> str:

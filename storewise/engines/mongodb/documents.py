@@ -15,7 +15,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from storewise.documents import ID_BYTES, KEY_BYTES, Document, Kind, fields
-from storewise.engines.contract.engine import Where
+from storewise.engines.contract.queries import Where
 from storewise.engines.support.conditions import check
 from storewise.engines.support.table import make_table
 from storewise.errors import EngineError

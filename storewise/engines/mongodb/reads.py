@@ -9,7 +9,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Verb, Where
+from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
 from storewise.engines.mongodb import commands
 from storewise.engines.mongodb.cluster import DATABASE
 from storewise.engines.mongodb.connection import MongoLink
@@ -38,34 +38,17 @@ class MongoReads(MongoLink):
                 found[document["_id"]] = document
         return [found.get(document_id) for document_id in document_ids]
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
-        with self._words("scan"):
-            command = commands.scan(self._form(kind), start, limit)
-        return self._rows(kind, command) if limit else []
+    def scan(self, query: Scan) -> list[Document]:
+        return self._documents(query)
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        with self._words("range"):
-            command = commands.between(self._form(kind), field_name, low, high, limit)
-        return [] if limit == 0 else self._rows(kind, command)
+    def find(self, query: Find) -> list[Document]:
+        return self._documents(query)
 
-    def find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Document]:
+    def _documents(self, query: Scan | Find) -> list[Document]:
         with self._words("find"):
-            command = commands.find(self._form(kind), where, order_by, descending, limit)
-        return [] if limit == 0 else self._rows(kind, command)
+            command = commands.command_of(self._form(query.kind), query)
+        # The server takes a limit of 0 for none.
+        return [] if query.limit == 0 else self._rows(query.kind, command)
 
     def _rows(self, kind: Kind, command: commands.Command) -> list[Document]:
         form = self._form(kind)
@@ -79,43 +62,35 @@ class MongoReads(MongoLink):
 
         return self._try("find", find)
 
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        form = self._form(kind)
-        command = commands.aggregate(form, field_name, limit)
-        if limit == 0:
-            return []
-        rows = self._groups("aggregate", kind, command)
-        return [(form.loaded(row["_id"], field_name), int(row["n"])) for row in rows]
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        form = self._form(query.kind)
+        rows = self._groups("aggregate", query) if query.limit else []
+        return [(form.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
 
-    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
-        with self._words("count"):
-            command = commands.count_where(self._form(kind), where)
-        return sum(int(row["n"]) for row in self._groups("count", kind, command))
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        return commands.classes(self._form(query.kind), query, self._groups("histogram", query))
 
-    def histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> dict[int, int]:
-        with self._words("histogram"):
-            form = self._form(kind)
-            command = commands.histogram(form, field_name, width, where)
-        return commands.classes(form, field_name, width, self._groups("histogram", kind, command))
-
-    def _groups(self, verb: str, kind: Kind, command: commands.Command) -> list[dict[str, Any]]:
-        collection = self._collections[kind]
+    def _groups(self, verb: str, query: Top | Histogram | Count) -> list[dict[str, Any]]:
+        with self._words(verb):
+            command = commands.command_of(self._form(query.kind), query)
+        collection = self._collections[query.kind]
         return self._try(
             verb, lambda: list(collection.aggregate(command["pipeline"], allowDiskUse=True))
         )
 
-    def explain(self, verb: Verb, kind: Kind, *arguments: Any, **named: Any) -> str:
+    def explain(self, query: Query) -> str:
         """The winning plan in MongoDB's own names of stages and indexes; of shards the first's."""
         with self._words("explain"):
-            command = commands.to_explain(verb, self._form(kind), arguments, named)
+            command = commands.to_explain(self._form(query.kind), query)
             return commands.plan_of(self._mongo[DATABASE].command(command))
 
-    def count(self, kind: Kind) -> int:
-        """Exact, by a look at all keys: the number in the metadata is wrong after a crash, and
-        counts documents twice that a shard has given away."""
+    def count(self, query: Count) -> int:
+        """Exact. Of a whole kind by a look at all keys: the number in the metadata is wrong after
+        a crash, and counts documents twice that a shard has given away."""
+        kind = query.kind
         self._form(kind)
+        if query.where:
+            return sum(int(row["n"]) for row in self._groups("count", query))
         collection = self._collections[kind].with_options(
             read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )

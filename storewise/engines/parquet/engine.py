@@ -12,7 +12,6 @@ https://duckdb.org/docs/stable/data/parquet/overview.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -36,10 +35,10 @@ from storewise.engines.parquet.files import (
 from storewise.engines.sql.duckdb_reads import (
     DuckReads,
     DuckSettings,
-    close_duckdb,
     open_duckdb,
     sql_string,
 )
+from storewise.engines.sql.reads import SqlState
 from storewise.engines.support.checks import consistency_of, parse_settings, store_directories
 from storewise.engines.support.routing import Router
 from storewise.engines.support.table import Keys, Table, make_tables, table_from_names
@@ -68,47 +67,25 @@ class ParquetSettings(DuckSettings):
     )
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What the clients of one process have in common."""
-
-    mode: Mode
-    stores: tuple[Path, ...]
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Shared(SqlState):
     settings: ParquetSettings
     durable: bool
-    router: Router
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    tables: dict[Kind, Table] = field(default_factory=dict)
     next_part: dict[Kind, int] = field(default_factory=dict)
     buffers: dict[Kind, list[Any]] = field(default_factory=dict)
     version: int = 0
     """Grows with every change of files; clients look at it before they read."""
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    clients: list[ParquetClient] = field(default_factory=list)
 
 
-class ParquetClient(DuckReads):
+class ParquetClient(DuckReads[_Shared]):
     """One thread's cursor on DuckDB, and the writer of parts."""
 
     engine_name = "parquet"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, shared: _Shared) -> None:
-        super().__init__(connection, shared.stores, shared.router)
-        self._shared = shared
-        self._closed = False
+        super().__init__(connection, shared)
         self._sources: dict[tuple[Kind, int], str] = {}
         self._seen = -1
-        with shared.lock:
-            shared.clients.append(self)
-
-    def for_thread(self) -> ParquetClient:
-        """A client with a cursor of its own; `finish` and `close` belong to the first one."""
-        try:
-            cursor = self._connection.cursor()
-        except duckdb.Error as error:
-            self._fail(0, error)
-        return ParquetClient(cursor, self._shared)
 
     def _source(self, table: Table, store: int) -> str:
         source = self._sources.get((table.kind, store))
@@ -172,19 +149,6 @@ class ParquetClient(DuckReads):
             self._look()
             for table in shared.tables.values():
                 self._merge(table)
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        shared = self._shared
-        with shared.lock:
-            first = shared.clients[0] is self
-            for client in reversed(shared.clients) if first else [self]:
-                if client._closed:
-                    continue
-                client._closed = True
-                client._statements.clear()
-                close_duckdb(client._connection)
 
     def status(self) -> dict[str, float]:
         """Memory and temporary space in bytes, and the number of Parquet files."""
@@ -265,13 +229,6 @@ class ParquetClient(DuckReads):
         except EngineError:
             remove(aside)
             raise
-
-    def _writing(self, verb: str) -> _Shared:
-        if self._shared.mode != "write":
-            raise EngineError(f"parquet: {verb} needs a client that is connected to write")
-        if self._closed:
-            raise EngineError(f"parquet: the client of {self._stores[0]} is closed")
-        return self._shared
 
 
 def _arrow() -> Any:
@@ -366,12 +323,12 @@ class ParquetEngine(Engine):
         level = consistency_of(self, cluster)
         stores = store_directories(self, cluster, mode)
         shared = _Shared(
-            mode,
-            stores,
-            settings,
-            level == "durable",
-            Router(len(stores), cluster.placement),
-            cluster.kinds,
+            mode=mode,
+            kinds=cluster.kinds,
+            stores=stores,
+            router=Router(len(stores), cluster.placement),
+            settings=settings,
+            durable=level == "durable",
         )
         # Readers come after `finish`, which alone replaces files: DuckDB may keep their footers.
         extra = {"parquet_metadata_cache": mode == "read"}

@@ -10,16 +10,14 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import duckdb
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import EngineSettings
-from storewise.engines.sql.reads import Part, SqlReads
+from storewise.engines.sql.reads import Part, SqlReads, State
 from storewise.engines.support.checks import directory_bytes
-from storewise.engines.support.routing import Router
 from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
 
@@ -93,13 +91,28 @@ def sql_string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class DuckReads(SqlReads[Path]):
+class DuckReads(SqlReads[State]):
     """The reading verbs over a DuckDB connection that can see all stores."""
 
-    def __init__(self, connection: Any, stores: Sequence[Path], router: Router) -> None:
-        super().__init__(stores, router)
+    def __init__(self, connection: duckdb.DuckDBPyConnection, shared: State) -> None:
+        super().__init__(shared)
         self._connection = connection
         self._statements: dict[str, Any] = {}
+
+    def for_thread(self) -> Self:
+        """A client with a cursor of its own; `finish` and `close` belong to the first one."""
+        try:
+            cursor = self._connection.cursor()
+        except FAILURES as error:
+            self._fail(0, error)
+        return type(self)(cursor, self._shared)
+
+    def _disconnect(self) -> None:
+        self._statements.clear()
+        try:
+            close_duckdb(self._connection)
+        except FAILURES as error:
+            self._fail(0, error)
 
     def _parts(self, table: Table) -> Sequence[Part]:
         """All stores as one source: DuckDB merges them better than we could."""

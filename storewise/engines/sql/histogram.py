@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from math import inf
 from typing import ClassVar
 
 from storewise.documents import Field
+from storewise.engines.contract.queries import Histogram, check_numbers
 from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
 
@@ -32,18 +33,10 @@ class Dialect:
         return f"floor({number})"
 
 
-def checked_classes(table: Table, field_name: str, width: float) -> Field:
-    """The column of a histogram; EngineError where it has no numbers or the width is none."""
-    column = table.column(field_name)
-    if column.type not in ("int", "float"):
-        raise EngineError(
-            f"{table.name}.{field_name} is of type {column.type}; a histogram needs numbers"
-        )
-    if not isinstance(width, int | float) or not 0 < width < inf:
-        raise EngineError(
-            f"{table.name}.{field_name}: the width of a class is {width!r}; expected a number "
-            "above 0"
-        )
+def checked_classes(table: Table, query: Histogram) -> Field:
+    """The column of a histogram; EngineError where it has no numbers."""
+    column = table.column(query.field)
+    check_numbers(table.name, column)
     return column
 
 
@@ -60,20 +53,18 @@ def class_of(column: Field, name: str, width: float, dialect: Dialect) -> tuple[
     return number, f"{name} AS x, {dialect.whole(f'{name} / {size}')} AS k"
 
 
-def added_classes(
-    table: Table, field_name: str, width: float, rows: Iterable[Row]
-) -> dict[int, int]:
+def added_classes(table: Table, query: Histogram, rows: Iterable[Row]) -> dict[int, int]:
     """The classes of all stores, from rows of (class, documents)."""
-    exact = in_integers(table.column(field_name), width)
-    totals: dict[int, int] = {}
+    exact = in_integers(table.column(query.field), query.width)
+    totals: Counter[int] = Counter()
     for value, number in rows:
         if not exact and abs(value) > _WHOLE_FLOATS:
             raise EngineError(
-                f"{table.name}.{field_name}: classes of width {width} are too narrow for its "
-                "values: floats do not tell their numbers apart"
+                f"{table.name}.{query.field}: classes of width {query.width} are too narrow for "
+                "its values: floats do not tell their numbers apart"
             )
-        totals[int(value)] = totals.get(int(value), 0) + int(number)
-    return totals
+        totals[int(value)] += int(number)
+    return dict(totals)
 
 
 def in_integers(column: Field, width: float) -> bool:

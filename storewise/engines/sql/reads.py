@@ -9,47 +9,56 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import chain
 from sys import float_info
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Verb, Where
+from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
 from storewise.engines.sql.histogram import Dialect, added_classes, checked_classes, class_of
-from storewise.engines.support.checks import check_limit
 from storewise.engines.support.composite_keys import CompositeKey, quoted
-from storewise.engines.support.conditions import conditions, range_clause
-from storewise.engines.support.merge import merge_counts, merge_found, merge_scans
+from storewise.engines.support.conditions import conditions
 from storewise.engines.support.routing import IN_LIST, Router, chunks
 from storewise.engines.support.table import Row, Table
+from storewise.engines.support.thread_client import ProcessState, ThreadClient
 from storewise.errors import EngineError
 
 #: A group of stores that one statement can read: (a store of the group, its FROM item).
 Part = tuple[int, str]
 #: A statement for one store: (store, SQL, parameters).
 Request = tuple[int, str, Sequence[Any]]
-#: What names a store: a directory or a server. Its text stands in messages.
-Store = TypeVar("Store")
 
 
-class SqlReads(Dialect, Client, Generic[Store]):
+@dataclass(slots=True, kw_only=True, eq=False)
+class SqlState(ProcessState):
+    """What the clients of one process have in common."""
+
+    stores: tuple[Any, ...]
+    """Directories or servers; their texts stand in messages."""
+    router: Router
+
+
+State = TypeVar("State", bound=SqlState)
+
+
+class SqlReads(Dialect, ThreadClient[State]):
     """The reading verbs by SQL, and how the store would answer them.
 
-    Each verb's statements are made by a method of its own, so that `explain` shows the plan of
-    just those.
+    `_requests` makes the statements of a query, so that `explain` shows the plan of just those.
     """
 
-    engine_name: ClassVar[str]
     mark: ClassVar[str] = "?"
     """What stands for a parameter in a statement."""
 
-    def __init__(self, stores: Sequence[Store], router: Router) -> None:
-        self._stores = tuple(stores)
-        self._router = router
+    def __init__(self, shared: State) -> None:
+        self._stores = shared.stores
+        self._router = shared.router
         self._tables: Mapping[Kind, Table] = {}
         self._decoders: dict[Kind, Callable[[Row], Document]] = {}
         self._get_sql: dict[tuple[Kind, int], str] = {}
         self._composites: dict[Kind, CompositeKey] = {}
+        super().__init__(shared)
 
     @abstractmethod
     def _rows(
@@ -111,6 +120,9 @@ class SqlReads(Dialect, Client, Generic[Store]):
         }
 
     def _table(self, kind: Kind) -> Table:
+        if kind not in self._tables and self._shared.tables:
+            # Another thread's client has created them since.
+            self._use_tables(self._shared.tables)
         table = self._tables.get(kind)
         if table is None:
             raise EngineError(
@@ -119,31 +131,20 @@ class SqlReads(Dialect, Client, Generic[Store]):
         return table
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        decode = self._decoders.get(kind)
+        if decode is None:
+            self._table(kind)
+            decode = self._decoders[kind]
         values: Sequence[Any] = (document_id,)
         if kind in self._composites:
-            found = self._composites[kind].values(document_id)
-            if found is None:
+            numbers = self._composites[kind].values(document_id)
+            if numbers is None:
                 return None
-            values = found
+            values = numbers
         for store in self._router.stores_of(document_id):
-            sql = self._get_sql.get((kind, store))
-            if sql is None:
-                self._table(kind)
-                sql = self._get_sql[kind, store]
-            rows = self._rows(store, sql, values)
-            if rows:
-                return self._decoders[kind](rows[0])
+            if rows := self._rows(store, self._get_sql[kind, store], values):
+                return decode(rows[0])
         return None
-
-    def _get_requests(self, kind: Kind, document_id: bytes) -> list[Request]:
-        table = self._table(kind)
-        values = table.key_values(document_id)
-        if values is None:
-            raise EngineError(f"{kind.table}: no document can have the id {document_id!r}")
-        return [
-            (store, self._get_sql[kind, store], values)
-            for store in self._router.stores_of(document_id)
-        ]
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         table = self._table(kind)
@@ -159,202 +160,132 @@ class SqlReads(Dialect, Client, Generic[Store]):
                 found[document["_id"]] = document
         return [found.get(document_id) for document_id in document_ids]
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
-        requests = self._scan_requests(kind, start, limit)
-        decode = self._decoders[kind]
-        scans = [[decode(row) for row in rows] for rows in self._gather(requests)]
-        return scans[0] if len(scans) == 1 else merge_scans(scans, limit)
+    def scan(self, query: Scan) -> list[Document]:
+        return query.merged([list(part) for part in self._documents(query)])
 
-    def _scan_requests(self, kind: Kind, start: bytes, limit: int) -> list[Request]:
-        check_limit(limit)
-        table = self._table(kind)
-        clause, values = table.key_compared(">=", start, self.mark)
-        rest = f"WHERE {clause} ORDER BY {table.key_list} LIMIT {limit}"
-        return [
-            (store, f"SELECT {table.select} FROM {source} {rest}", values)
-            for store, source in self._scan_parts(table, start)
-        ]
+    def find(self, query: Find) -> list[Document]:
+        documents = self._documents(query, anew=True)
+        if query.order_by is not None and len(self._parts(self._table(query.kind))) == 1:
+            return list(next(documents))
+        return query.merged(documents)
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        return self._until(kind, self._range_requests(kind, field_name, low, high, limit), limit)
+    def count(self, query: Count) -> int:
+        answers = self._gather(self._requests(query), anew=bool(query.where))
+        return sum(int(rows[0][0]) for rows in answers)
 
-    def _range_requests(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Request]:
-        check_limit(limit)
-        table = self._table(kind)
-        condition, values = range_clause(table, field_name, low, high, self.mark, self.infinite)
-        return self._select(table, table.select, [condition], values, _limit(limit))
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        answers = self._gather(self._requests(query))
+        table = self._table(query.kind)
+        column = table.column(query.field)
+        return query.merged([(table.value(column, v), n) for v, n in rows] for rows in answers)
 
-    def _until(self, kind: Kind, requests: Sequence[Request], limit: int | None) -> list[Document]:
-        """The documents of all statements, or the first `limit` that come."""
-        decode = self._decoders[kind]
-        if limit is None:
-            rows = self._gather(requests, anew=True)
-            return [decode(row) for some in rows for row in some]
-        # One store after the other: the first ones often have enough.
-        found: list[Document] = []
-        for request in requests:
-            found += map(decode, self._rows(*request, anew=True))
-            if len(found) >= limit:
-                break
-        return found[:limit]
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        rows = chain.from_iterable(self._gather(self._requests(query), anew=True))
+        return added_classes(self._table(query.kind), query, rows)
 
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        requests = self._aggregate_requests(kind, field_name, limit)
-        table = self._table(kind)
-        column = table.column(field_name)
-        tallies = [
-            [(table.value(column, value), number) for value, number in rows]
-            for rows in self._gather(requests)
-        ]
-        return tallies[0] if len(tallies) == 1 else merge_counts(tallies, limit)
+    def explain(self, query: Query) -> str:
+        requests = self._requests(query)
+        if not requests:
+            raise EngineError(f"{self.engine_name}: no store is asked for {query}")
+        return self._plan(*requests[0])
 
-    def _aggregate_requests(self, kind: Kind, field_name: str, limit: int) -> list[Request]:
-        check_limit(limit)
-        table = self._table(kind)
-        name = table.expression(table.column(field_name))
+    def _documents(self, query: Scan | Find, anew: bool = False) -> Iterator[Iterator[Document]]:
+        """The documents of each store that the query's statements give."""
+        requests = self._requests(query)
+        decode = self._decoders[query.kind]
+        if isinstance(query, Find) and query.order_by is None and query.limit is not None:
+            # One store after the other: the first ones often have enough.
+            return (map(decode, self._rows(*request, anew=anew)) for request in requests)
+        return (map(decode, rows) for rows in self._gather(requests, anew=anew))
+
+    def _requests(self, query: Query) -> list[Request]:
+        """The statements whose rows together answer a query: one for each part."""
+        table = self._table(query.kind)
+        match query:
+            case Get():
+                return self._get_requests(table, query.document_id)
+            case Scan():
+                clause, values = table.key_compared(">=", query.start, self.mark)
+                rest = f" ORDER BY {table.key_list} LIMIT {query.limit}"
+                parts = self._scan_parts(table, query.start)
+                return self._select(parts, table.select, [clause], values, rest)
+            case Top():
+                return self._top_requests(table, query)
+        clauses, values = conditions(table, query.where, self.mark, infinite=self.infinite)
+        parts = self._parts(table)
+        match query:
+            case Find():
+                rest = self._order(table, query, clauses)
+                return self._select(parts, table.select, clauses, values, rest)
+            case Count():
+                return self._select(parts, "count(*)", clauses, values)
+            case Histogram():
+                return self._histogram_requests(table, query, clauses, values)
+
+    def _get_requests(self, table: Table, document_id: bytes) -> list[Request]:
+        values = table.key_values(document_id)
+        if values is None:
+            raise EngineError(f"{table.name}: no document can have the id {document_id!r}")
+        stores = self._router.stores_of(document_id)
+        return [(store, self._get_sql[table.kind, store], values) for store in stores]
+
+    def _top_requests(self, table: Table, query: Top) -> list[Request]:
+        name = table.expression(table.column(query.field))
+        parts = self._parts(table)
         # A store alone knows which values are frequent; of several each must tell all.
-        one = len(self._parts(table)) == 1
-        end = f" ORDER BY n DESC, {name} LIMIT {limit}" if one else ""
-        return self._select(
-            table,
-            f"{name}, count(*) AS n",
-            [f"{name} IS NOT NULL"],
-            (),
-            f" GROUP BY {name}{end}",
-        )
+        end = f" ORDER BY n DESC, {name} LIMIT {query.limit}" if len(parts) == 1 else ""
+        rest = f" GROUP BY {name}{end}"
+        return self._select(parts, f"{name}, count(*) AS n", [f"{name} IS NOT NULL"], (), rest)
 
-    def count(self, kind: Kind) -> int:
-        requests = self._select(self._table(kind), "count(*)", [], ())
-        return sum(int(rows[0][0]) for rows in self._gather(requests))
-
-    def find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Document]:
-        requests = self._find_requests(kind, where, order_by, descending, limit)
-        if order_by is None:
-            return self._until(kind, requests, limit)
-        decode = self._decoders[kind]
-        parts = [[decode(row) for row in rows] for rows in self._gather(requests, anew=True)]
-        return parts[0] if len(parts) == 1 else merge_found(parts, order_by, descending, limit)
-
-    def _find_requests(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Request]:
-        check_limit(limit)
-        table = self._table(kind)
-        clauses, values = conditions(table, where, self.mark, infinite=self.infinite)
-        order = ""
-        if order_by is not None:
-            way = " DESC" if descending else ""
-            if order_by == "_id":
-                order = ", ".join(f"{quoted(name)}{way}" for name in table.key)
-            else:
-                name = table.expression(table.column(order_by))
-                order = f"{name}{way}, {table.key_list}"
-                if not any(condition.field == order_by for condition in where):
-                    clauses.append(f"{name} IS NOT NULL")
-            order = f" ORDER BY {order}"
-        return self._select(table, table.select, clauses, values, f"{order}{_limit(limit)}")
-
-    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
-        requests = self._count_where_requests(kind, where)
-        return sum(int(rows[0][0]) for rows in self._gather(requests, anew=True))
-
-    def _count_where_requests(self, kind: Kind, where: Sequence[Where]) -> list[Request]:
-        table = self._table(kind)
-        clauses, values = conditions(table, where, self.mark, infinite=self.infinite)
-        return self._select(table, "count(*)", clauses, values)
-
-    def histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> dict[int, int]:
-        requests = self._histogram_requests(kind, field_name, width, where)
-        rows = [row for rows in self._gather(requests, anew=True) for row in rows]
-        return added_classes(self._table(kind), field_name, width, rows)
+    def _order(self, table: Table, query: Find, clauses: list[str]) -> str:
+        """ORDER BY and LIMIT of a query; adds the condition that leaves nulls out."""
+        end = "" if query.limit is None else f" LIMIT {query.limit}"
+        if query.order_by is None:
+            return end
+        way = " DESC" if query.descending else ""
+        if query.order_by == "_id":
+            return f" ORDER BY {', '.join(f'{quoted(name)}{way}' for name in table.key)}{end}"
+        name = table.expression(table.column(query.order_by))
+        if not any(one.field == query.order_by for one in query.where):
+            clauses.append(f"{name} IS NOT NULL")
+        return f" ORDER BY {name}{way}, {table.key_list}{end}"
 
     def _histogram_requests(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
+        self, table: Table, query: Histogram, clauses: list[str], values: Sequence[Any]
     ) -> list[Request]:
-        table = self._table(kind)
-        column = checked_classes(table, field_name, width)
-        clauses, values = conditions(table, where, self.mark, infinite=self.infinite)
+        column = checked_classes(table, query)
         name = table.expression(column)
-        clauses.append(f"{name} IS NOT NULL")
+        clauses = [*clauses, f"{name} IS NOT NULL"]
         if column.type == "float" and self.infinite:
             clauses.append(f"abs({name}) <= {self.double(float_info.max)}")
-        head = "SELECT n, count(*)"
-        number, selected = class_of(column, name, width, self)
+        number, selected = class_of(column, name, query.width, self)
         return [
             (
                 store,
-                f"{head} FROM (SELECT {number} AS n FROM ({inner}) AS q) AS c GROUP BY n",
+                f"SELECT n, count(*) FROM (SELECT {number} AS n FROM ({inner}) AS q) AS c "
+                "GROUP BY n",
                 bound,
             )
-            for store, inner, bound in self._select(table, selected, clauses, values)
+            for store, inner, bound in self._select(self._parts(table), selected, clauses, values)
         ]
 
+    @staticmethod
     def _select(
-        self,
-        table: Table,
+        parts: Sequence[Part],
         selected: str,
         clauses: Sequence[str],
         values: Sequence[Any],
         rest: str = "",
     ) -> list[Request]:
-        """A SELECT over all stores: one statement for each part."""
+        """A SELECT over the parts: one statement for each."""
         which = f" WHERE {' AND '.join(clauses)}" if clauses else ""
         return [
             (store, f"SELECT {selected} FROM {source}{which}{rest}", values)
-            for store, source in self._parts(table)
+            for store, source in parts
         ]
 
-    def explain(self, verb: Verb, kind: Kind, *arguments: Any, **named: Any) -> str:
-        makers: Mapping[str, Callable[..., list[Request]]] = {
-            "get": self._get_requests,
-            "scan": self._scan_requests,
-            "range": self._range_requests,
-            "aggregate": self._aggregate_requests,
-            "find": self._find_requests,
-            "count_where": self._count_where_requests,
-            "histogram": self._histogram_requests,
-        }
-        if verb not in makers:
-            raise EngineError(f"explain knows {', '.join(makers)}, not {verb!r}")
-        requests = makers[verb](kind, *arguments, **named)
-        if not requests:
-            raise EngineError(f"{self.engine_name}: no store is asked by this {verb}")
-        return self._plan(*requests[0])
 
-
-def _limit(limit: int | None) -> str:
-    return "" if limit is None else f" LIMIT {limit}"
-
-
-def check_columns(client: SqlReads[Path], tables: Mapping[Kind, Table]) -> None:
+def check_columns(client: SqlReads[Any], tables: Mapping[Kind, Table]) -> None:
     """Raise EngineError where a table that was there before `create` has other columns (SQLite
     and DuckDB)."""
     for table in tables.values():

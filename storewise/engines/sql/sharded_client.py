@@ -28,7 +28,7 @@ Connection = TypeVar("Connection")
 _Result = TypeVar("_Result")
 
 
-class ShardedClient(SqlReads[Shard], Generic[Connection]):
+class ShardedClient(SqlReads[Shared], Generic[Connection]):
     """One thread's connections to the servers, each opened when it is first needed.
 
     A subclass gives the driver's part: the class variables, the abstract methods, and what its SQL
@@ -44,14 +44,9 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
     json_type: ClassVar[str]
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__(shared.shards, shared.router)
-        self._shared = shared
+        super().__init__(shared)
         self._connections: dict[int, Connection] = {}
-        self._fan_out = FanOut(len(shared.shards))
-        self._closed = False
-        self._use_tables(shared.tables)
-        with shared.lock:
-            shared.clients.append(self)
+        self._fan_out = FanOut(len(shared.stores))
 
     # What the driver does.
 
@@ -292,7 +287,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
     # Reading.
 
     def owner(self, kind: Kind, document_id: bytes) -> str:
-        return self._stores[self._store_of(document_id)].name
+        return str(self._stores[self._store_of(document_id)].name)
 
     def _store_of(self, document_id: bytes) -> int:
         try:
@@ -311,12 +306,6 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
             store = self._store_of(start)
             return [(store, self._source(table, store))]
         return self._parts(table)
-
-    def _table(self, kind: Kind) -> Table:
-        if kind not in self._tables and self._shared.tables:
-            # Another thread's client has created them since.
-            self._use_tables(self._shared.tables)
-        return super()._table(kind)
 
     def _rows(
         self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
@@ -345,18 +334,7 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
         """A client with connections of its own; `finish` and `close` belong to the first one."""
         return type(self)(self._shared)
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        shared = self._shared
-        with shared.lock:
-            first = shared.clients[0] is self
-            for client in shared.clients if first else [self]:
-                client.disconnect()
-
-    def disconnect(self) -> None:
-        """Close this thread's connections; it cannot be used again."""
-        self._closed = True
+    def _disconnect(self) -> None:
         self._fan_out.close()
         while self._connections:
             self._shut(self._connections.popitem()[1])
@@ -389,13 +367,6 @@ class ShardedClient(SqlReads[Shard], Generic[Connection]):
                 self._fail(store, error)
 
         return self._fan_out.run(stores, one)
-
-    def _writing(self, verb: str) -> Shared:
-        if self._shared.mode != "write":
-            raise EngineError(
-                f"{self.engine_name}: {verb} needs a client that is connected to write"
-            )
-        return self._shared
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
         connection = self._connections.get(store)

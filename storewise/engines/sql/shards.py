@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 from zlib import crc32
 
 from pydantic import Field as Setting
 
-from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, Mode, Placement, Schema
+from storewise.engines.contract.engine import Cluster, Mode, Placement
 from storewise.engines.contract.server import Credentials, NodeSpec, ServerSettings, Topology
+from storewise.engines.sql.reads import SqlState
 from storewise.engines.support.routing import Router
-from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
 DATA_ROLE = "data"
@@ -92,30 +90,14 @@ def sharded_roles(engine: str, topology: Topology) -> tuple[NodeSpec, ...]:
     )
 
 
-class Connected(Protocol):
-    """One thread's client, as the others of its process see it."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(SqlState):
+    """What the clients of one process have in common; `stores` are its `Shard`s."""
 
-    def disconnect(self) -> None:
-        """Close its connections; it cannot be used again."""
-
-
-@dataclass(slots=True, eq=False)
-class Shared:
-    """What the clients of one process have in common."""
-
-    mode: Mode
-    shards: tuple[Shard, ...]
     settings: Any
     """The engine's own settings, a `ShardedSettings`."""
     credentials: Credentials
-    router: Router
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    consistency: str = ""
-    tables: dict[Kind, Table] = field(default_factory=dict)
-    schema: Schema | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[Connected] = field(default_factory=list)
+    consistency: str
 
     @classmethod
     def of(cls, cluster: Cluster, mode: Mode, settings: ShardedSettings) -> Shared:
@@ -131,5 +113,12 @@ class Shared:
                 f"{error}"
             ) from error
         placement = cluster.placement or HashPlacement(len(shards))
-        router = Router(len(shards), placement)
-        return cls(mode, shards, settings, credentials, router, cluster.kinds, cluster.consistency)
+        return cls(
+            mode=mode,
+            kinds=cluster.kinds,
+            stores=shards,
+            router=Router(len(shards), placement),
+            settings=settings,
+            credentials=credentials,
+            consistency=cluster.consistency,
+        )

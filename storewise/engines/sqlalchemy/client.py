@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
@@ -13,12 +12,13 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Mode, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.sqlalchemy.reads import CoreReads
 from storewise.engines.sqlalchemy.tables import SqlTables, description, keyed
 from storewise.engines.support.retry import step_aside
 from storewise.engines.support.schema_note import describe, described
 from storewise.engines.support.table import Table
+from storewise.engines.support.thread_client import ProcessState
 from storewise.errors import EngineError
 
 #: What drivers raise for values that they cannot bind, besides their own errors.
@@ -33,11 +33,10 @@ _AGAIN_WORDS = ("database is locked", "ORA-08177", "ORA-00060")
 _Result = TypeVar("_Result")
 
 
-@dataclass(slots=True, eq=False)
-class Shared:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(ProcessState):
     """What the clients of one process have in common."""
 
-    mode: Mode
     engine: sa.Engine
     scrub: Callable[[str], str]
     """Takes secrets out of a text."""
@@ -45,25 +44,20 @@ class Shared:
     """The database in words without secrets."""
     prefix: str
     owner: str | None
-    kinds: tuple[Kind, ...]
     autocommit: bool
     """Reads are statements of their own; else each is a transaction at the level's isolation."""
     known: SqlTables | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[SqlClient] = field(default_factory=list)
 
 
-class SqlClient(CoreReads):
+class SqlClient(CoreReads[Shared]):
     """One thread's connections, each opened when it is first needed."""
 
+    engine_name = "sql"
+
     def __init__(self, shared: Shared) -> None:
-        super().__init__()
-        self._shared = shared
+        super().__init__(shared)
         self._reader: sa.Connection | None = None
         self._writer: sa.Connection | None = None
-        self._closed = False
-        with shared.lock:
-            shared.clients.append(self)
 
     # Connections.
 
@@ -127,17 +121,6 @@ class SqlClient(CoreReads):
     def for_thread(self) -> SqlClient:
         """A client with connections of its own; `finish` and `close` belong to the first one."""
         return SqlClient(self._shared)
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        with self._shared.lock:
-            first = self._shared.clients[0] is self
-            for client in self._shared.clients if first else [self]:
-                client._closed = True
-                client._disconnect()
-        if first:
-            self._shared.engine.dispose()
 
     def greet(self) -> str:
         """Connect; the server's version. EngineError where nobody answers."""
@@ -236,10 +219,6 @@ class SqlClient(CoreReads):
 
     def _dialect(self) -> str:
         return str(self._shared.engine.dialect.name)
-
-    def _writing(self, verb: str) -> None:
-        if self._shared.mode != "write":
-            raise EngineError(f"sql: {verb} needs a client that is connected to write")
 
     # Writing.
 

@@ -28,8 +28,13 @@ from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, EngineSettings, Flags, Mode
-from storewise.engines.contract.external import ExternalEngine
+from storewise.engines.contract.engine import (
+    Cluster,
+    EngineSettings,
+    ExternalEngine,
+    Flags,
+    Mode,
+)
 from storewise.engines.sqlalchemy.client import Shared, SqlClient
 from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.errors import EngineError

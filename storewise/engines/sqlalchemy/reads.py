@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Verb, Where
+from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
 from storewise.engines.sql.histogram import added_classes, checked_classes
 from storewise.engines.sqlalchemy.tables import (
     Explain,
@@ -20,8 +20,8 @@ from storewise.engines.sqlalchemy.tables import (
     keyed,
     plan_text,
 )
-from storewise.engines.support.checks import check_limit
 from storewise.engines.support.table import Table
+from storewise.engines.support.thread_client import State, ThreadClient
 from storewise.errors import EngineError
 
 #: Keys in one statement.
@@ -30,10 +30,11 @@ _KEYS = 100
 Statement = sa.Select[Any]
 
 
-class CoreReads(Client):
+class CoreReads(ThreadClient[State]):
     """What a client asks; a subclass says how a statement reaches the database."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: State) -> None:
+        super().__init__(shared)
         self._gets: dict[Kind, tuple[Statement, Table, Any]] = {}
 
     @abstractmethod
@@ -72,138 +73,71 @@ class CoreReads(Client):
                 found |= {d["_id"]: d for d in self._documents(kind, statement)}
         return [found.get(document_id) for document_id in document_ids]
 
-    def scan(self, kind: Kind, start: bytes, limit: int) -> list[Document]:
-        return self._documents(kind, self._scan(kind, start, limit))
+    def scan(self, query: Scan) -> list[Document]:
+        return self._documents(query.kind, self._statement(query))
 
-    def range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> list[Document]:
-        return self._documents(kind, self._range(kind, field_name, low, high, limit))
+    def find(self, query: Find) -> list[Document]:
+        return self._documents(query.kind, self._statement(query))
 
-    def find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Document]:
-        return self._documents(kind, self._find(kind, where, order_by, descending, limit))
+    def count(self, query: Count) -> int:
+        return int(self._rows(self._statement(query))[0][0])
 
-    def count_where(self, kind: Kind, where: Sequence[Where]) -> int:
-        return int(self._rows(self._count_where(kind, where))[0][0])
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        return [(value, int(number)) for value, number in self._rows(self._statement(query))]
 
-    def count(self, kind: Kind) -> int:
-        return self.count_where(kind, ())
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        rows = self._rows(self._statement(query))
+        return added_classes(self._table(query.kind)[0], query, map(tuple, rows))
 
-    def aggregate(self, kind: Kind, field_name: str, limit: int) -> list[tuple[Any, int]]:
-        rows = self._rows(self._aggregate(kind, field_name, limit))
-        return [(value, int(number)) for value, number in rows]
-
-    def histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> dict[int, int]:
-        rows = self._rows(self._histogram(kind, field_name, width, where))
-        return added_classes(self._table(kind)[0], field_name, width, map(tuple, rows))
-
-    def explain(self, verb: Verb, kind: Kind, *arguments: Any, **named: Any) -> str:
+    def explain(self, query: Query) -> str:
         dialect = self._dialect()
         if not explains(dialect):
             return f"no plan: Storewise does not know how {dialect} explains a statement"
-        return plan_text(self._rows(Explain(self._statement(verb)(kind, *arguments, **named))))
+        return plan_text(self._rows(Explain(self._statement(query))))
 
     def _documents(self, kind: Kind, statement: Statement) -> list[Document]:
         decode = self._table(kind)[0].decoder()
         return [decode(tuple(row)) for row in self._rows(statement)]
 
-    # Statements.
+    def _statement(self, query: Query) -> Statement:
+        """The statement that answers a query."""
+        form, table = self._table(query.kind)
+        match query:
+            case Get():
+                where = keyed(form, table, query.document_id)
+                if where is None:
+                    raise EngineError(
+                        f"{form.name}: no document can have the id {query.document_id!r}"
+                    )
+                return sa.select(table).where(*where)
+            case Scan():
+                order = [table.c[name] for name in form.key]
+                start = compared(form, table, ">=", query.start)
+                return sa.select(table).where(start).order_by(*order).limit(query.limit)
+            case Top():
+                column = table.c[form.column(query.field).name]
+                number = sa.func.count().label("n")
+                chosen = sa.select(column, number).where(column.is_not(None)).group_by(column)
+                return chosen.order_by(number.desc(), column).limit(query.limit)
+        where = conditions(form, table, query.where, self._dialect())
+        match query:
+            case Find():
+                statement = _ordered(form, table, query, sa.select(table).where(*where))
+                return statement if query.limit is None else statement.limit(query.limit)
+            case Count():
+                return sa.select(sa.func.count()).select_from(table).where(*where)
+            case Histogram():
+                classes = class_of(checked_classes(form, query), table, query.width, where)
+                return sa.select(classes.c.c, sa.func.count()).group_by(classes.c.c)
 
-    def _statement(self, verb: Verb) -> Callable[..., Statement]:
-        known: dict[str, Callable[..., Statement]] = {
-            "get": self._get,
-            "scan": self._scan,
-            "range": self._range,
-            "find": self._find,
-            "count_where": self._count_where,
-            "aggregate": self._aggregate,
-            "histogram": self._histogram,
-        }
-        if verb not in known:
-            raise EngineError(f"sql: {verb!r} is no verb that reads; known: {', '.join(known)}")
-        return known[verb]
 
-    def _get(self, kind: Kind, document_id: bytes) -> Statement:
-        form, table = self._table(kind)
-        where = keyed(form, table, document_id)
-        if where is None:
-            raise EngineError(f"{kind.table}: no document can have the id {document_id!r}")
-        return sa.select(table).where(*where)
-
-    def _scan(self, kind: Kind, start: bytes, limit: int) -> Statement:
-        check_limit(limit)
-        form, table = self._table(kind)
-        order = [table.c[name] for name in form.key]
-        where = compared(form, table, ">=", start)
-        return sa.select(table).where(where).order_by(*order).limit(limit)
-
-    def _range(
-        self,
-        kind: Kind,
-        field_name: str,
-        low: float | str | None = None,
-        high: float | str | None = None,
-        limit: int | None = None,
-    ) -> Statement:
-        form, table = self._table(kind)
-        column = form.column(field_name)
-        ends = [Where(field_name, ">=", low)] if low is not None else []
-        ends += [Where(field_name, "<=", high)] if high is not None else []
-        given = table.c[column.name].is_not(None)
-        return self._find(kind, ends, None, False, limit).where(given)
-
-    def _find(
-        self,
-        kind: Kind,
-        where: Sequence[Where] = (),
-        order_by: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> Statement:
-        check_limit(limit)
-        form, table = self._table(kind)
-        statement = sa.select(table).where(*conditions(form, table, where, self._dialect()))
-        if order_by is not None:
-            keys = [table.c[name] for name in form.key]
-            by = keys if order_by == "_id" else [table.c[form.column(order_by).name]]
-            statement = statement.order_by(
-                *(column.desc() if descending else column.asc() for column in by),
-                *(() if order_by == "_id" else keys),
-            ).where(*(column.is_not(None) for column in by))
-        return statement if limit is None else statement.limit(limit)
-
-    def _count_where(self, kind: Kind, where: Sequence[Where]) -> Statement:
-        form, table = self._table(kind)
-        chosen = conditions(form, table, where, self._dialect())
-        return sa.select(sa.func.count()).select_from(table).where(*chosen)
-
-    def _aggregate(self, kind: Kind, field_name: str, limit: int) -> Statement:
-        check_limit(limit)
-        form, table = self._table(kind)
-        column = table.c[form.column(field_name).name]
-        number = sa.func.count().label("n")
-        chosen = sa.select(column, number).where(column.is_not(None)).group_by(column)
-        return chosen.order_by(number.desc(), column).limit(limit)
-
-    def _histogram(
-        self, kind: Kind, field_name: str, width: float, where: Sequence[Where] = ()
-    ) -> Statement:
-        form, table = self._table(kind)
-        column = checked_classes(form, field_name, width)
-        chosen = conditions(form, table, where, self._dialect())
-        classes = class_of(column, table, width, chosen)
-        return sa.select(classes.c.c, sa.func.count()).group_by(classes.c.c)
+def _ordered(form: Table, table: sa.Table, query: Find, statement: Statement) -> Statement:
+    """A statement in the order of a query, nulls left out and ties by id."""
+    if query.order_by is None:
+        return statement
+    keys = [table.c[name] for name in form.key]
+    by = keys if query.order_by == "_id" else [table.c[form.column(query.order_by).name]]
+    return statement.order_by(
+        *(column.desc() if query.descending else column.asc() for column in by),
+        *(() if query.order_by == "_id" else keys),
+    ).where(*(column.is_not(None) for column in by))

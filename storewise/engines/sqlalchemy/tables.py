@@ -5,8 +5,7 @@ https://docs.sqlalchemy.org/en/20/core/; columns and rows are those of `tabular.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +17,8 @@ from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from storewise.documents import ID_BYTES, KEY_BYTES, Field, Kind
-from storewise.engines.contract.engine import Schema, Where
+from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.queries import OPERATORS, Where
 from storewise.engines.support.conditions import check, in_type
 from storewise.engines.support.table import Table, make_tables
 
@@ -33,13 +33,6 @@ _INFINITE = ("postgresql", "sqlite")
 _SHORT = ("oracle", "mssql", "ibm_db_sa", "db2")
 
 Element = sa.ColumnElement[bool]
-_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class Bytes(TypeDecorator[bytes]):
@@ -158,7 +151,7 @@ def keyed(form: Table, table: sa.Table, document_id: bytes) -> list[Element] | N
 def compared(form: Table, table: sa.Table, sign: str, document_id: bytes) -> Element:
     """A comparison of the id."""
     if form.composite is None:
-        found: Element = _OPERATORS[sign](table.c["_id"], document_id)
+        found: Element = OPERATORS[sign](table.c["_id"], document_id)
         return found
     known = form.composite.compared(sign, document_id)
     if known is None:
@@ -167,11 +160,11 @@ def compared(form: Table, table: sa.Table, sign: str, document_id: bytes) -> Ele
     columns = [table.c[name] for name in form.key]
     if sign == "=":
         return sa.and_(*(c == n for c, n in zip(columns, numbers, strict=True)))
-    clause: Element = _OPERATORS[sign](columns[-1], numbers[-1])
+    clause: Element = OPERATORS[sign](columns[-1], numbers[-1])
     for column, number in zip(columns[-2::-1], numbers[-2::-1], strict=True):
-        clause = sa.or_(_OPERATORS[sign[0]](column, number), sa.and_(column == number, clause))
+        clause = sa.or_(OPERATORS[sign[0]](column, number), sa.and_(column == number, clause))
     # What holds for every row in question, for planners that look no deeper.
-    return sa.and_(_OPERATORS[f"{sign[0]}="](columns[0], numbers[0]), clause)
+    return sa.and_(OPERATORS[f"{sign[0]}="](columns[0], numbers[0]), clause)
 
 
 def conditions(form: Table, table: sa.Table, where: Sequence[Where], dialect: str) -> list[Element]:
@@ -191,7 +184,7 @@ def _condition(form: Table, table: sa.Table, where: Where, infinite: bool) -> El
     sign, value = known
     if sign == "any":
         return table.c[column.name].is_not(None)
-    found: Element = _OPERATORS[sign](table.c[column.name], value)
+    found: Element = OPERATORS[sign](table.c[column.name], value)
     return found
 
 

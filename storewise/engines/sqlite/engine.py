@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from storewise.documents import Kind
@@ -18,11 +15,11 @@ from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, F
 from storewise.engines.sql.reads import SqlReads, check_columns
 from storewise.engines.sqlite.file import (
     FAILURES,
-    FILE_NAME,
     KEYS,
+    Shared,
     SqliteSettings,
-    StoreFiles,
     open_store,
+    path_of,
     table_ddl,
 )
 from storewise.engines.support.checks import (
@@ -43,34 +40,14 @@ from storewise.engines.support.table import (
 from storewise.errors import EngineError
 
 
-@dataclass(slots=True)
-class Shared(StoreFiles):
-    """What the clients of one process have in common."""
-
-    router: Router
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    tables: dict[Kind, Table] = field(default_factory=dict)
-    schema: Schema | None = None
-    # SQLite lets one connection write at a time and makes the others poll; a lock of our own
-    # hands over without sleeping.
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    clients: list[SqliteClient] = field(default_factory=list)
-
-
-class SqliteClient(SqlReads[Path]):
+class SqliteClient(SqlReads[Shared]):
     """One thread's connections to the stores."""
 
     engine_name = "sqlite"
 
     def __init__(self, shared: Shared) -> None:
-        super().__init__([path.parent for path in shared.paths], shared.router)
-        self._shared = shared
+        super().__init__(shared)
         self._connections: dict[int, sqlite3.Connection] = {}
-        self._closed = False
-        self._use_tables(shared.tables)
-        with shared.lock:
-            shared.clients.append(self)
 
     def for_thread(self) -> SqliteClient:
         """A client with connections of its own; `finish` and `close` belong to the first one."""
@@ -78,12 +55,6 @@ class SqliteClient(SqlReads[Path]):
 
     def _source(self, table: Table, store: int) -> str:
         return quoted(table.name)
-
-    def _table(self, kind: Kind) -> Table:
-        if kind not in self._tables and self._shared.tables:
-            # Another thread's client has created them since.
-            self._use_tables(self._shared.tables)
-        return super()._table(kind)
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
@@ -134,8 +105,8 @@ class SqliteClient(SqlReads[Path]):
                 mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
                 if mode != "delete":
                     raise EngineError(
-                        f"sqlite: {shared.paths[0]}: the journal could not be merged into the "
-                        "database: another connection still uses the file"
+                        f"sqlite: {path_of(shared.stores[0])}: the journal could not be merged "
+                        "into the database: another connection still uses the file"
                     )
             except FAILURES as error:
                 self._fail(0, error)
@@ -195,7 +166,7 @@ class SqliteClient(SqlReads[Path]):
     def status(self) -> dict[str, float]:
         """Pages, free pages and (while writing) rows changed, summed over stores."""
         counters = {"pages": 0.0, "free_pages": 0.0}
-        for store in range(len(self._shared.paths)):
+        for store in range(len(self._stores)):
             counters["pages"] += self._rows(store, "PRAGMA page_count")[0][0]
             counters["free_pages"] += self._rows(store, "PRAGMA freelist_count")[0][0]
         if self._shared.mode == "write":
@@ -209,16 +180,6 @@ class SqliteClient(SqlReads[Path]):
                 )
         return counters
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        shared = self._shared
-        with shared.lock:
-            first = shared.clients[0] is self
-            for client in shared.clients if first else [self]:
-                client._closed = True
-                client._disconnect()
-
     def _disconnect(self) -> None:
         while self._connections:
             _, connection = self._connections.popitem()
@@ -228,7 +189,7 @@ class SqliteClient(SqlReads[Path]):
         connection = self._connections.get(store)
         if connection is None:
             if self._closed:
-                raise EngineError(f"sqlite: the client of {self._shared.paths[store]} is closed")
+                raise EngineError(f"sqlite: the client of {path_of(self._stores[store])} is closed")
             try:
                 connection = self._connections[store] = open_store(self._shared, store)
             except FAILURES as error:
@@ -253,11 +214,6 @@ class SqliteClient(SqlReads[Path]):
     def whole(self, number: str) -> str:
         return f"CAST({number} AS INTEGER)"
 
-    def _writing(self, verb: str) -> Shared:
-        if self._shared.mode != "write":
-            raise EngineError(f"sqlite: {verb} needs a client that is connected to write")
-        return self._shared
-
     def _roll_back(self, connection: sqlite3.Connection, error: Exception) -> NoReturn:
         try:
             if connection.in_transaction:
@@ -271,13 +227,13 @@ class SqliteClient(SqlReads[Path]):
         self._fail(0, error)
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
-        raise EngineError(f"sqlite: {self._shared.paths[store]}: {error}") from error
+        raise EngineError(f"sqlite: {path_of(self._stores[store])}: {error}") from error
 
 
 def _read_tables(client: SqliteClient, shared: Shared) -> dict[Kind, Table]:
     """The tables that all stores have, from the files themselves."""
     tables: dict[Kind, Table] = {}
-    for store, path in enumerate(shared.paths):
+    for store, path in enumerate(map(path_of, shared.stores)):
         if not path.is_file():
             raise EngineError(f"sqlite: {path} does not exist: nothing was loaded there")
         for kind in shared.kinds:
@@ -325,14 +281,15 @@ class SqliteEngine(Engine):
         settings = parse_settings(SqliteSettings, self, cluster)
         if settings.page_size & (settings.page_size - 1):
             raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
+        stores = store_directories(self, cluster, mode)
         shared = Shared(
             mode=mode,
-            durable=consistency_of(self, cluster) == "durable",
-            paths=tuple(d / FILE_NAME for d in store_directories(self, cluster, mode)),
-            settings=settings,
-            wal=not cluster.network_file_system,
-            router=Router(len(cluster.stores), cluster.placement),
             kinds=cluster.kinds,
+            stores=stores,
+            router=Router(len(stores), cluster.placement),
+            settings=settings,
+            durable=consistency_of(self, cluster) == "durable",
+            wal=not cluster.network_file_system,
         )
         client = SqliteClient(shared)
         try:

@@ -10,7 +10,8 @@ from pathlib import Path
 from pydantic import Field as Setting
 
 from storewise.documents import FieldType
-from storewise.engines.contract.engine import EngineSettings, Mode
+from storewise.engines.contract.engine import EngineSettings
+from storewise.engines.sql.reads import SqlState
 from storewise.engines.support.table import Keys, Table, quoted
 
 FILE_NAME = "documents.sqlite"
@@ -45,15 +46,20 @@ class SqliteSettings(EngineSettings):
     )
 
 
-@dataclass(slots=True)
-class StoreFiles:
-    """The database files that the clients of one process open, and how."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(SqlState):
+    """What the clients of one process have in common."""
 
-    mode: Mode
-    paths: tuple[Path, ...]
+    # SQLite lets one connection write at a time and makes the others poll; the lock of these
+    # clients hands over without sleeping.
     settings: SqliteSettings
     durable: bool
     wal: bool
+
+
+def path_of(store: Path) -> Path:
+    """The database file in a store's directory."""
+    return store / FILE_NAME
 
 
 def table_ddl(table: Table) -> str:
@@ -75,16 +81,16 @@ def table_ddl(table: Table) -> str:
     )
 
 
-def open_store(files: StoreFiles, store: int) -> sqlite3.Connection:
+def open_store(shared: Shared, store: int) -> sqlite3.Connection:
     """A connection to one of the stores; sqlite3.Error where there can be none."""
-    path = files.paths[store]
+    path = path_of(shared.stores[store])
     query = "mode=rwc"
-    if files.mode == "read":
+    if shared.mode == "read":
         query = "mode=ro"
         # `immutable` is right only for a file that nobody writes and that has no journal to
         # replay: the loading job has ended, and `finish` has left nothing beside the file.
         left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
-        if files.settings.immutable and not any(left):
+        if shared.settings.immutable and not any(left):
             query += "&immutable=1"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{query}",
@@ -94,20 +100,20 @@ def open_store(files: StoreFiles, store: int) -> sqlite3.Connection:
         check_same_thread=False,  # one thread uses it, another one may close it
     )
     try:
-        connection.execute(f"PRAGMA cache_size = -{files.settings.cache_mib * 1024}")
-        if files.mode == "write":
-            _configure_writer(connection, files, path)
+        connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
+        if shared.mode == "write":
+            _configure_writer(connection, shared, path)
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def _configure_writer(connection: sqlite3.Connection, files: StoreFiles, path: Path) -> None:
-    connection.execute(f"PRAGMA page_size = {files.settings.page_size}")
+def _configure_writer(connection: sqlite3.Connection, shared: Shared, path: Path) -> None:
+    connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
     # WAL needs memory that all connections share, which network file systems do not have.
-    wanted = "wal" if files.wal else "truncate"
+    wanted = "wal" if shared.wal else "truncate"
     mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
     if mode != wanted:
         raise sqlite3.OperationalError(f"{path.parent} does not take journal mode {wanted}")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if files.durable else 'OFF'}")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")

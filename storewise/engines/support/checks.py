@@ -1,4 +1,4 @@
-"""What every engine checks before it connects: settings, level, directories, limits."""
+"""What every engine checks before it connects: settings, level, directories."""
 
 from __future__ import annotations
 
@@ -56,12 +56,6 @@ def store_directories(engine: Engine, cluster: Cluster, mode: Mode) -> tuple[Pat
         if not directory.is_dir():
             raise EngineError(f"{engine.name}: {directory} is not a directory")
     return cluster.stores
-
-
-def check_limit(limit: int | None) -> None:
-    """Raise EngineError for a limit below zero, which the stores read in different ways."""
-    if limit is not None and limit < 0:
-        raise EngineError(f"a limit cannot be {limit}")
 
 
 def directory_bytes(directories: Iterable[Path]) -> int:

@@ -8,23 +8,14 @@ and all agree where a number has no exact counterpart of the other type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor, inf, isinf, isnan
+from math import ceil, floor, inf, isinf
 from typing import Any
 
-from storewise.documents import Field, FieldType
-from storewise.engines.contract.engine import Where
+from storewise.documents import Field
+from storewise.engines.contract.queries import Where, check_condition
 from storewise.engines.support.composite_keys import MAX_INT, NEVER
 from storewise.engines.support.table import Table
-from storewise.errors import EngineError
 
-OPERATORS = ("=", "<", "<=", ">", ">=")
-_TYPES: dict[FieldType, tuple[type, ...]] = {
-    "id": (bytes,),
-    "key": (bytes,),
-    "int": (int, float),
-    "float": (int, float),
-    "str": (str,),
-}
 _ALWAYS = "any"
 
 
@@ -45,37 +36,12 @@ def conditions(
     return clauses, values
 
 
-def range_clause(
-    table: Table, field_name: str, low: Any, high: Any, mark: str = "?", infinite: bool = True
-) -> tuple[str, list[Any]]:
-    """WHERE clause and parameters of low <= field <= high; None is an open end."""
-    name = table.expression(table.column(field_name))
-    ends = [Where(field_name, ">=", low)] if low is not None else []
-    bounds = [*ends, Where(field_name, "<=", high)] if high is not None else ends
-    clauses, values = conditions(table, bounds, mark, infinite=infinite)
-    return " AND ".join([f"{name} IS NOT NULL", *clauses]), values
-
-
 def check(table: Table, condition: Where) -> Field | None:
     """The column that a condition is about, None for a composite key's id; EngineError where the
     condition asks what the column cannot be asked."""
-    if condition.op not in OPERATORS:
-        raise EngineError(
-            f"a condition on {table.name}.{condition.field} has the operator {condition.op!r}; "
-            f"expected one of {' '.join(OPERATORS)}"
-        )
     of_key = table.composite is not None and condition.field == "_id"
     column = None if of_key else table.column(condition.field)
-    kind: FieldType = "id" if column is None else column.type
-    value = condition.value
-    # A truth value is an int in Python, and no document has one.
-    if not isinstance(value, _TYPES[kind]) or isinstance(value, bool):
-        raise EngineError(
-            f"{table.name}.{condition.field} is of type {kind}; it cannot be compared with "
-            f"{value!r}"
-        )
-    if isinstance(value, float) and isnan(value):
-        raise EngineError(f"{table.name}.{condition.field}: nothing compares with {value!r}")
+    check_condition(table.name, "id" if column is None else column.type, condition)
     return column
 
 

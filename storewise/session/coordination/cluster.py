@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from storewise.atomic import read_as, write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
-from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine, cluster_of
+from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.study.trial import Trial
@@ -174,14 +174,14 @@ def read_cluster(path: Path) -> FormedCluster:
 def client_cluster(
     trial: Trial, live: Path, formed: FormedCluster, beside: tuple[Endpoint, ...] = ()
 ) -> Cluster:
-    """What a client of a formed cluster connects to; `beside` are servers on the client's host."""
-    return cluster_of(
-        trial.engine,
-        (*formed.endpoints, *beside),
-        live / CREDENTIALS,
-        trial.settings,
-        trial.consistency,
-        trial.kinds(),
+    """What a client of a formed cluster connects to; `beside` are servers on its own host."""
+    return Cluster(
+        engine=trial.engine,
+        endpoints=(*formed.endpoints, *beside),
+        credentials=live / CREDENTIALS,
+        settings=trial.settings,
+        consistency=trial.consistency,
+        kinds=trial.kinds(),
     )
 
 

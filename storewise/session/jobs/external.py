@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storewise.atomic import write_aside
-from storewise.engines.contract.engine import Cluster
-from storewise.engines.contract.external import ExternalEngine
+from storewise.engines.contract.engine import Cluster, ExternalEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.study.trial import Trial

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -92,6 +92,18 @@ def _changed(file: InputFile, expected: str, found: str) -> InputError:
         expected=expected,
         found=found,
     )
+
+
+def deal(files: Sequence[InputFile], thread: int, threads: int) -> list[InputFile]:
+    """The files of one thread: the largest first, each to the thread with the fewest bytes."""
+    loads = [0] * threads
+    mine = []
+    for file in sorted(files, key=lambda f: (-f.bytes, f.path)):
+        least = loads.index(min(loads))
+        loads[least] += file.bytes
+        if least == thread:
+            mine.append(file)
+    return mine
 
 
 def take_out(

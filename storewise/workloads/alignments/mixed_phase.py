@@ -18,24 +18,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from storewise.documents import KINDS, Document, Kind, make_id
+from storewise.documents import KINDS, Kind, make_id
 from storewise.engines.contract.engine import Client
 from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
-from storewise.workloads.alignments.clients import client_share, client_stream, deal, document_bytes
-from storewise.workloads.alignments.insert_batches import FileParts, Part, take_out
+from storewise.workloads.alignments.insert_batches import FileParts, Part, deal, take_out
+from storewise.workloads.alignments.point_reads import PointReads
 from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
-from storewise.workloads.contract import ClientContext, Operation, PhaseParams
+from storewise.workloads.contract import ClientContext, EndedParams, Operation
 
 #: Numbers drawn at a time.
 _DRAW = 1024
 
 
-class MixedParams(PhaseParams):
+class MixedParams(EndedParams):
     """Parameters of interleaved writes and reads."""
 
     writes: float = Field(
@@ -44,12 +44,6 @@ class MixedParams(PhaseParams):
     batch_size: int = Field(
         default=100, ge=1, description="documents of one kind in one insert, at most"
     )
-
-    @model_validator(mode="after")
-    def _ends(self) -> MixedParams:
-        if self.operations is None and self.seconds is None:
-            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
-        return self
 
 
 def left_files(files: Sequence[InputFile], leave: float) -> list[InputFile]:
@@ -170,8 +164,7 @@ def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:
     stored = StoredFiles.read(context.written).with_notes(context.before)
     if context.own:
         stored = stored.of_shard(context.shard)
-    stream = client_stream(context)
-    draw = IdDraw(stored, stream)
+    draw = IdDraw(stored, context.stream())
     if not draw.documents:
         raise EngineError("there is nothing to read: the load stored no document here")
     inserts = _Inserts(client, context, deal(left, context.thread, context.threads))
@@ -181,21 +174,9 @@ def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:
 def _operations(
     client: Client, context: ClientContext, draw: IdDraw, inserts: _Inserts
 ) -> Iterator[Operation]:
-    share = client_share(context)
-    stream = client_stream(context, seed=context.seed ^ 1)
-    keeps = context.engine.flags.stores
-    owner = client.owner if context.engine.flags.owner else None
-    fetched: list[Document | None] = [None]
-
-    def get(kind: Kind, document_id: bytes) -> int:
-        document = fetched[0] = client.get(kind, document_id)
-        if document is None and keeps:
-            raise EngineError(f"document {document_id.hex()} of {kind.table} is missing")
-        return 1
-
-    def size() -> int:
-        return document_bytes(fetched[0])
-
+    share = context.share
+    stream = context.stream(context.seed ^ 1)
+    reads = PointReads(client, context)
     loaded = _loaded_ids(draw)
     done = 0
     while share is None or done < share:
@@ -215,8 +196,7 @@ def _operations(
                 kind, document_id = inserts.id_of(number)
             else:
                 kind, document_id = next(loaded)
-            node = owner(kind, document_id) if owner is not None else None
-            yield Operation("get", partial(get, kind, document_id), 1, 0, node, size)
+            yield reads.one(kind, document_id)
 
 
 def _loaded_ids(draw: IdDraw) -> Iterator[tuple[Kind, bytes]]:

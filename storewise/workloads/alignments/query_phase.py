@@ -17,10 +17,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Client, Where
+from storewise.engines.contract.engine import Client
+from storewise.engines.contract.queries import Where
 from storewise.errors import ConfigError, EngineError
 from storewise.ssearch.parse.reader import DocumentReader
-from storewise.workloads.alignments.clients import client_share, client_stream, document_bytes
+from storewise.workloads.alignments.point_reads import document_bytes
 from storewise.workloads.alignments.queries import (
     FIELDS,
     QUESTIONS,
@@ -31,7 +32,7 @@ from storewise.workloads.alignments.queries import (
     way_of,
 )
 from storewise.workloads.alignments.stored_files import StoredFiles, make_ids
-from storewise.workloads.contract import ClientContext, Operation, PhaseParams
+from storewise.workloads.contract import ClientContext, EndedParams, Operation
 
 #: Files of the sample, at most, and alignments read of each.
 _FILES = 8
@@ -39,7 +40,7 @@ _ALIGNMENTS = 20_000
 _IDS = 500
 
 
-class QueryParams(PhaseParams):
+class QueryParams(EndedParams):
     """Parameters of the questions."""
 
     questions: tuple[Name, ...] = Field(
@@ -63,9 +64,7 @@ class QueryParams(PhaseParams):
     )
 
     @model_validator(mode="after")
-    def _ends(self) -> QueryParams:
-        if self.operations is None and self.seconds is None:
-            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
+    def _once(self) -> QueryParams:
         if len(set(self.questions)) < len(self.questions):
             raise ValueError("`questions` names one twice")
         return self
@@ -156,12 +155,12 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     flags = context.engine.flags
     if context.client == 0:
         context.notes.extend(note_of(name, context) for name in params.questions)
-    stream = client_stream(context, seed=learnt.seed)
-    share = client_share(context)
+    stream = context.stream(learnt.seed)
+    share = context.share
     got: list[Answer] = []
 
     def call(question: Question) -> int:
-        answer = ask(question, client, flags, lambda: all_ids(files))
+        answer = ask(question, client, flags, partial(all_ids, files))
         got[:] = [answer]
         return answer.read
 
@@ -219,7 +218,7 @@ def _pick(values: Sequence[Any], place: float) -> Any:
     return values[min(int(place * len(values)), len(values) - 1)]
 
 
-def all_ids(files: StoredFiles, kind: Kind = Kind.ALIGN) -> Iterator[list[bytes]]:
+def all_ids(files: StoredFiles, kind: Kind) -> Iterator[list[bytes]]:
     """All stored ids of a kind, in lists."""
     for prefix, count in zip(files.prefixes, files.counts(kind).tolist(), strict=True):
         for start in range(0, count, _IDS):

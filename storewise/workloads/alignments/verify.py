@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from storewise.documents import DIGEST_BYTES, KINDS, Document, Kind, make_id, split_id
+from storewise.engines.contract.queries import Count
 from storewise.errors import EngineError
 from storewise.ssearch.inputs.shards import load_shards
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles, make_ids
-from storewise.workloads.contract import Checked, Look
+from storewise.workloads.contract import Checked, Look, count_by_ids
 
 #: Files that the sample comes from, at most, and their bytes on disk beyond the first file.
 _FILES = 8
@@ -55,22 +56,12 @@ class _Verifier:
         self._check()
         expected = self._files.total(kind)
         if self._engine.flags.count != "none":
-            counted = self._client.count(kind)
+            counted = self._client.count(Count(kind))
             if expected < counted <= expected + self._files.unsure_of(kind):
                 counted = expected  # what was not acknowledged may be there
             return Checked(kind.table, expected, counted, lost=max(0, expected - counted))
-        checked = lost = 0
-        first = None
-        for ids in self._all_or_some(kind, expected):
-            self._check()
-            for document_id, document in zip(ids, self._client.get_many(kind, ids), strict=True):
-                checked += 1
-                if document is None:
-                    lost += 1
-                    first = first or f"document {document_id.hex()} is missing"
-        # Of a sample the share that is missing stands for all.
-        missing = round(expected * lost / checked) if checked else 0
-        return Checked(kind.table, expected, expected - missing, checked, missing, 0, first)
+        ids = self._all_or_some(kind, expected)
+        return count_by_ids(self._look, kind, expected, ids, lambda i: f"document {i.hex()}")
 
     def _all_or_some(self, kind: Kind, expected: int) -> Iterator[list[bytes]]:
         if expected > _ALL_IDS:
@@ -87,21 +78,13 @@ class _Verifier:
 
     def compare(self, found: dict[Kind, Checked]) -> None:
         """Read a sample back and compare it with a fresh parse, adding to `found`."""
+        counts = self._engine.flags.count != "none"
         wanted = self._choose()
         for number, ordinals in wanted.items():
             self._check()
             for kind, document_id, expected, stored in self._pairs(number, ordinals):
-                result = found[kind]
-                result.checked += 1
-                if stored is None:
-                    if self._engine.flags.count != "none" and result.counted == result.expected:
-                        result.lost += 1  # the count did not show it
-                    difference: str | None = "is missing"
-                else:
-                    difference = difference_of(expected, stored)
-                    result.wrong += difference is not None
-                if difference is not None and result.first is None:
-                    result.first = f"document {document_id.hex()} {difference}"
+                name = f"document {document_id.hex()}"
+                found[kind].compare(name, expected, stored, counts=counts)
 
     def _pairs(
         self, number: int, ordinals: Mapping[Kind, frozenset[int]]
@@ -181,15 +164,3 @@ class _Verifier:
             f"{self._files.path(number)}: a fresh parse has no {missing[1].table} document "
             f"{missing[2]} that the load stored; the file was changed meanwhile"
         )
-
-
-def difference_of(expected: Document, stored: Document) -> str | None:
-    """How a stored document differs from the parsed one, None where it does not."""
-    for name in [*expected, *(name for name in stored if name not in expected)]:
-        if name not in stored:
-            return f"lacks field {name!r}"
-        if name not in expected:
-            return f"has a field {name!r} that was not stored"
-        if expected[name] != stored[name] or type(expected[name]) is not type(stored[name]):
-            return f"has {stored[name]!r} in field {name!r}, expected {expected[name]!r}"
-    return None

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Client, Placement, SourceFile
 from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
-from storewise.workloads.alignments.clients import client_share, client_stream, deal, document_bytes
-from storewise.workloads.alignments.insert_batches import FileParts, take_out
+from storewise.workloads.alignments.insert_batches import FileParts, deal, take_out
 from storewise.workloads.alignments.mixed_phase import MixedParams, left_files, mixed
+from storewise.workloads.alignments.point_reads import PointReads
 from storewise.workloads.alignments.queries import QUESTIONS
 from storewise.workloads.alignments.query_phase import QueryParams, questions
 from storewise.workloads.alignments.stored_files import (
@@ -31,6 +31,7 @@ from storewise.workloads.alignments.verify import check_documents, not_stored
 from storewise.workloads.contract import (
     Checked,
     ClientContext,
+    EndedParams,
     LoadedFile,
     Look,
     Operation,
@@ -68,16 +69,10 @@ class WriteParams(PhaseParams):
         return self
 
 
-class ReadParams(PhaseParams):
+class ReadParams(EndedParams):
     """Parameters of reading by id."""
 
     batch: int = Field(default=1, ge=1, description="ids of one kind in one get")
-
-    @model_validator(mode="after")
-    def _ends(self) -> ReadParams:
-        if self.operations is None and self.seconds is None:
-            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
-        return self
 
 
 class AlignmentsWorkload(Workload):
@@ -177,41 +172,20 @@ def _insert(insert: Callable[[Kind, Sequence[Any]], None], kind: Kind, documents
 
 def _read(client: Client, context: ClientContext) -> Iterator[Operation]:
     files = StoredFiles.read(context.written).with_notes(context.before)
-    draw = IdDraw(files, client_stream(context))
+    draw = IdDraw(files, context.stream())
     if not draw.documents:
         raise EngineError("there is nothing to read: the load stored no document")
-    return _gets(client, context, draw, client_share(context))
+    return _gets(PointReads(client, context), context, draw)
 
 
-def _gets(
-    client: Client, context: ClientContext, draw: IdDraw, share: int | None
-) -> Iterator[Operation]:
-    """Operations ``get``, `share` of them or without end.
+def _gets(reads: PointReads, context: ClientContext, draw: IdDraw) -> Iterator[Operation]:
+    """This client's share of operations ``get``, or operations without end.
 
     The kind of an operation is drawn in proportion to the kinds' documents and its ids uniformly
     among the kind's, so each document is as likely as any other whatever the batch size.
     """
     batch: int = context.params.batch
-    keeps = context.engine.flags.stores
-    owner = client.owner if context.engine.flags.owner else None
-    fetched: list[Document | None] = [None]
-
-    def get(kind: Kind, document_id: bytes) -> int:
-        document = fetched[0] = client.get(kind, document_id)
-        if document is None and keeps:
-            raise EngineError(f"document {document_id.hex()} of {kind.table} is missing")
-        return 1
-
-    def get_many(kind: Kind, ids: list[bytes]) -> int:
-        fetched[:] = client.get_many(kind, ids)
-        if None in fetched and keeps:
-            missing = ids[fetched.index(None)]
-            raise EngineError(f"document {missing.hex()} of {kind.table} is missing")
-        return len(ids)
-
-    def size() -> int:
-        return sum(map(document_bytes, fetched))
-
+    share = context.share
     done = 0
     while share is None or done < share:
         count = _DRAW if share is None else min(_DRAW, share - done)
@@ -225,10 +199,6 @@ def _gets(
         for number in kinds.tolist():
             kind = _KINDS[number]
             if batch == 1:
-                document_id = next(ids[kind])
-                node = owner(kind, document_id) if owner is not None else None
-                yield Operation("get", partial(get, kind, document_id), 1, 0, node, size)
+                yield reads.one(kind, next(ids[kind]))
             else:
-                several = [next(ids[kind]) for _ in range(batch)]
-                call = partial(get_many, kind, several)
-                yield Operation("get", call, batch, 0, None, size)
+                yield reads.several(kind, [next(ids[kind]) for _ in range(batch)])

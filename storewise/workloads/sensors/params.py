@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from storewise.workloads.contract import PhaseParams
+from storewise.workloads.contract import EndedParams, PhaseParams
 from storewise.workloads.sensors.generator import MAX_NUMBER, MAX_ROWS, MAX_SERIES, Readings
 
 #: Of the published design.
@@ -70,14 +70,8 @@ class AddParams(_StoreParams):
     batch_size: int = Field(default=1000, ge=1, description="readings of one insert")
 
 
-class KeyParams(PhaseParams):
+class KeyParams(EndedParams):
     """Parameters of Q1."""
-
-    @model_validator(mode="after")
-    def _ends(self) -> KeyParams:
-        if self.operations is None and self.seconds is None:
-            raise ValueError("`operations` (over all clients) or `seconds` must end the phase")
-        return self
 
 
 class RangeParams(PhaseParams):

@@ -7,20 +7,20 @@ fetches the rows of a range ``mv > ?``, Q3 counts them.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import bson
 import numpy as np
 from bson.objectid import ObjectId
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Placement, Where
+from storewise.engines.contract.engine import Client, Placement
+from storewise.engines.contract.queries import Count, Find, Where
 from storewise.errors import ConfigError, EngineError
 from storewise.workloads.contract import (
     Checked,
@@ -30,6 +30,7 @@ from storewise.workloads.contract import (
     PhaseSpec,
     Workload,
 )
+from storewise.workloads.reader import Native, Reader, route
 from storewise.workloads.sensors.generator import (
     CHUNK,
     MAX_ROWS,
@@ -47,7 +48,7 @@ from storewise.workloads.sensors.verify import check_readings
 
 #: Keys drawn at a time.
 _DRAW = 1024
-#: Documents of one scan where a client must read everything.
+#: Documents of one scan or get where a client must read everything.
 _SCAN = 5000
 #: Seconds for which the same batch of an incremental load is tried again and again.
 _PATIENCE = 120.0
@@ -168,24 +169,14 @@ def _to_bson(document: Document) -> bytes:
     return bson.encode({**document, "_id": ObjectId(document["_id"])})
 
 
-def _stream(context: ClientContext) -> np.random.Generator:
-    """This client's own random stream (as of the reads of `alignments`)."""
-    phase = int.from_bytes(hashlib.blake2b(context.phase.encode(), digest_size=8).digest(), "big")
-    root = np.random.SeedSequence([context.seed, phase, context.step])
-    return np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=(context.client,)))
-
-
 def _gets(client: Client, context: ClientContext) -> Iterator[Operation]:
     """Q1: look-ups of keys, each reading as likely as any other."""
     readings: Readings = context.load.readings
     rows = _rows(context.load, context.before)
-    generator = _stream(context)
+    generator = context.stream()
     keeps = context.engine.flags.stores
     owner = client.owner if context.engine.flags.owner else None
-    share = None
-    if context.params.operations is not None:
-        share, rest = divmod(context.params.operations, context.clients)
-        share += context.client < rest
+    share = context.share
 
     def get(document_id: bytes) -> int:
         if client.get(MEASURES, document_id) is None and keeps:
@@ -208,13 +199,10 @@ class _Ranges:
     def __init__(self, phase: str, client: Client, context: ClientContext) -> None:
         self._phase, self._client, self._context = phase, client, context
         self._rows = _rows(context.load, context.before)
-        self._answers: Callable[[float], int]
-        if context.engine.flags.finds:
-            self._by, self._verb = "store", "find" if phase == "q2" else "count_where"
-            self._answers = self._find if phase == "q2" else self._count
-        else:
-            self._by = "client"
-            self._verb, self._answers = self._client_side()
+        native: Native = "find" if phase == "q2" else "count_where"
+        by = route(native, context.engine.flags, conditions=True)
+        self._by = "store" if by == native else "client"
+        self._verb = "get_many" if by == "ids" else by
         self._notes = [self._note(percent) for percent in context.params.selectivity_pct]
         context.notes.extend(self._notes)
 
@@ -232,7 +220,7 @@ class _Ranges:
         def ask(note: dict[str, Any]) -> int:
             start = perf_counter()
             begun[:] = begun or [start]
-            number: int = self._answers(note["threshold"])
+            number = self._answer(note["threshold"])
             end = perf_counter()
             # As of all figures: an execution belongs to the second in which it ended.
             if int(end - begun[0]) >= warmup:
@@ -280,48 +268,21 @@ class _Ranges:
             "uses_index": None,
         }
         if context.client == 0 and self._by == "store" and context.engine.flags.explains:
-            verb: Literal["find", "count_where"] = "find" if self._phase == "q2" else "count_where"
-            note["plan"] = self._client.explain(verb, MEASURES, [Where("mv", ">", value)])
+            note["plan"] = self._client.explain(self._query(value))
             note["uses_index"] = uses_index(note["plan"])
         return note
 
-    def _find(self, value: float) -> int:
-        return len(self._client.find(MEASURES, [Where("mv", ">", value)]))
+    def _query(self, value: float) -> Find | Count:
+        where = (Where("mv", ">", value),)
+        return Find(MEASURES, where) if self._phase == "q2" else Count(MEASURES, where)
 
-    def _count(self, value: float) -> int:
-        return self._client.count_where(MEASURES, [Where("mv", ">", value)])
+    def _answer(self, value: float) -> int:
+        """How many readings are above a value: those that Q2 fetched, or Q3 counted."""
+        query = self._query(value)
+        reader = Reader(self._client, self._context.engine.flags, self._ids, _SCAN)
+        return len(reader.find(query)) if isinstance(query, Find) else reader.count(query)
 
-    def _client_side(self) -> tuple[str, Callable[[float], int]]:
-        """How a client answers what the store cannot: from its range, from all documents in the
-        order of keys, or from all keys, which it knows."""
-        flags = self._context.engine.flags
-        if flags.ranges:
-            return "range", self._from_range
-        if flags.scans:
-            return "scan", self._from_scans
-        return "get_many", self._from_keys
-
-    def _from_range(self, value: float) -> int:
-        found = self._client.range(MEASURES, "mv", low=value)
-        return _above(found, value)
-
-    def _from_scans(self, value: float) -> int:
-        start, total = bytes(12), 0
-        while True:
-            found = self._client.scan(MEASURES, start, _SCAN)
-            total += _above(found, value)
-            if len(found) < _SCAN:
-                return total
-            start = (int.from_bytes(found[-1]["_id"], "big") + 1).to_bytes(12, "big")
-
-    def _from_keys(self, value: float) -> int:
-        total = 0
+    def _ids(self, kind: Kind) -> Iterator[list[bytes]]:
         readings: Readings = self._context.load.readings
         for at in range(0, self._rows, _SCAN):
-            ids = readings.ids(np.arange(at, min(at + _SCAN, self._rows)))
-            total += _above(self._client.get_many(MEASURES, ids), value)
-        return total
-
-
-def _above(documents: Sequence[Document | None], value: float) -> int:
-    return sum(1 for document in documents if document is not None and document["mv"] > value)
+            yield readings.ids(np.arange(at, min(at + _SCAN, self._rows)))

@@ -8,9 +8,10 @@ are yielded, each once.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain, compress
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client
+from storewise.engines.contract.queries import Scan
 from storewise.errors import EngineError, StorewiseError
 from storewise.workloads.contract import ClientContext, Operation
 from storewise.workloads.ycsb.distributions import (
@@ -47,13 +49,6 @@ READ, UPDATE, INSERT, SCAN, MODIFY = range(5)
 _NAMES = tuple(PROPORTIONS)
 
 
-def stream(context: ClientContext) -> np.random.Generator:
-    """This client's own random stream: no other client, phase, step or trial has it."""
-    phase = int.from_bytes(hashlib.blake2b(context.phase.encode(), digest_size=8).digest(), "big")
-    root = np.random.SeedSequence([context.seed, phase, context.step])
-    return np.random.default_rng(np.random.SeedSequence(root.entropy, spawn_key=(context.client,)))
-
-
 def encode(documents: Sequence[Document]) -> list[bytes]:
     """Documents as BSON, their keys as strings."""
     return [bson.encode({**d, "_id": d["_id"].decode("ascii")}) for d in documents]
@@ -63,7 +58,7 @@ def load(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operati
     """Insert this client's share of the records, ``batchsize`` in one operation."""
     params: LoadParams = context.params
     sequence, inserted = load_numbers(context)
-    values = Values(params, stream(context), context.seed)
+    values = Values(params, context.stream(), context.seed)
     note, size = inserted.note, params.batchsize
     waiting: deque[list[Any]] = deque()
 
@@ -114,7 +109,7 @@ class _Run:
         self.client, self.context, self.kind = client, context, kind
         self.params: RunParams = context.params
         self.load: LoadParams = context.load
-        self.random = stream(context)
+        self.random = context.stream()
         self.values = Values(self.load, self.random, context.seed)
         self.keeps = context.engine.flags.stores
         self.own = context.own and context.stores > 1
@@ -137,7 +132,7 @@ class _Run:
         self.keys: deque[bytes] = deque()
         self.changed: deque[tuple[bytes, dict[str, str]]] = deque()
         self.new: deque[tuple[bytes, int, Any]] = deque()
-        self.starts: deque[tuple[bytes, int]] = deque()
+        self.starts: deque[Scan] = deque()
         self.last: list[Any] = [None]
         """What the last operation moved, for its bytes."""
         self.pending: list[bytes] = []
@@ -222,7 +217,7 @@ class _Run:
         if scans.any():
             found = list(compress(keys, scans.tolist()))
             lengths = self.scans.draw(self.random, len(found)).tolist()
-            self.starts.extend(zip(found, lengths, strict=True))
+            self.starts.extend(map(partial(Scan, self.kind), found, lengths))
 
     def _with_owners(
         self, plan: list[int], keys: list[bytes], owner: Callable[[Kind, bytes], str | None]
@@ -383,14 +378,15 @@ class _Run:
         return modify
 
     def _scan(self) -> Callable[[], int]:
-        pop, scan, kind, keeps = self.starts.popleft, self.client.scan, self.kind, self.keeps
+        pop, scan, keeps = self.starts.popleft, self.client.scan, self.keeps
         last = self.last
 
         def scan_some() -> int:
-            key, length = pop()
-            found = last[0] = scan(kind, key, length)
-            if keeps and (not found or found[0]["_id"] != key):
-                raise EngineError(f"a scan from {key.decode()} does not begin with that record")
+            query = pop()
+            found = last[0] = scan(query)
+            if keeps and (not found or found[0]["_id"] != query.start):
+                start = query.start.decode()
+                raise EngineError(f"a scan from {start} does not begin with that record")
             return len(found)
 
         return scan_some
@@ -436,9 +432,9 @@ class _Run:
                 if self.load.dataintegrity:
                     changes = self.values.changes([safe], whole=self.params.writeallfields)[0]
                 self.changed[i] = (safe, changes)
-        for i, (waiting, length) in enumerate(self.starts):
-            if waiting == key:
-                self.starts[i] = (safe, length)
+        for i, query in enumerate(self.starts):
+            if query.start == key:
+                self.starts[i] = replace(query, start=safe)
 
     def _safe_key(self) -> bytes:
         """The oldest record of this client's store."""

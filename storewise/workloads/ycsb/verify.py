@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from storewise.documents import Document, Kind
+from storewise.engines.contract.queries import Count
 from storewise.workloads.contract import Checked, Look
 from storewise.workloads.ycsb.key_space import Records
 from storewise.workloads.ycsb.keys import Numbers
@@ -27,7 +28,7 @@ def check_records(look: Look, kind: Kind) -> Checked:
     expected = len(records)
     native = look.engine.flags.count != "none"
     look.check()
-    counted = look.client.count(kind) if native else expected
+    counted = look.client.count(Count(kind)) if native else expected
     # A failed insert is in the store or is not: both are right.
     expected = min(max(counted, expected), expected + records.failed)
     found = Checked(kind.table, expected, counted, lost=max(0, expected - counted))

@@ -19,6 +19,7 @@ from support.servers.stores import Clusters, Target
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Cluster
+from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mongodb.cluster import as_user
@@ -136,10 +137,10 @@ def test_levels_of_acknowledgement(alone: LocalCluster, level: str) -> None:
             insert(mine, Kind.GS, documents[start : start + 30])
         mine.flush()
 
-    count = client.count(Kind.GS)
+    count = client.count(Count(Kind.GS))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(load, range(4)))
-    assert client.count(Kind.GS) == count + 1200
+    assert client.count(Count(Kind.GS)) == count + 1200
     assert client.status()["opcounters.insert"] == before["opcounters.insert"] + 1200
     assert client.update(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"], {"b": 1})
     assert client.delete(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"])
@@ -154,7 +155,7 @@ def test_an_existing_id_is_overwritten(alone: LocalCluster) -> None:
     twice = {**old[180], "gene": "LAST"}
     insert(client, Kind.ALIGN, [*old[:60], *new, {**old[180], "gene": "FIRST"}, twice])
     expected = {d["_id"]: d for d in [*old, *new, twice]}
-    assert client.count(Kind.ALIGN) == 200
+    assert client.count(Count(Kind.ALIGN)) == 200
     assert client.get_many(Kind.ALIGN, list(expected)) == list(expected.values())
     client.close()
 

@@ -16,6 +16,7 @@ from support.servers.stores import Clusters, Target, available
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Client, Endpoint, Schema
+from storewise.engines.contract.queries import Count, Find, Top, between
 from storewise.engines.contract.server import Node, Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
@@ -89,8 +90,8 @@ def test_blanks_and_cases_are_told_apart(writer: Client) -> None:
     for document, gene in zip(documents, ["a", "a ", "A", "á", "a "], strict=True):
         document["gene"] = gene
     writer.insert(Kind.ALIGN, documents)
-    assert writer.aggregate(Kind.ALIGN, "gene", 9) == [("a ", 2), ("A", 1), ("a", 1), ("á", 1)]
-    assert len(writer.range(Kind.ALIGN, "gene", "a", "a")) == 1
+    assert writer.top(Top(Kind.ALIGN, "gene", 9)) == [("a ", 2), ("A", 1), ("a", 1), ("á", 1)]
+    assert len(writer.find(Find(Kind.ALIGN, between("gene", "a", "a")))) == 1
 
 
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 1.5, "1", True])
@@ -99,7 +100,7 @@ def test_what_does_not_fit_is_refused_and_nothing_stays(writer: Client, value: o
     bad["b"] = value
     with pytest.raises(EngineError, match=r"mariadb|cannot hold"):
         writer.insert(Kind.RNA, [good, bad])
-    assert writer.count(Kind.RNA) == 0
+    assert writer.count(Count(Kind.RNA)) == 0
     writer.insert(Kind.RNA, [good])
     with pytest.raises(EngineError):
         writer.update(Kind.RNA, good["_id"], {"b": value})

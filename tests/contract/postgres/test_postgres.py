@@ -15,6 +15,7 @@ from support.servers.stores import Clusters, Target, available
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, IndexTime, Schema
+from storewise.engines.contract.queries import Find, Scan, Top, between
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.postgres.client import connect as sign_in
 from storewise.engines.postgres.engine import PostgresEngine
@@ -88,10 +89,10 @@ def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters
     assert wanted & found == (set() if index_time == "none" else wanted)
     client = connect(cluster, "read")
     value = DOCUMENTS[Kind.ALIGN][17]["e"]
-    assert client.range(Kind.ALIGN, "e", value, value) == [DOCUMENTS[Kind.ALIGN][17]]
+    assert client.find(Find(Kind.ALIGN, between("e", value, value))) == [DOCUMENTS[Kind.ALIGN][17]]
     task = DOCUMENTS[Kind.ALIGN][0]["ti"]
     number = sum(d["ti"] == task for d in DOCUMENTS[Kind.ALIGN])
-    assert dict(client.aggregate(Kind.ALIGN, "ti", 9))[task] == number
+    assert dict(client.top(Top(Kind.ALIGN, "ti", 9)))[task] == number
     client.close()
     expression = "e" if layout == "columns" else "(document->>'e')::double precision"
     plan = _ask(
@@ -119,7 +120,7 @@ def test_the_same_is_stored_whatever_way(
     client.insert(Kind.ALIGN, [*documents[Kind.ALIGN][:90], *again])
     for kind in KINDS:
         expected = [*again, *documents[kind][50:]] if kind is Kind.ALIGN else documents[kind]
-        assert client.scan(kind, b"", 10_000) == sorted(expected, key=lambda d: d["_id"])
+        assert client.scan(Scan(kind, b"", 10_000)) == sorted(expected, key=lambda d: d["_id"])
         assert [client.get(kind, d["_id"]) for d in expected[:20]] == expected[:20]
     client.close()
 

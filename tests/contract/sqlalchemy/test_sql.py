@@ -13,6 +13,7 @@ from support.servers.stores import SERVERS, Clusters, cells
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.queries import Count
 from storewise.engines.registry import engine
 from storewise.engines.sqlalchemy.engine import SqlEngine
 from storewise.errors import EngineError
@@ -32,7 +33,7 @@ def test_each_level_has_its_isolation(fresh: Cluster, level: str) -> None:
     for kind, documents in DOCUMENTS.items():
         client.insert(kind, documents)
         assert client.get(kind, documents[0]["_id"]) == documents[0]
-        assert client.count(kind) == len(documents)
+        assert client.count(Count(kind)) == len(documents)
     client.finish()
     assert (client.disk_bytes() or 0) > 1000
     client.close()

@@ -14,7 +14,8 @@ from support.servers.local import running
 from support.workspace import Workspace
 
 from storewise.driver.worker_job import notes_of
-from storewise.engines.contract.engine import Schema, Where
+from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.queries import Count, Find, Where
 from storewise.engines.registry import engine
 from storewise.workloads.sensors.generator import (
     MEASURES,
@@ -43,9 +44,9 @@ def test_postgres_leaves_its_index_for_large_shares(tmp_path: Path) -> None:
             at = threshold(readings, number_of, percent)
             where = [Where("mv", ">", at.value)]
             number = int((values > at.value).sum())
-            assert len(client.find(MEASURES, where)) == number == at.matched
-            assert client.count_where(MEASURES, where) == number
-            used[percent] = uses_index(client.explain("find", MEASURES, where))
+            assert len(client.find(Find(MEASURES, where))) == number == at.matched
+            assert client.count(Count(MEASURES, where)) == number
+            used[percent] = uses_index(client.explain(Find(MEASURES, where)))
         client.close()
     assert used == {0.02: True, 1: True, 5: True, 60: False}
 

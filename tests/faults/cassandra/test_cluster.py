@@ -30,6 +30,7 @@ from storewise.engines.cassandra import connection as cassandra_link
 from storewise.engines.cassandra.client import CassandraClient
 from storewise.engines.cassandra.cluster import FAILURES, query, words_of
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
+from storewise.engines.contract.queries import Count, Find, between
 from storewise.engines.contract.server import Credentials, Node, Topology
 from storewise.errors import EngineError
 from storewise.session.server.address import free_port
@@ -222,7 +223,9 @@ def test_ranges_of_indexed_and_other_columns_agree(ring: LocalCluster) -> None:
     ]  # fmt: skip
 
     def found() -> list[set[bytes]]:
-        return [{d["_id"] for d in client.range(Kind.ALIGN, *bounds)} for bounds in ranges]
+        return [
+            {d["_id"] for d in client.find(Find(Kind.ALIGN, between(*bounds)))} for bounds in ranges
+        ]
 
     before = found()
     assert all(before)
@@ -273,7 +276,7 @@ def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
     assert "SIGKILL" in str(victim.failure())
     # A new client gets in, reads and writes.
     late = connect(ring.cluster, "write")
-    assert late.count(Kind.GS) == len(DOCUMENTS[Kind.GS])
+    assert late.count(Count(Kind.GS)) == len(DOCUMENTS[Kind.GS])
     late.insert(Kind.RNA, sample(11, alignments=50)[Kind.RNA])
     assert late.status()["servers"] == RING - 1
     late.close()

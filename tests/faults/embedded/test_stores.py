@@ -19,6 +19,7 @@ from support.servers.samples import EMBEDDED, STORING, load, sample
 
 from storewise.documents import KINDS, Document, Kind, make_id
 from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -60,7 +61,7 @@ def test_acknowledged_documents_survive_a_kill(name: str, consistency: str, tmp_
     # Of the file that was being written at most whole batches are there.
     for kind in KINDS:
         size = len(sample(0, alignments=20)[kind])
-        assert reader.count(kind) in (acknowledged * size, (acknowledged + 1) * size)
+        assert reader.count(Count(kind)) in (acknowledged * size, (acknowledged + 1) * size)
     reader.close()
 
 
@@ -69,7 +70,7 @@ def test_relaxed_parquet_loses_only_what_it_says(tmp_path: Path) -> None:
     reader = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "read")
     # Nothing had filled a part: all is lost, and the store says so plainly instead of failing.
     assert acknowledged >= 15
-    assert [reader.count(kind) for kind in KINDS] == [0, 0, 0, 0]
+    assert [reader.count(Count(kind)) for kind in KINDS] == [0, 0, 0, 0]
     reader.close()
 
 
@@ -81,7 +82,7 @@ def test_a_killed_load_can_be_taken_up_again(name: str, tmp_path: Path) -> None:
     reader = engine(name).connect(cluster, "read")
     for kind, expected in documents.items():
         assert reader.get_many(kind, [d["_id"] for d in expected]) == expected
-        assert reader.count(kind) in (
+        assert reader.count(Count(kind)) in (
             acknowledged * len(expected),
             (acknowledged + 1) * len(expected),
         )
@@ -128,7 +129,7 @@ def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
         [sys.executable, "-c", code, name, str(tmp_path)], capture_output=True, text=True
     )
     assert done.stdout == "50\n", done.stderr
-    assert [reader.count(Kind.GS) for reader in readers] == [50, 50]
+    assert [reader.count(Count(Kind.GS)) for reader in readers] == [50, 50]
     for reader in readers:
         reader.close()
 
@@ -167,8 +168,8 @@ def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
         client.close()
     ballast.unlink()
     reader = engine(name).connect(cluster, "read")
-    found = {d["_id"]: d for d in reader.scan(Kind.RNA, b"", 1_000_000)}
-    assert len(found) == reader.count(Kind.RNA)
+    found = {d["_id"]: d for d in reader.scan(Scan(Kind.RNA, b"", 1_000_000))}
+    assert len(found) == reader.count(Count(Kind.RNA))
     if (name, consistency) in SURVIVING:
         for seed in acknowledged:
             for document in _many(seed):
@@ -205,7 +206,7 @@ def test_a_disk_that_is_full_when_the_load_ends(name: str, small_disk: Callable[
         client.finish()
     client.close()
     reader = engine(name).connect(cluster, "read")
-    assert reader.count(Kind.RNA) == len(documents)
+    assert reader.count(Count(Kind.RNA)) == len(documents)
     assert reader.get(Kind.RNA, documents[-1]["_id"]) == documents[-1]
     reader.close()
 
@@ -355,7 +356,7 @@ def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path: Path) -> N
     (tmp_path / "rna.parts").mkdir()
     stale.rename(tmp_path / "rna.parts" / "0000000002.parquet")
     reader = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "read")
-    assert reader.scan(Kind.RNA, b"", 99) == new[Kind.RNA]
+    assert reader.scan(Scan(Kind.RNA, b"", 99)) == new[Kind.RNA]
     reader.close()
 
 

@@ -24,6 +24,7 @@ from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.hbase.client import HbaseClient
 from storewise.engines.hbase.connection import idl
@@ -122,10 +123,10 @@ def test_documents_come_back_from_all_servers(cluster: LocalCluster) -> None:
     client = open_client(cluster.cluster)
     for kind in KINDS:
         every = sorted(DOCUMENTS[kind], key=lambda d: d["_id"])
-        assert client.count(kind) == len(every)
-        assert client.scan(kind, b"", len(every) + 1) == every
+        assert client.count(Count(kind)) == len(every)
+        assert client.scan(Scan(kind, b"", len(every) + 1)) == every
         middle = every[len(every) // 3]["_id"]
-        assert client.scan(kind, middle, 50) == [d for d in every if d["_id"] >= middle][:50]
+        assert client.scan(Scan(kind, middle, 50)) == [d for d in every if d["_id"] >= middle][:50]
         assert client.get_many(kind, [d["_id"] for d in every]) == every
     assert client.status()["servers"] == SERVERS
     assert client.disk_bytes() > sum(len(documents) for documents in DOCUMENTS.values()) * 100
@@ -237,7 +238,7 @@ def test_connections_end_with_their_threads_and_their_client(cluster: LocalClust
 
     before = connections()
     threads = [client.for_thread() for _ in range(5)]
-    assert all(mine.count(Kind.TASKS) for mine in threads)
+    assert all(mine.count(Count(Kind.TASKS)) for mine in threads)
     assert connections() == before + 5
     threads.clear()
     assert connections() == before
@@ -272,7 +273,7 @@ def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
     documents = {d["_id"]: d for d in DOCUMENTS[Kind.RNA]}
     assert found == [documents[i] for i in lost]
     client.insert(Kind.RNA, found)
-    assert client.count(Kind.RNA) == len(ids)
+    assert client.count(Count(Kind.RNA)) == len(ids)
     client._shared.locations.clear()
     assert {client.owner(Kind.RNA, i) for i in ids} == {"regionserver0", "regionserver2"}
     assert client.status()["servers"] == SERVERS - 1
@@ -283,10 +284,10 @@ def test_tables_can_be_made_again(cluster: LocalCluster) -> None:
     empty_hbase(cluster.cluster)
     client = open_client(cluster.cluster, "write")
     with pytest.raises(EngineError, match="rna was never created"):
-        client.count(Kind.RNA)
+        client.count(Count(Kind.RNA))
     client.create(Schema(kinds=(Kind.RNA,), study_fields=True))
     client.create(Schema(kinds=(Kind.RNA,), study_fields=True))
-    assert client.count(Kind.RNA) == 0
+    assert client.count(Count(Kind.RNA)) == 0
     with pytest.raises(EngineError, match="rna was created with study_fields: true"):
         client.create(Schema())
     client.close()
@@ -329,7 +330,7 @@ def test_off_loopback_it_listens_there_only(
     with running("hbase", tmp_path / "c", shape, available("hbase")) as found:
         fill(found.cluster, FILES[0])
         client = open_client(found.cluster)
-        assert client.count(Kind.RNA) == len(FILES[0][Kind.RNA])
+        assert client.count(Count(Kind.RNA)) == len(FILES[0][Kind.RNA])
         assert client.status()["servers"] == nodes
         assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) in found.servers
         client.close()

@@ -18,6 +18,7 @@ from support.servers.stores import available
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Schema
+from storewise.engines.contract.queries import Count, Find, Scan, Top, between
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
@@ -57,7 +58,7 @@ def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
         os.kill(found.servers["data0"].pid, signal.SIGKILL)
         for seed in range(1, 6):
             insert(client, Kind.RNA, FILES[seed][Kind.RNA])
-        assert client.count(Kind.RNA) == 1200
+        assert client.count(Count(Kind.RNA)) == 1200
         assert client.owner(Kind.RNA, some) in ("data1", "data2")
         assert client.status()["servers"] == 2
         every = [d for file in FILES.values() for d in file[Kind.RNA]]
@@ -100,7 +101,7 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
             writer.finish()
             client = ENGINE.connect(cluster, "read").for_thread()
             for kind in KINDS:
-                assert client.count(kind) == len(every[kind])
+                assert client.count(Count(kind)) == len(every[kind])
                 ids = [d["_id"] for d in every[kind]]
                 assert client.get_many(kind, ids) == every[kind]
                 content = held(found, kind)
@@ -113,11 +114,13 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
                     assert min(len(part) for part in content.values()) > 40
                 assert sum(len(part) for part in content.values()) == len(ids)
             ordered = sorted(every[Kind.GS], key=lambda d: d["_id"])
-            assert client.scan(Kind.GS, ordered[100]["_id"], 90) == ordered[100:190]
+            assert client.scan(Scan(Kind.GS, ordered[100]["_id"], 90)) == ordered[100:190]
             genes = Counter(d["gene"] for d in every[Kind.ALIGN] if d["gene"] is not None)
-            assert dict(client.aggregate(Kind.ALIGN, "gene", 99)) == genes
+            assert dict(client.top(Top(Kind.ALIGN, "gene", 99))) == genes
             low = {d["_id"] for d in every[Kind.ALIGN] if d["e"] <= 1e-3}
-            assert {d["_id"] for d in client.range(Kind.ALIGN, "e", None, 1e-3)} == low
+            assert {
+                d["_id"] for d in client.find(Find(Kind.ALIGN, between("e", None, 1e-3)))
+            } == low
             assert client.disk_bytes() > 0
             assert client.status()["servers"] == 2
             client.close()

@@ -14,6 +14,7 @@ from support.servers.samples import sample
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
+from storewise.engines.contract.queries import Count, Find, Scan, Top, between
 from storewise.engines.registry import engine
 from storewise.engines.riak.client import RiakClient
 from storewise.errors import EngineError
@@ -85,10 +86,10 @@ def test_update_and_delete(node: Standin) -> None:
 def test_verbs_that_riak_lacks_say_so(node: Standin) -> None:
     client = writer(cluster_of(node))
     for verb in (
-        lambda: client.count(Kind.RNA),
-        lambda: client.scan(Kind.RNA, b"", 1),
-        lambda: client.range(Kind.RNA, "b", 1, 2),
-        lambda: client.aggregate(Kind.RNA, "b", 1),
+        lambda: client.count(Count(Kind.RNA)),
+        lambda: client.scan(Scan(Kind.RNA, b"", 1)),
+        lambda: client.find(Find(Kind.RNA, between("b", 1, 2))),
+        lambda: client.top(Top(Kind.RNA, "b", 1)),
     ):
         with pytest.raises(EngineError, match="flags"):
             verb()

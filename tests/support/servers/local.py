@@ -25,7 +25,6 @@ from storewise.engines.contract.server import (
     NodeSpec,
     ServerEngine,
     Topology,
-    cluster_of,
 )
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError
@@ -129,8 +128,12 @@ class _Nodes:
             )
         )
         endpoints = tuple(e for role in self._roles() for e in self._endpoints(role))
-        cluster = cluster_of(
-            self.engine.name, endpoints, self.secrets, self.settings, self.consistency
+        cluster = Cluster(
+            engine=self.engine.name,
+            endpoints=endpoints,
+            credentials=self.secrets,
+            settings=self.settings,
+            consistency=self.consistency,
         )
         client = self.engine.connect(cluster, "write")
         try:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from storewise.documents import KINDS, Document, Kind, fields, make_id
 from storewise.engines.contract.engine import Client, Cluster, Mode, Placement, Schema
+from storewise.engines.contract.queries import Count
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 from storewise.ssearch.parse.documents import to_bson
@@ -138,7 +139,7 @@ def connect(cluster: Cluster, mode: Mode) -> Client:
 def holds(client: Client, kind: Kind, number: int) -> bool:
     """Whether the engine counts so many documents; true where its flags say that it cannot."""
     try:
-        return client.count(kind) == number
+        return client.count(Count(kind)) == number
     except EngineError as error:
         if "its flags say so" not in str(error):
             raise

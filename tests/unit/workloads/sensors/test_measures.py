@@ -273,7 +273,7 @@ class _Refusing:
             raise EngineError("not now")
         self.stored += [d["bt"] for d in documents]
 
-    def find(self, kind: object, where: object) -> list[object]:
+    def find(self, query: object) -> list[object]:
         return []
 
 

@@ -131,9 +131,9 @@ class Spy:
         self.calls.append(("update", key, changes))
         return True
 
-    def scan(self, kind, key, limit):
-        self.calls.append(("scan", key, limit))
-        return [{"_id": key}] * limit
+    def scan(self, query):
+        self.calls.append(("scan", query.start, query.limit))
+        return [{"_id": query.start}] * query.limit
 
 
 def storing(encoding="dict", owner=False):
@@ -459,7 +459,7 @@ def test_what_is_missing_or_wrong_fails():
         def update(self, kind, key, changes):
             return False
 
-        def scan(self, kind, key, limit):
+        def scan(self, query):
             return []
 
     params = {"operationcount": 90, "scanproportion": 1, "readmodifywriteproportion": 1}

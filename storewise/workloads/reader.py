@@ -1,0 +1,107 @@
+"""Queries answered by the store where its flags say that it can, else by the client.
+
+A client that answers reads what it must (by a range of one field, scans of the kind, or all ids)
+and does the rest itself; every way gives the same answer. The way depends on the flags alone, so
+that a study's results can name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+from storewise.documents import Document, Kind
+from storewise.engines.contract.engine import Client, Flags
+from storewise.engines.contract.queries import Count, Find, Histogram, Top, Where, between
+
+#: What the store does itself.
+Native = Literal["find", "count_where", "aggregate", "histogram"]
+By = Native | Literal["range", "scan", "ids"]
+
+
+def route(native: Native, flags: Flags, *, conditions: bool) -> By:
+    """How a query is answered on an engine with these flags: by the store (`native`), or by what
+    the client reads for it. `conditions`: the query has some."""
+    if flags.server_aggregation if native == "aggregate" else flags.finds:
+        return native
+    if conditions and flags.ranges:
+        return "range"
+    if flags.scans:
+        return "scan"
+    return "range" if flags.ranges else "ids"
+
+
+class Reader:
+    """Asks one client; `read` are the documents that it received.
+
+    `ids` gives all ids of a kind in lists, for engines that can neither search nor scan; a scan
+    asks for `page` documents at a time. Of several conditions a range takes the first.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        flags: Flags,
+        ids: Callable[[Kind], Iterable[list[bytes]]],
+        page: int = 2000,
+    ) -> None:
+        self._client, self._flags, self._ids, self._page = client, flags, ids, page
+        self.read = 0
+
+    def find(self, query: Find) -> list[Document]:
+        """As `Client.find`."""
+        by = route("find", self._flags, conditions=bool(query.where))
+        if by != "find":
+            return query.answer(self._documents(by, query.kind, query.where))
+        found = self._client.find(query)
+        self.read += len(found)
+        return found
+
+    def count(self, query: Count) -> int:
+        """As `Client.count`."""
+        by = route("count_where", self._flags, conditions=bool(query.where))
+        if by == "count_where":
+            return self._client.count(query)
+        return query.answer(self._documents(by, query.kind, query.where))
+
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        """As `Client.top`."""
+        by = route("aggregate", self._flags, conditions=False)
+        if by == "aggregate":
+            return self._client.top(query)
+        return query.answer(self._documents(by, query.kind, field=query.field))
+
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        """As `Client.histogram`."""
+        by = route("histogram", self._flags, conditions=bool(query.where))
+        if by == "histogram":
+            return self._client.histogram(query)
+        return query.answer(self._documents(by, query.kind, query.where, query.field))
+
+    def _documents(
+        self, by: By, kind: Kind, where: tuple[Where, ...] = (), field: str = ""
+    ) -> Iterator[Document]:
+        """All documents of a kind, or those that a range of the first condition leaves; where
+        there is none, of a range those whose `field` is not null."""
+        if by == "range":
+            found = self._client.find(Find(kind, _span(where[0]) if where else ()))
+            if not where and field:
+                found = [document for document in found if document[field] is not None]
+            self.read += len(found)
+            yield from found
+        elif by == "scan":
+            for document in self._client.every(kind, self._page):
+                self.read += 1
+                yield document
+        else:
+            for ids in self._ids(kind):
+                documents = [d for d in self._client.get_many(kind, ids) if d is not None]
+                self.read += len(documents)
+                yield from documents
+
+
+def _span(where: Where) -> tuple[Where, ...]:
+    """The inclusive range that holds what fulfils a condition."""
+    low = where.value if where.op in ("=", ">", ">=") else None
+    high = where.value if where.op in ("=", "<", "<=") else None
+    return between(where.field, low, high)
