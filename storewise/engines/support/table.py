@@ -14,17 +14,36 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from storewise.documents import KEY_BYTES, PARAMS_COLUMN, Document, Field, Kind, fields
+from storewise.documents import (
+    ID_BYTES,
+    KEY_BYTES,
+    PARAMS_COLUMN,
+    Document,
+    Field,
+    FieldType,
+    Kind,
+    fields,
+)
 from storewise.engines.contract.engine import (
     Schema,
 )
-from storewise.engines.support.composite_keys import NEVER, CompositeKey
+from storewise.engines.support.composite_keys import MAX_INT, NEVER, CompositeKey
 from storewise.engines.support.composite_keys import quoted as quoted
 from storewise.errors import EngineError
 
 Row = tuple[Any, ...]
 
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
+
+
+#: Whether a column of a type can hold a value. Surrogates have no UTF-8.
+_HOLDS: Mapping[FieldType, Callable[[Any], bool]] = {
+    "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
+    "key": lambda value: type(value) is bytes and value.isascii(),
+    "int": lambda value: type(value) is int and -MAX_INT - 1 <= value <= MAX_INT,
+    "float": lambda value: type(value) in (int, float),
+    "str": lambda value: type(value) is str and not any("\ud800" <= c <= "\udfff" for c in value),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +154,18 @@ class Table:
                     f"a document of {self.name} has the id {key!r}; expected 1 to {KEY_BYTES} "
                     "bytes of ASCII text"
                 )
+
+    def check_values(self, rows: Iterable[Row]) -> None:
+        """Raise EngineError for a value that its column cannot hold; for stores whose drivers would
+        take it."""
+        for row in rows:
+            for column, value in zip(self.columns, row, strict=True):
+                null = value is None and column.name not in self.key
+                if not null and not _HOLDS[column.type](value):
+                    raise EngineError(
+                        f"{self.name}.{column.name} is of type {column.type} and cannot hold "
+                        f"{value!r}"
+                    )
 
     def _params_row(self, document: Document) -> Row:
         own = self.names[:-1]
