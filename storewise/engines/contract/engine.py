@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict
 
@@ -113,6 +114,21 @@ class Placement(ABC):
     @abstractmethod
     def store_of(self, document_id: bytes) -> int:
         """Index into `Cluster.stores`; raises KeyError for an id that no store has."""
+
+
+class HashPlacement(Placement):
+    """The store of an id is the CRC-32 of its bytes modulo the number of stores.
+
+    All bytes count: by the digest alone a whole file would lie on one store, and files differ
+    in size. CRC-32 is the same in every process, on every host and in every language (Python's own
+    hash is not), costs a tenth of a microsecond, and spreads consecutive ordinals evenly.
+    """
+
+    def __init__(self, stores: int) -> None:
+        self.stores = stores
+
+    def store_of(self, document_id: bytes) -> int:
+        return crc32(document_id) % self.stores
 
 
 @dataclass(frozen=True, slots=True)

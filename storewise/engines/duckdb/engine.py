@@ -7,6 +7,7 @@ https://duckdb.org/docs/stable/sql/indexes; settings: `duckdb_settings()`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -106,35 +107,13 @@ class DuckdbClient(DuckReads[SqlState]):
         # The log goes into the database file, so that readers need not replay it.
         self._execute("CHECKPOINT")
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        shared = self._writing("update")
-        table = self._table(kind)
-        table.check_changes(changes)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
-        with shared.lock:
-            if not table.has_params:
-                names = ", ".join(f"{quoted(name)} = ?" for name in changes)
-                sql = f"UPDATE {quoted(table.name)} SET {names} WHERE {table.key_clause()}"
-                return bool(self._rows(0, sql, [*changes.values(), *key])[0][0])
-            row = self._rows(0, self._get_sql[kind, 0], key)
-            if not row:
-                return False
-            changed = table.rows([{**table.document(row[0]), **changes}])[0]
-            marks = ", ".join("?" * len(changed))
-            self._rows(0, f"INSERT OR REPLACE INTO {quoted(table.name)} VALUES ({marks})", changed)
-            return True
+    def _exclusive(self, store: int) -> AbstractContextManager[Any]:
+        lock: AbstractContextManager[Any] = self._shared.lock
+        return lock
 
-    def delete(self, kind: Kind, document_id: bytes) -> bool:
-        shared = self._writing("delete")
-        table = self._table(kind)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
-        sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause()}"
-        with shared.lock:
-            return bool(self._rows(0, sql, key)[0][0])
+    def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
+        with self._shared.lock:
+            return int(self._rows(store, sql, values)[0][0])
 
     def status(self) -> dict[str, float]:
         """Memory and temporary space in bytes, used and free blocks over the stores' files."""

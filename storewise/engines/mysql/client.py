@@ -177,7 +177,7 @@ class MysqlClient(ShardedClient[Link]):
         marks = f"({', '.join(['%s'] * len(table.key))})"
         return f"({table.key_list}) IN ({', '.join([marks] * number)})"
 
-    def _change(self, connection: Link, sql: str, values: Sequence[Any] = ()) -> int:
+    def _execute(self, connection: Link, sql: str, values: Sequence[Any] = ()) -> int:
         with connection.cursor() as cursor:
             try:
                 return cursor.execute(sql, values or None)

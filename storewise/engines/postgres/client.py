@@ -21,8 +21,8 @@ from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.sql.reads import Request
 from storewise.engines.sql.sharded_client import ShardedClient
 from storewise.engines.sql.shards import Shard
-from storewise.engines.support.retry import step_aside
 from storewise.engines.support.table import Row, Table, quoted
+from storewise.engines.support.thread_client import step_aside
 from storewise.errors import EngineError
 
 DATABASE = "postgres"
@@ -148,7 +148,7 @@ class PostgresClient(ShardedClient[Session]):
     def double(self, value: float) -> str:
         return f"float8 '{super().double(value)}'"
 
-    def _change(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
+    def _execute(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
         try:
             if connection.prepared is not None and values:
                 changed = connection.prepared.change(sql, values)
@@ -192,7 +192,7 @@ class PostgresClient(ShardedClient[Session]):
     def _settle(self, connection: Session) -> None:
         # Without statistics the planner guesses until autovacuum comes by.
         for table in self._tables.values():
-            self._change(connection, f"ANALYZE {quoted(table.name)}")
+            self._execute(connection, f"ANALYZE {quoted(table.name)}")
 
     def _table_ddl(self, table: Table) -> str:
         ddl = super()._table_ddl(table)
@@ -222,7 +222,7 @@ class PostgresClient(ShardedClient[Session]):
 
     def _replace(self, connection: Session, table: Table, rows: list[Row]) -> None:
         incoming = f"{table.name}_incoming"
-        self._change(
+        self._execute(
             connection,
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {quoted(incoming)} "
             f"(LIKE {quoted(table.name)}) ON COMMIT DELETE ROWS",
@@ -230,7 +230,7 @@ class PostgresClient(ShardedClient[Session]):
         with connection.connection.transaction():
             key_of = table.key_of_row()
             _copy(connection, table, incoming, list({key_of(row): row for row in rows}.values()))
-            self._change(
+            self._execute(
                 connection,
                 f"INSERT INTO {quoted(table.name)} SELECT * FROM {quoted(incoming)} "
                 f"ORDER BY {table.key_list} {_overwrite(table)}",

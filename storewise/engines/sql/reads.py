@@ -1,14 +1,15 @@
-"""The reading verbs of SQL stores, over one store or several.
+"""The verbs of SQL stores, over one store or several.
 
 SQLite, DuckDB and the SQL servers answer the same SQL; what differs is how a statement reaches a
-store. A client gives `_rows` (run a statement against one store) and `_source` (what stands behind
-FROM), and inherits the verbs.
+store. A client gives `_rows` and `_change` (run a statement against one store) and `_source` (what
+stands behind FROM), and inherits the verbs.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from sys import float_info
@@ -129,6 +130,74 @@ class SqlReads(Dialect, ThreadClient[State]):
                 f"{self.engine_name}: {self._stores[0]}: {kind.table} was never created"
             )
         return table
+
+    # Changes.
+
+    row_lock: ClassVar[str] = ""
+    """What a SELECT ends with whose row will be changed."""
+
+    def _store_of(self, document_id: bytes) -> int:
+        """The store whose document is changed; a writer of an embedded engine has one."""
+        return 0
+
+    def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
+        """Run a statement that changes rows; how many it matched."""
+        raise self._cannot("update or delete")
+
+    def _exclusive(self, store: int) -> AbstractContextManager[Any]:
+        """What is done within it is one transaction, and no other client is between."""
+        raise self._cannot("update or delete")
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        self._writing("update")
+        table = self._table(kind)
+        table.check_changes(changes)
+        store = self._store_of(document_id)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
+        assignments = self._assignments(table, changes)
+        if assignments is not None:
+            return self._set(table, store, key, *assignments)
+        # Fields may lie in the column of open fields, so the row is read first.
+        with self._exclusive(store):
+            rows = self._rows(store, f"{self._get_sql[kind, store]}{self.row_lock}", key)
+            if not rows:
+                return False
+            (row,) = table.rows([{**table.document(rows[0]), **changes}])
+            new = {n: v for n, v in zip(table.names, row, strict=True) if n not in table.key}
+            clauses = [f"{quoted(name)} = {self.mark}" for name in new]
+            return self._set(table, store, key, clauses, [*new.values()])
+
+    def _assignments(
+        self, table: Table, changes: Mapping[str, Any]
+    ) -> tuple[list[str], list[Any]] | None:
+        """The SET clauses of changes and their parameters; None where the row has to be read."""
+        if table.has_params:
+            return None
+        return [f"{quoted(name)} = {self.mark}" for name in changes], [*changes.values()]
+
+    def _set(
+        self,
+        table: Table,
+        store: int,
+        key: Sequence[Any],
+        clauses: Sequence[str],
+        values: Sequence[Any],
+    ) -> bool:
+        which = table.key_clause(self.mark)
+        sql = f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE {which}"
+        return self._change(store, sql, [*values, *key]) > 0
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        self._writing("delete")
+        table = self._table(kind)
+        store = self._store_of(document_id)
+        key = table.key_values(document_id)
+        sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause(self.mark)}"
+        return key is not None and self._change(store, sql, key) > 0
+
+    # Queries.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         decode = self._decoders.get(kind)

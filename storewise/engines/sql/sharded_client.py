@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
@@ -19,7 +20,6 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads
 from storewise.engines.sql.shards import Shard, Shared
-from storewise.engines.support.fanout import FanOut
 from storewise.engines.support.schema_note import SCHEMA_TABLE, describe, described
 from storewise.engines.support.table import Keys, Row, Table, make_tables, quoted
 from storewise.errors import EngineError
@@ -46,7 +46,8 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._connections: dict[int, Connection] = {}
-        self._fan_out = FanOut(len(shared.stores))
+        self._threads: ThreadPoolExecutor | None = None
+        """For the work with all servers but one; started when it is first needed."""
 
     # What the driver does.
 
@@ -69,7 +70,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         """The rows of a statement; `anew` as in `_rows`."""
 
     @abstractmethod
-    def _change(self, connection: Connection, sql: str, values: Sequence[Any] = ()) -> int:
+    def _execute(self, connection: Connection, sql: str, values: Sequence[Any] = ()) -> int:
         """Run a statement without rows; how many rows it matched (changed or not)."""
 
     @abstractmethod
@@ -120,7 +121,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         def make(store: int) -> None:
             connection = self._connection(store)
             name = quoted(SCHEMA_TABLE)
-            self._change(
+            self._execute(
                 connection,
                 f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)",
             )
@@ -131,10 +132,10 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
                     f"{found[0][0]}; this one is {description}"
                 )
             for statement in statements:
-                self._change(connection, statement)
+                self._execute(connection, statement)
             if not found:
                 # The last step: a reader of a half-made schema must find none.
-                self._change(connection, f"INSERT INTO {name} VALUES (1, %s)", (description,))
+                self._execute(connection, f"INSERT INTO {name} VALUES (1, %s)", (description,))
 
         self._on_all(make)
         with shared.lock:
@@ -218,71 +219,34 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         def end(store: int) -> None:
             connection = self._connection(store)
             for statement in statements:
-                self._change(connection, statement)
+                self._execute(connection, statement)
             self._settle(connection)
 
         self._on_all(end)
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        self._writing("update")
-        table = self._table(kind)
-        table.check_changes(changes)
-        store = self._store_of(document_id)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
+    row_lock = " FOR UPDATE"
+
+    @contextmanager
+    def _exclusive(self, store: int) -> Iterator[None]:
         try:
-            connection = self._connection(store)
-            if isinstance(table, JsonTable):
-                value, values = self._json_change(table.json_texts(changes))
-                clause = f"{quoted(DOCUMENT_COLUMN)} = {value}"
-                return self._set(connection, table, [clause], values, key)
-            if not table.has_params:
-                names = [f"{quoted(name)} = %s" for name in changes]
-                return self._set(connection, table, names, [*changes.values()], key)
-            return self._change_params(connection, table, key, changes)
+            with self._transaction(self._connection(store)):
+                yield
         except self.failures as error:
             self._fail(store, error)
 
-    def _set(
-        self,
-        connection: Connection,
-        table: Table,
-        clauses: Sequence[str],
-        values: Sequence[Any],
-        key: Sequence[Any],
-    ) -> bool:
-        which = table.key_clause(self.mark)
-        sql = f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE {which}"
-        return self._change(connection, sql, [*values, *key]) > 0
-
-    def _change_params(
-        self, connection: Connection, table: Table, key: Sequence[Any], changes: Mapping[str, Any]
-    ) -> bool:
-        """Fields may lie in the column of open fields, so the row is read first and locked."""
-        with self._transaction(connection):
-            which = f"{table.key_clause(self.mark)} FOR UPDATE"
-            sql = f"SELECT {table.select} FROM {quoted(table.name)} WHERE {which}"
-            found = self._query(connection, sql, key)
-            if not found:
-                return False
-            (row,) = table.rows([{**table.document(found[0]), **changes}])
-            values = {n: v for n, v in zip(table.names, row, strict=True) if n not in table.key}
-            names = [f"{quoted(name)} = %s" for name in values]
-            return self._set(connection, table, names, [*values.values()], key)
-
-    def delete(self, kind: Kind, document_id: bytes) -> bool:
-        self._writing("delete")
-        table = self._table(kind)
-        store = self._store_of(document_id)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
+    def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
         try:
-            sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause(self.mark)}"
-            return self._change(self._connection(store), sql, key) > 0
+            return self._execute(self._connection(store), sql, values)
         except self.failures as error:
             self._fail(store, error)
+
+    def _assignments(
+        self, table: Table, changes: Mapping[str, Any]
+    ) -> tuple[list[str], list[Any]] | None:
+        if not isinstance(table, JsonTable):
+            return super()._assignments(table, changes)
+        value, values = self._json_change(table.json_texts(changes))
+        return [f"{quoted(DOCUMENT_COLUMN)} = {value}"], values
 
     # Reading.
 
@@ -335,7 +299,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         return type(self)(self._shared)
 
     def _disconnect(self) -> None:
-        self._fan_out.close()
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
         while self._connections:
             self._shut(self._connections.popitem()[1])
 
@@ -356,7 +322,11 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         return self._on(range(len(self._stores)), work)
 
     def _on(self, stores: Sequence[int], work: Callable[[int], _Result]) -> list[_Result]:
-        """Do the same with several servers at once; the results in the order of `stores`."""
+        """Do the same with several servers at once; the results in the order of `stores`.
+
+        The first one is done by the caller's thread. Waits for all before it raises an error, so
+        that no connection is still busy when the caller goes on.
+        """
         if self._closed:
             raise EngineError(f"{self.engine_name}: the client of {self._stores[0]} is closed")
 
@@ -366,7 +336,16 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             except self.failures as error:
                 self._fail(store, error)
 
-        return self._fan_out.run(stores, one)
+        if len(stores) < 2:
+            return [one(store) for store in stores]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(len(self._stores) - 1, "storewise-server")
+        others = [self._threads.submit(one, store) for store in stores[1:]]
+        try:
+            first = one(stores[0])
+        finally:
+            wait(others)
+        return [first, *(future.result() for future in others)]
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
         connection = self._connections.get(store)

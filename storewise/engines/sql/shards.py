@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
-from zlib import crc32
 
 from pydantic import Field as Setting
 
-from storewise.engines.contract.engine import Cluster, Mode, Placement
+from storewise.engines.contract.engine import Cluster, HashPlacement, Mode
 from storewise.engines.contract.server import Credentials, NodeSpec, ServerSettings, Topology
 from storewise.engines.sql.reads import SqlState
 from storewise.engines.support.routing import Router
 from storewise.errors import EngineError
 
 DATA_ROLE = "data"
-
-
-class HashPlacement(Placement):
-    """The server of an id is the CRC-32 of its 12 bytes modulo the number of servers.
-
-    All 12 bytes count: by the digest alone a whole file would lie on one server, and files differ
-    in size. CRC-32 is the same in every process, on every host and in every language (Python's own
-    hash is not), costs a tenth of a microsecond, and spreads consecutive ordinals evenly.
-    """
-
-    def __init__(self, stores: int) -> None:
-        self.stores = stores
-
-    def store_of(self, document_id: bytes) -> int:
-        return crc32(document_id) % self.stores
 
 
 @dataclass(frozen=True, slots=True)

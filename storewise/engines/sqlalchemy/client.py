@@ -11,14 +11,24 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex
 
-from storewise.documents import Kind
+from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.sqlalchemy.reads import CoreReads
-from storewise.engines.sqlalchemy.tables import SqlTables, description, keyed
-from storewise.engines.support.retry import step_aside
+from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
+from storewise.engines.sql.histogram import added_classes, checked_classes
+from storewise.engines.sqlalchemy.tables import (
+    Explain,
+    SqlTables,
+    class_of,
+    compared,
+    conditions,
+    description,
+    explains,
+    keyed,
+    plan_text,
+)
 from storewise.engines.support.schema_note import describe, described
 from storewise.engines.support.table import Table
-from storewise.engines.support.thread_client import ProcessState
+from storewise.engines.support.thread_client import ProcessState, ThreadClient, step_aside
 from storewise.errors import EngineError
 
 #: What drivers raise for values that they cannot bind, besides their own errors.
@@ -30,6 +40,10 @@ _AGAIN_STATES = frozenset({"40001", "40P01"})
 _AGAIN_NUMBERS = frozenset({1213, 1205, 1020, 8177, 60})
 _AGAIN_WORDS = ("database is locked", "ORA-08177", "ORA-00060")
 
+#: Keys in one statement.
+_KEYS = 100
+
+Statement = sa.Select[Any]
 _Result = TypeVar("_Result")
 
 
@@ -49,7 +63,7 @@ class Shared(ProcessState):
     known: SqlTables | None = None
 
 
-class SqlClient(CoreReads[Shared]):
+class SqlClient(ThreadClient[Shared]):
     """One thread's connections, each opened when it is first needed."""
 
     engine_name = "sql"
@@ -58,6 +72,7 @@ class SqlClient(CoreReads[Shared]):
         super().__init__(shared)
         self._reader: sa.Connection | None = None
         self._writer: sa.Connection | None = None
+        self._gets: dict[Kind, tuple[Statement, Table, Any]] = {}
 
     # Connections.
 
@@ -217,9 +232,6 @@ class SqlClient(CoreReads[Shared]):
 
         self._transaction(remove)
 
-    def _dialect(self) -> str:
-        return str(self._shared.engine.dialect.name)
-
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
@@ -304,6 +316,101 @@ class SqlClient(CoreReads[Shared]):
         statement = sa.text(sql).bindparams(sa.bindparam("names", expanding=True))
         rows = self._rows(statement, {"names": names, "owner": self._shared.owner})
         return int(rows[0][0])
+
+    # Reading.
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        if kind not in self._gets:
+            form, table = self._table(kind)
+            marks = [table.c[name] == sa.bindparam(f"k_{name}") for name in form.key]
+            self._gets[kind] = (sa.select(table).where(*marks), form, form.decoder())
+        statement, form, decode = self._gets[kind]
+        values = form.key_values(document_id)
+        if values is None:
+            return None
+        named = {f"k_{name}": value for name, value in zip(form.key, values, strict=True)}
+        rows = self._rows(statement, named)
+        return decode(tuple(rows[0])) if rows else None
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        form, table = self._table(kind)
+        found: dict[bytes, Document] = {}
+        ids = list(dict.fromkeys(document_ids))
+        for at in range(0, len(ids), _KEYS):
+            wheres = [w for i in ids[at : at + _KEYS] if (w := keyed(form, table, i)) is not None]
+            if wheres:
+                statement = sa.select(table).where(sa.or_(*(sa.and_(*w) for w in wheres)))
+                found |= {d["_id"]: d for d in self._documents(kind, statement)}
+        return [found.get(document_id) for document_id in document_ids]
+
+    def scan(self, query: Scan) -> list[Document]:
+        return self._documents(query.kind, self._statement(query))
+
+    def find(self, query: Find) -> list[Document]:
+        return self._documents(query.kind, self._statement(query))
+
+    def count(self, query: Count) -> int:
+        return int(self._rows(self._statement(query))[0][0])
+
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        return [(value, int(number)) for value, number in self._rows(self._statement(query))]
+
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        rows = self._rows(self._statement(query))
+        return added_classes(self._table(query.kind)[0], query, map(tuple, rows))
+
+    def explain(self, query: Query) -> str:
+        dialect = self._shared.engine.dialect.name
+        if not explains(dialect):
+            return f"no plan: Storewise does not know how {dialect} explains a statement"
+        return plan_text(self._rows(Explain(self._statement(query))))
+
+    def _documents(self, kind: Kind, statement: Statement) -> list[Document]:
+        decode = self._table(kind)[0].decoder()
+        return [decode(tuple(row)) for row in self._rows(statement)]
+
+    def _statement(self, query: Query) -> Statement:
+        """The statement that answers a query."""
+        form, table = self._table(query.kind)
+        match query:
+            case Get():
+                where = keyed(form, table, query.document_id)
+                if where is None:
+                    raise EngineError(
+                        f"{form.name}: no document can have the id {query.document_id!r}"
+                    )
+                return sa.select(table).where(*where)
+            case Scan():
+                order = [table.c[name] for name in form.key]
+                start = compared(form, table, ">=", query.start)
+                return sa.select(table).where(start).order_by(*order).limit(query.limit)
+            case Top():
+                column = table.c[form.column(query.field).name]
+                number = sa.func.count().label("n")
+                chosen = sa.select(column, number).where(column.is_not(None)).group_by(column)
+                return chosen.order_by(number.desc(), column).limit(query.limit)
+        where = conditions(form, table, query.where, self._shared.engine.dialect.name)
+        match query:
+            case Find():
+                statement = _ordered(form, table, query, sa.select(table).where(*where))
+                return statement if query.limit is None else statement.limit(query.limit)
+            case Count():
+                return sa.select(sa.func.count()).select_from(table).where(*where)
+            case Histogram():
+                classes = class_of(checked_classes(form, query), table, query.width, where)
+                return sa.select(classes.c.c, sa.func.count()).group_by(classes.c.c)
+
+
+def _ordered(form: Table, table: sa.Table, query: Find, statement: Statement) -> Statement:
+    """A statement in the order of a query, nulls left out and ties by id."""
+    if query.order_by is None:
+        return statement
+    keys = [table.c[name] for name in form.key]
+    by = keys if query.order_by == "_id" else [table.c[form.column(query.order_by).name]]
+    return statement.order_by(
+        *(column.desc() if query.descending else column.asc() for column in by),
+        *(() if query.order_by == "_id" else keys),
+    ).where(*(column.is_not(None) for column in by))
 
 
 def _again(error: Exception) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
 from storewise.documents import Kind
@@ -74,19 +75,13 @@ class SqliteClient(SqlReads[Shared]):
         self._use_tables(tables)
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
-        shared = self._writing("insert")
+        self._writing("insert")
         table = self._table(kind)
         rows = table.rows(documents)
         marks = ", ".join("?" * len(table.columns))
         sql = f"INSERT OR REPLACE INTO {quoted(table.name)} VALUES ({marks})"
-        connection = self._connection(0)
-        with shared.lock:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.executemany(sql, rows)
-                connection.execute("COMMIT")
-            except FAILURES as error:
-                self._roll_back(connection, error)
+        with self._exclusive(0):
+            self._connection(0).executemany(sql, rows)
 
     def finish(self) -> None:
         shared = self._writing("finish")
@@ -111,54 +106,23 @@ class SqliteClient(SqlReads[Shared]):
             except FAILURES as error:
                 self._fail(0, error)
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        shared = self._writing("update")
-        table = self._table(kind)
-        table.check_changes(changes)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
-        connection = self._connection(0)
-        with shared.lock:
+    @contextmanager
+    def _exclusive(self, store: int) -> Iterator[None]:
+        connection = self._connection(store)
+        with self._shared.lock:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                done = self._change(connection, table, key, changes)
+                yield
                 connection.execute("COMMIT")
             except (*FAILURES, EngineError) as error:
                 self._roll_back(connection, error)
-        return done
 
-    def _change(
-        self,
-        connection: sqlite3.Connection,
-        table: Table,
-        key: tuple[Any, ...],
-        changes: Mapping[str, Any],
-    ) -> bool:
-        if not table.has_params:
-            names = ", ".join(f"{quoted(name)} = ?" for name in changes)
-            sql = f"UPDATE {quoted(table.name)} SET {names} WHERE {table.key_clause()}"
-            return connection.execute(sql, (*changes.values(), *key)).rowcount > 0
-        row = connection.execute(self._get_sql[table.kind, 0], key).fetchone()
-        if row is None:
-            return False
-        changed = table.rows([{**table.document(row), **changes}])[0]
-        marks = ", ".join("?" * len(changed))
-        connection.execute(f"REPLACE INTO {quoted(table.name)} VALUES ({marks})", changed)
-        return True
-
-    def delete(self, kind: Kind, document_id: bytes) -> bool:
-        shared = self._writing("delete")
-        table = self._table(kind)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
-        sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause()}"
-        with shared.lock:
+    def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
+        with self._shared.lock:
             try:
-                return self._connection(0).execute(sql, key).rowcount > 0
+                return self._connection(store).execute(sql, values).rowcount
             except FAILURES as error:
-                self._fail(0, error)
+                self._fail(store, error)
 
     def disk_bytes(self) -> int:
         return directory_bytes(self._stores)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
@@ -67,3 +69,9 @@ class ThreadClient(Client, Generic[State]):
         if self._closed:
             raise EngineError(f"{self.engine_name}: this client is closed")
         return self._shared
+
+
+def step_aside(tried: int) -> None:
+    """Wait before a transaction is tried again that stood in another one's way: at random and ever
+    longer (to 0.2 s), or those that met would meet again."""
+    time.sleep(random.uniform(0, min(0.2, 0.001 * 2**tried)))

@@ -12,8 +12,6 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from storewise.engines.contract.engine import Placement
-
 Numbers = NDArray[np.int64]
 
 FNV_OFFSET = 0xCBF29CE484222325
@@ -57,18 +55,8 @@ def make_keys(numbers: Numbers, *, hashed: bool, padding: int = 1) -> list[bytes
     return [b"user%d" % value for value in values]
 
 
-class KeyPlacement(Placement):
-    """The store of an id is its CRC-32 modulo the number of stores."""
-
-    def __init__(self, stores: int) -> None:
-        self._stores = stores
-
-    def store_of(self, document_id: bytes) -> int:
-        return crc32(document_id) % self._stores
-
-
 def of_store(keys: list[bytes], shard: int, stores: int) -> NDArray[np.bool_]:
-    """Which of these keys the store `shard` of so many holds."""
+    """Which of these keys the store `shard` of so many holds, by `HashPlacement`."""
     if stores <= 1:
         return np.ones(len(keys), dtype=np.bool_)
     sums = np.fromiter(map(crc32, keys), dtype=np.int64, count=len(keys))

@@ -122,7 +122,8 @@ class _Run:
             raise EngineError("there is nothing to read: the load stored no record")
         if self.inserts:
             self.sequence, self.inserted = next_numbers(context, base)
-        self.mine = _Numbers()
+        self.mine: list[int] = []
+        """Numbers that this client inserts, ascending."""
         self.chooser = self._chooser()
         self.scans = Lengths(
             self.params.scanlengthdistribution,
@@ -247,7 +248,7 @@ class _Run:
         if self.context.engine.encoding == "bson":
             documents = encode(documents)
         self.new.extend(zip(keys, numbers.tolist(), documents, strict=True))
-        self.mine.extend(numbers)
+        self.mine += numbers.tolist()
 
     def _draw_keys(self, existing: Numbers) -> list[bytes]:
         """A key for each operation on an existing record; of so many at its turn."""
@@ -262,7 +263,7 @@ class _Run:
         first = len(self.records)
         if self.inserts and len(late := np.flatnonzero(places >= first)):
             numbers = self.records.numbers(np.minimum(places, first - 1))
-            numbers[late] = self.mine.at(places[late] - first)
+            numbers[late] = [self.mine[place] for place in (places[late] - first).tolist()]
         else:
             numbers = self.records.numbers(places)
         return self.load.keys(numbers)
@@ -447,35 +448,6 @@ class _Run:
             if keys:
                 return keys[0]
         raise EngineError("an insert failed, and there is no other record to read instead")
-
-
-class _Numbers:
-    """Numbers that a client inserts, in their order; grows."""
-
-    def __init__(self) -> None:
-        self._held: Numbers = np.empty(1024, dtype=np.int64)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def extend(self, numbers: Numbers) -> None:
-        wanted = self._count + len(numbers)
-        if wanted > len(self._held):
-            grown = np.empty(max(wanted, 2 * len(self._held)), dtype=np.int64)
-            grown[: self._count] = self._held[: self._count]
-            self._held = grown
-        self._held[self._count : wanted] = numbers
-        self._count = wanted
-
-    def at(self, places: Numbers) -> Numbers:
-        return self._held[: self._count][places]
-
-    def remove(self, number: int) -> None:
-        """Take one out that is there."""
-        at = int(np.searchsorted(self._held[: self._count], number))
-        self._held[at : self._count - 1] = self._held[at + 1 : self._count].copy()
-        self._count -= 1
 
 
 def _missing(key: bytes) -> EngineError:

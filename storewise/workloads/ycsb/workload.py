@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from storewise.documents import Field, Kind
-from storewise.engines.contract.engine import Client, Placement
+from storewise.engines.contract.engine import Client, HashPlacement, Placement
 from storewise.errors import ConfigError
 from storewise.workloads.contract import (
     Checked,
@@ -23,7 +23,6 @@ from storewise.workloads.contract import (
     Workload,
 )
 from storewise.workloads.ycsb import operations as ycsb_run
-from storewise.workloads.ycsb.keys import KeyPlacement
 from storewise.workloads.ycsb.params import (
     LoadParams,
     MixedParams,
@@ -111,7 +110,7 @@ class YcsbWorkload(Workload):
         return ycsb_run.run(client, context, kind)
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
-        return KeyPlacement(stores)
+        return HashPlacement(stores)
 
     def verify(self, look: Look) -> list[Checked]:
         return [check_records(look, look.kinds[0])]

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from storewise.documents import KINDS, make_id
+from storewise.engines.contract.engine import HashPlacement
 from storewise.engines.contract.server import ServerEngine, Topology
 from storewise.engines.registry import engine
-from storewise.engines.sql.shards import HashPlacement
 from storewise.errors import EngineError
 
 

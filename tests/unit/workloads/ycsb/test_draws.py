@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from storewise.engines.contract.engine import HashPlacement
 from storewise.workloads.ycsb.distributions import (
     SCRAMBLED_ITEMS,
     SCRAMBLED_ZETA,
@@ -22,7 +23,6 @@ from storewise.workloads.ycsb.distributions import (
     zeta,
 )
 from storewise.workloads.ycsb.keys import (
-    KeyPlacement,
     fnv_hash,
     fnv_hashes,
     make_keys,
@@ -79,7 +79,7 @@ def test_keys_are_those_that_ycsb_loads():
 
 def test_a_store_holds_the_keys_of_its_crc():
     keys = make_keys(np.arange(2000), hashed=True)
-    placement = KeyPlacement(3)
+    placement = HashPlacement(3)
     assert [placement.store_of(key) for key in keys] == [crc32(key) % 3 for key in keys]
     held = [of_store(keys, shard, 3) for shard in range(3)]
     assert (np.sum(held, axis=0) == 1).all()
