@@ -31,9 +31,9 @@ def engine(name: str) -> Engine:
         raise EngineError(f"no engine is called {name!r}; known: {', '.join(sorted(ENGINES))}")
     module, _, cls = ENGINES[name].partition(":")
     try:
-        found = getattr(import_module(module), cls)
+        engine_class = getattr(import_module(module), cls)
     except ImportError as error:
         raise EngineError(f"engine {name!r} cannot be loaded: {error}") from error
-    instance = found()
+    instance = engine_class()
     assert isinstance(instance, Engine)
     return instance

@@ -137,14 +137,14 @@ class PhaseParams(BaseModel):
         search = data.get("search") if isinstance(data, dict) else None
         if search is None:
             return data
-        found = SearchParams.model_validate(search)
+        limits = SearchParams.model_validate(search)
         if data.get("operations") is not None:
             raise ValueError("a search ends by its own `seconds`: leave `operations` out")
-        for key, own in (("rate", None), ("seconds", found.seconds)):
-            if data.get(key) not in (None, own):
+        for key, fixed in (("rate", None), ("seconds", limits.seconds)):
+            if data.get(key) not in (None, fixed):
                 raise ValueError(f"a search sets `{key}` itself: leave it out")
-        fixed = {"operations": None, "rate": found.low, "seconds": found.seconds}
-        return {**data, "search": found, **fixed}
+        ends = {"operations": None, "rate": limits.low, "seconds": limits.seconds}
+        return {**data, "search": limits, **ends}
 
 
 class EndedParams(PhaseParams):

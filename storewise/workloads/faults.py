@@ -28,8 +28,8 @@ _DATA_ROLES = (("data", "regionserver"), ("master",))
 def data_nodes(known: Sequence[str]) -> tuple[str, ...]:
     """Of a trial's nodes those that hold documents; all where no role says so."""
     for roles in _DATA_ROLES:
-        if found := tuple(n for n in known if n.rstrip("0123456789") in roles):
-            return found
+        if names := tuple(n for n in known if n.rstrip("0123456789") in roles):
+            return names
     return tuple(known)
 
 

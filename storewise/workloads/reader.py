@@ -53,9 +53,9 @@ class Reader:
         by = route("find", self._flags, conditions=bool(query.where))
         if by != "find":
             return query.answer(self._documents(by, query.kind, query.where))
-        found = self._client.find(query)
-        self.read += len(found)
-        return found
+        documents = self._client.find(query)
+        self.read += len(documents)
+        return documents
 
     def count(self, query: Count) -> int:
         """As `Client.count`."""
@@ -84,11 +84,11 @@ class Reader:
         """All documents of a kind, or those that a range of the first condition leaves; where
         there is none, of a range those whose `field` is not null."""
         if by == "range":
-            found = self._client.find(Find(kind, _span(where[0]) if where else ()))
+            documents = self._client.find(Find(kind, _span(where[0]) if where else ()))
             if not where and field:
-                found = [document for document in found if document[field] is not None]
-            self.read += len(found)
-            yield from found
+                documents = [document for document in documents if document[field] is not None]
+            self.read += len(documents)
+            yield from documents
         elif by == "scan":
             for document in self._client.every(kind, self._page):
                 self.read += 1

@@ -233,13 +233,13 @@ class CassandraClient(CassandraLink):
         return results
 
     def _execute(self, statements: list[Any]) -> list[Any]:
-        found: list[Any] = execute_concurrent(
+        results: list[Any] = execute_concurrent(
             self._shared.session,
             [(statement, ()) for statement in statements],
             concurrency=self._shared.settings.concurrency,
             raise_on_first_error=False,
         )
-        return found
+        return results
 
     def finish(self) -> None:
         self._writing("finish")
@@ -252,8 +252,8 @@ class CassandraClient(CassandraLink):
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         table = self._table(kind)
         key = table.key_values(document_id)
-        found = self._rows(select_cql(table, of_key(table)), key) if key is not None else []
-        return table.document(found[0]) if found else None
+        rows = self._rows(select_cql(table, of_key(table)), key) if key is not None else []
+        return table.document(rows[0]) if rows else None
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """One request for each id: `IN` would make one node ask all others for the client."""
@@ -263,11 +263,11 @@ class CassandraClient(CassandraLink):
         with self._words("get"):
             bound = [statement.bind(key) for key in keys if key is not None]
         id_of = table.id_of_row()
-        found: dict[bytes, Document] = {}
+        documents: dict[bytes, Document] = {}
         for rows in self._send("get", bound):
             for row in rows:
-                found[id_of(row)] = table.document(row)
-        return [found.get(document_id) for document_id in document_ids]
+                documents[id_of(row)] = table.document(row)
+        return [documents.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """A read, then a write of the changed columns; not one transaction."""
@@ -278,14 +278,14 @@ class CassandraClient(CassandraLink):
         if old is None:
             return False
         (row,) = table.rows([{**old, **changes}])
-        own = [name for name in table.names if name in changes]
-        if table.has_params and len(own) < len(changes):
-            own.append(table.names[-1])
+        columns = [name for name in table.names if name in changes]
+        if table.has_params and len(columns) < len(changes):
+            columns.append(table.names[-1])
         values = dict(zip(table.names, row, strict=True))
-        clauses = ", ".join(f"{quoted(name)} = ?" for name in own)
+        clauses = ", ".join(f"{quoted(name)} = ?" for name in columns)
         self._rows(
             f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
-            [*(values[name] for name in own), *(table.key_values(document_id) or ())],
+            [*(values[name] for name in columns), *(table.key_values(document_id) or ())],
         )
         return True
 

@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from storewise.engines.contract.engine import Endpoint, Engine, EngineSettings, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings, Schema
+from storewise.errors import EngineError
 
 #: A node that outlives others waits so long for their end, s.
 OUTLIVE_SECONDS = 60.0
@@ -109,6 +110,18 @@ class Credentials:
     @classmethod
     def read(cls, path: Path) -> Credentials:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Credentials:
+        """Those that a client needs; EngineError where the cluster names no file with them."""
+        if cluster.credentials is None:
+            raise EngineError(f"{cluster.engine}: the cluster names no file with credentials")
+        try:
+            return cls.read(cluster.credentials)
+        except (OSError, ValueError, TypeError) as error:
+            raise EngineError(
+                f"{cluster.engine}: the credentials {cluster.credentials} cannot be read: {error}"
+            ) from error
 
     def write(self, path: Path) -> None:
         """Write them into a new file that only this user can read."""

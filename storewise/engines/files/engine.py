@@ -100,7 +100,7 @@ class _Parsers:
             assert process.stdin is not None and process.stdout is not None
             try:
                 send(task, process.stdin)
-                good, found = pickle.load(process.stdout)
+                good, answer = pickle.load(process.stdout)
             except (OSError, EOFError, pickle.UnpicklingError) as error:
                 raise EngineError(
                     f"files: the process that read {task.path} ended (status {process.poll()}); "
@@ -110,8 +110,8 @@ class _Parsers:
         finally:
             self._idle.put(process)
         if not good:
-            raise EngineError(f"files: {found}")
-        return found
+            raise EngineError(f"files: {answer}")
+        return answer
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
@@ -187,8 +187,8 @@ class FilesClient(Client):
             self._task(Find(kind, limit=len(ids)), self._sources[prefix], frozenset(ids))
             for prefix, ids in by_file.items()
         ]
-        found = {d["_id"]: d for documents in self._run(tasks) for d in documents}
-        return [found.get(document_id) for document_id in document_ids]
+        by_id = {d["_id"]: d for documents in self._run(tasks) for d in documents}
+        return [by_id.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         """In the order of the files' digests, which ids begin with; only as many as are needed."""

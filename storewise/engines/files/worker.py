@@ -65,9 +65,9 @@ def _batches(task: Task) -> Iterator[list[Document]]:
     if not left:
         return
     for batch in DocumentReader(task.path, task.digest, study_fields=task.study_fields):
-        found: list[Document] = getattr(batch, task.query.kind.table)[:left]
-        yield found
-        left -= len(found)
+        documents: list[Document] = getattr(batch, task.query.kind.table)[:left]
+        yield documents
+        left -= len(documents)
         if not left:
             return
 

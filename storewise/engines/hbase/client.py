@@ -96,14 +96,7 @@ def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> HbaseClient:
     """Connect to a formed cluster; EngineError within seconds where it cannot be reached."""
     settings = parse_settings(HbaseSettings, engine, cluster)
     level = consistency_of(engine, cluster)
-    if cluster.credentials is None:
-        raise EngineError("hbase: the cluster names no file with credentials")
-    try:
-        Credentials.read(cluster.credentials)
-    except (OSError, ValueError, TypeError) as error:
-        raise EngineError(
-            f"hbase: the credentials {cluster.credentials} cannot be read: {error}"
-        ) from error
+    Credentials.of(cluster)  # the session's own file, or this is no session of ours
     gateways, others = (
         tuple(e for e in cluster.endpoints if e.role == role) for role in (THRIFT, HAPPYBASE)
     )
@@ -180,10 +173,10 @@ class HbaseClient(Client):
 
     def _learn(self) -> None:
         """Take the schema of the tables that there are."""
-        found = tables_of(self._link, self._shared.kinds)
+        notes = tables_of(self._link, self._shared.kinds)
         layouts = {
             kind: make_layouts(Schema((kind,), study_fields=about.study_fields), about.layout)[kind]
-            for kind, about in found.items()
+            for kind, about in notes.items()
         }
         with self._shared.lock:
             self._shared.layouts = layouts
@@ -237,12 +230,12 @@ class HbaseClient(Client):
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         layout = self._reading(kind)
-        found: dict[bytes, Document] = {}
+        documents: dict[bytes, Document] = {}
         for ids in chunks(list(dict.fromkeys(document_ids)), _GET_LIST):
             for row, cells in zip(ids, self._rows.get(_name(kind), ids), strict=True):
                 if cells is not None:
-                    found[row] = layout.document(row, cells)
-        return [found.get(document_id) for document_id in document_ids]
+                    documents[row] = layout.document(row, cells)
+        return [documents.get(document_id) for document_id in document_ids]
 
     def _reading(self, kind: Kind) -> Layout:
         """How the kind is kept; what this thread has buffered is sent first."""
@@ -306,8 +299,8 @@ class HbaseClient(Client):
         """Now, the first keys of all regions, and the nodes that hold them."""
         nodes = {(e.address, e.port): e.name for e in self._shared.servers}
         now = time.monotonic()
-        found = self._link.call("owner", lambda c: c.getAllRegionLocations(_name(kind)))
-        regions = sorted((r.regionInfo.startKey or b"", r.serverName) for r in found)
+        places = self._link.call("owner", lambda c: c.getAllRegionLocations(_name(kind)))
+        regions = sorted((r.regionInfo.startKey or b"", r.serverName) for r in places)
         return (
             now,
             [start for start, _ in regions],

@@ -208,19 +208,19 @@ class MongodbClient(MongoLink):
         form = self._form(kind)
         with self._words("get"):
             condition = {"_id": form.stored_id(document_id)}
-        found = self._try("get", lambda: self._collections[kind].find_one(condition))
-        return None if found is None else form.document(found)
+        stored = self._try("get", lambda: self._collections[kind].find_one(condition))
+        return None if stored is None else form.document(stored)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         form = self._form(kind)
         with self._words("get"):
             wanted = [form.stored_id(i) for i in dict.fromkeys(document_ids)]
-        found: dict[bytes, Document] = {}
+        documents: dict[bytes, Document] = {}
         for start in range(0, len(wanted), _IN_LIST):
             condition = {"_id": {"$in": wanted[start : start + _IN_LIST]}}
             for document in self._rows(kind, {"filter": condition, "limit": 0}):
-                found[document["_id"]] = document
-        return [found.get(document_id) for document_id in document_ids]
+                documents[document["_id"]] = document
+        return [documents.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         return self._documents(query)

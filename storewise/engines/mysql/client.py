@@ -227,8 +227,8 @@ class MysqlClient(ShardedClient[Link]):
                 # LOCAL makes warnings of errors and stores what is nearest to the value.
                 if cursor.warning_count:
                     cursor.execute("SHOW WARNINGS LIMIT 1")
-                    found = cursor.fetchone()
-                    words = found[2] if found else f"{cursor.warning_count} warnings"
+                    warning = cursor.fetchone()
+                    words = warning[2] if warning else f"{cursor.warning_count} warnings"
                     raise EngineError(f"{self.engine_name}: a batch of {table.name}: {words}")
                 if cursor.rowcount < rows:
                     raise EngineError(
@@ -326,11 +326,11 @@ def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
             values.append(f"{quoted(column.name)} = UNHEX(@v{number})")
         else:
             places.append(quoted(column.name))
-    given = f" SET {', '.join(values)}" if values else ""
+    assignments = f" SET {', '.join(values)}" if values else ""
     return (
         f"LOAD DATA LOCAL INFILE '{path}' REPLACE INTO TABLE {quoted(table.name)} "
         r"CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\t' ESCAPED BY '\\' "
-        rf"LINES TERMINATED BY '\n' ({', '.join(places)}){given}"
+        rf"LINES TERMINATED BY '\n' ({', '.join(places)}){assignments}"
     )
 
 

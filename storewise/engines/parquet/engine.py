@@ -24,14 +24,6 @@ from pydantic import Field as Setting
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Flags, Mode, Schema
-from storewise.engines.parquet.files import (
-    final_file,
-    last_part,
-    part_files,
-    parts_directory,
-    remove,
-    sync,
-)
 from storewise.engines.sql.duckdb_reads import (
     DuckReads,
     DuckSettings,
@@ -47,6 +39,36 @@ from storewise.errors import EngineError
 PARTS_KEY = "storewise.parts"
 #: Row groups are left out by the limits of single columns.
 KEYS: Keys = "columns"
+
+
+def final_file(store: Path, kind: Kind) -> Path:
+    """The one file of a kind after `finish`."""
+    return store / f"{kind.table}.parquet"
+
+
+def parts_directory(store: Path, kind: Kind) -> Path:
+    """Where the parts of a kind are while it is loaded."""
+    return store / f"{kind.table}.parts"
+
+
+def part_files(store: Path, kind: Kind) -> list[Path]:
+    """The parts of a kind, oldest first."""
+    return sorted(parts_directory(store, kind).glob("*.parquet"))
+
+
+def last_part(store: Path, kind: Kind) -> int:
+    """The number of the newest part; 0 where there is none."""
+    parts = part_files(store, kind)
+    return int(parts[-1].stem) if parts else 0
+
+
+def sync(path: Path) -> None:
+    """Force a file or directory to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class ParquetSettings(DuckSettings):
@@ -186,7 +208,7 @@ class ParquetClient(DuckReads[_Shared]):
             )
             self._publish(aside, path)
         except (OSError, pa.ArrowException) as error:
-            remove(aside)
+            aside.unlink(missing_ok=True)
             raise EngineError(f"parquet: {path}: {error}") from error
         with shared.lock:
             shared.version += 1
@@ -224,10 +246,10 @@ class ParquetClient(DuckReads[_Shared]):
                 part.unlink()
             parts_directory(store, table.kind).rmdir()
         except OSError as error:
-            remove(aside)
+            aside.unlink(missing_ok=True)
             raise EngineError(f"parquet: {path}: {error}") from error
         except EngineError:
-            remove(aside)
+            aside.unlink(missing_ok=True)
             raise
 
 
@@ -273,20 +295,20 @@ def _find_tables(client: ParquetClient) -> dict[Kind, Table]:
     """The tables that all stores have, from the files themselves."""
     tables: dict[Kind, Table] = {}
     for store, directory in enumerate(client._stores):
-        found = 0
+        kinds = 0
         for kind in client._shared.kinds:
             files = part_files(directory, kind)
             if final_file(directory, kind).is_file():
                 files.append(final_file(directory, kind))
             if not files:
                 continue
-            found += 1
+            kinds += 1
             sql = f"DESCRIBE SELECT * FROM read_parquet({sql_string(str(files[-1]))})"
             names = [row[0] for row in client._rows(store, sql)]
             table = table_from_names(kind, names, files[-1], KEYS)
             if tables.setdefault(kind, table) != table:
                 raise EngineError(f"parquet: {files[-1]} has other columns than the store before")
-        if not found:
+        if not kinds:
             raise EngineError(f"parquet: {directory} has no Parquet files: nothing was loaded")
     return tables
 

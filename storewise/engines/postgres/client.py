@@ -258,7 +258,7 @@ class PostgresClient(ShardedClient[Session]):
             "FROM pg_stat_database d, pg_stat_wal w WHERE d.datname = current_database()"
         )
         requests: list[Request] = [(store, sql, ()) for store in range(len(self._stores))]
-        rows = [found[0] for found in self._gather(requests)]
+        rows = [answer[0] for answer in self._gather(requests)]
         names = (*_COUNTERS, "wal_records", "wal_bytes")
         return {name: float(sum(row[n] for row in rows)) for n, name in enumerate(names)}
 

@@ -97,9 +97,9 @@ class RiakClient(Client):
     def _learn(self) -> None:
         """Take the schema that another client has created."""
         request = pb.get_request(*SCHEMA, r=pb.quorum("quorum"))
-        found = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
-        if found is not None:
-            record = orjson.loads(found.values[0])
+        note = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
+        if note is not None:
+            record = orjson.loads(note.values[0])
             kinds = named_kinds(record["kinds"], self._shared.kinds)
             self._keep(Schema(kinds, study_fields=record["study_fields"]))
 
@@ -135,8 +135,8 @@ class RiakClient(Client):
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         decode = self._table(kind).decoder()
         request = pb.get_request(kind.table.encode(), document_id, r=self._r)
-        found = self._only(kind, document_id, self._link.ask("get", request, pb.GET_ANSWER))
-        return None if found is None else self._decoded(kind, document_id, found, decode)
+        value = self._only(kind, document_id, self._link.ask("get", request, pb.GET_ANSWER))
+        return None if value is None else self._decoded(kind, document_id, value, decode)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         decode = self._table(kind).decoder()
@@ -146,30 +146,30 @@ class RiakClient(Client):
         documents: dict[bytes, Document] = {}
         bodies = self._link.ask_all("get", requests, pb.GET_ANSWER)
         for key, body in zip(wanted, bodies, strict=True):
-            found = self._only(kind, key, body)
-            if found is not None:
-                documents[key] = self._decoded(kind, key, found, decode)
+            value = self._only(kind, key, body)
+            if value is not None:
+                documents[key] = self._decoded(kind, key, value, decode)
         return [documents.get(key) for key in document_ids]
 
     def _only(self, kind: Kind, key: bytes, body: bytes) -> pb.Found | None:
         """The one value of a key; EngineError for siblings."""
         try:
-            found = pb.read_get(body)
+            value = pb.read_get(body)
         except pb.Malformed as error:
             words = str(error).removeprefix("riak: ")
             raise EngineError(
                 f"riak: {kind.table}: the answer for the key {key.hex()}: {words}"
             ) from error
-        if found is not None and len(found.values) > 1:
+        if value is not None and len(value.values) > 1:
             raise EngineError(
-                f"riak: {kind.table}: the key {key.hex()} has {len(found.values)} siblings; the "
+                f"riak: {kind.table}: the key {key.hex()} has {len(value.values)} siblings; the "
                 "buckets have allow_mult = false, so somebody else has changed that"
             )
-        return found
+        return value
 
-    def _decoded(self, kind: Kind, key: bytes, found: pb.Found, decode: Any) -> Document:
+    def _decoded(self, kind: Kind, key: bytes, value: pb.Found, decode: Any) -> Document:
         try:
-            document: Document = decode((key, found.values[0]))
+            document: Document = decode((key, value.values[0]))
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError(
                 f"riak: {kind.table}: the value of the key {key.hex()} is no document of "
@@ -185,13 +185,13 @@ class RiakClient(Client):
             table.check_changes(changes)
         bucket = kind.table.encode()
         request = pb.get_request(bucket, document_id, r=self._r)
-        found = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
-        if found is None:
+        value = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
+        if value is None:
             return False
-        document = self._decoded(kind, document_id, found, table.decoder()) | dict(changes)
+        document = self._decoded(kind, document_id, value, table.decoder()) | dict(changes)
         ((key, text),) = table.rows([document])
         put = pb.put_request(
-            bucket, key, text.encode(), w=self._w, dw=self._dw, vclock=found.vclock
+            bucket, key, text.encode(), w=self._w, dw=self._dw, vclock=value.vclock
         )
         self._link.ask("update", put, pb.PUT_ANSWER)
         return True
@@ -202,11 +202,11 @@ class RiakClient(Client):
         self._table(kind)
         bucket = kind.table.encode()
         request = pb.get_request(bucket, document_id, r=self._r, head=True)
-        found = self._only(kind, document_id, self._link.ask("delete", request, pb.GET_ANSWER))
-        if found is None:
+        value = self._only(kind, document_id, self._link.ask("delete", request, pb.GET_ANSWER))
+        if value is None:
             return False
         delete = pb.delete_request(
-            bucket, document_id, vclock=found.vclock, r=self._r, w=self._w, dw=self._dw
+            bucket, document_id, vclock=value.vclock, r=self._r, w=self._w, dw=self._dw
         )
         self._link.ask("delete", delete, pb.DELETE_ANSWER)
         return True

@@ -78,8 +78,8 @@ class JsonTable(Table):
         return decode
 
     def document(self, row: Row) -> Document:
-        found: Document = self.decoder()(row)
-        return found
+        document: Document = self.decoder()(row)
+        return document
 
     def _text(self, document: Document) -> str:
         rest = {name: value for name, value in document.items() if name != "_id"}

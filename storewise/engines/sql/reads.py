@@ -218,7 +218,7 @@ class SqlReads(Dialect, ThreadClient[State]):
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         table = self._table(kind)
         decode = self._decoders[kind]
-        found: dict[bytes, Document] = {}
+        documents: dict[bytes, Document] = {}
         requests = [
             (store, f"SELECT {table.select} FROM {self._source(table, store)} WHERE {which}", keys)
             for store, group in self._router.group(document_ids).items()
@@ -226,8 +226,8 @@ class SqlReads(Dialect, ThreadClient[State]):
         ]
         for rows in self._gather(requests):
             for document in map(decode, rows):
-                found[document["_id"]] = document
-        return [found.get(document_id) for document_id in document_ids]
+                documents[document["_id"]] = document
+        return [documents.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         return query.merged([list(part) for part in self._documents(query)])

@@ -125,15 +125,15 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
                 connection,
                 f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)",
             )
-            found = self._query(connection, f"SELECT content FROM {name}", ())
-            if found and json.loads(found[0][0]) != json.loads(description):
+            rows = self._query(connection, f"SELECT content FROM {name}", ())
+            if rows and json.loads(rows[0][0]) != json.loads(description):
                 raise EngineError(
                     f"{self.engine_name}: {self._stores[store]} has tables of another schema: "
-                    f"{found[0][0]}; this one is {description}"
+                    f"{rows[0][0]}; this one is {description}"
                 )
             for statement in statements:
                 self._execute(connection, statement)
-            if not found:
+            if not rows:
                 # The last step: a reader of a half-made schema must find none.
                 self._execute(connection, f"INSERT INTO {name} VALUES (1, %s)", (description,))
 
@@ -157,15 +157,15 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             rows = self._rows(store, f"SELECT content FROM {quoted(SCHEMA_TABLE)}") if there else []
             return str(rows[0][0]) if rows else ""
 
-        found = self._on_all(look)
-        for store, text in enumerate(found):
-            if text != found[0]:
+        texts = self._on_all(look)
+        for store, text in enumerate(texts):
+            if text != texts[0]:
                 raise EngineError(
                     f"{self.engine_name}: {self._stores[store]} has the schema {text or 'of none'},"
-                    f" {self._stores[0]} {found[0] or 'none'}: every server needs the same"
+                    f" {self._stores[0]} {texts[0] or 'none'}: every server needs the same"
                 )
-        if found[0]:
-            schema, layout = described(found[0], self._shared.kinds)
+        if texts[0]:
+            schema, layout = described(texts[0], self._shared.kinds)
             with self._shared.lock:
                 self._shared.tables = self._tables_of(schema, layout)
                 self._shared.schema = schema

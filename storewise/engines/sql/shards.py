@@ -47,9 +47,9 @@ def shards_of(cluster: Cluster) -> tuple[Shard, ...]:
     """The data nodes of a cluster by index; EngineError where there is none."""
     nodes = sorted((e for e in cluster.endpoints if e.role == DATA_ROLE), key=lambda e: e.index)
     if not nodes or [e.index for e in nodes] != list(range(len(nodes))):
-        found = ", ".join(f"{e.role}{e.index}" for e in cluster.endpoints) or "none"
+        names = ", ".join(f"{e.role}{e.index}" for e in cluster.endpoints) or "none"
         raise EngineError(
-            f"{cluster.engine}: a client needs the endpoints data0, data1 and so on; got {found}"
+            f"{cluster.engine}: a client needs the endpoints data0, data1 and so on; got {names}"
         )
     return tuple(Shard(f"{e.role}{e.index}", e.host, e.address, e.port) for e in nodes)
 
@@ -87,15 +87,6 @@ class Shared(SqlState):
     def of(cls, cluster: Cluster, mode: Mode, settings: ShardedSettings) -> Shared:
         """For `Engine.connect`; EngineError without endpoints or credentials."""
         shards = shards_of(cluster)
-        if cluster.credentials is None:
-            raise EngineError(f"{cluster.engine}: a client needs the session's credentials file")
-        try:
-            credentials = Credentials.read(cluster.credentials)
-        except (OSError, ValueError, TypeError) as error:
-            raise EngineError(
-                f"{cluster.engine}: {cluster.credentials} holds no credentials of a session: "
-                f"{error}"
-            ) from error
         placement = cluster.placement or HashPlacement(len(shards))
         return cls(
             mode=mode,
@@ -103,6 +94,6 @@ class Shared(SqlState):
             stores=shards,
             router=Router(len(shards), placement),
             settings=settings,
-            credentials=credentials,
+            credentials=Credentials.of(cluster),
             consistency=cluster.consistency,
         )

@@ -81,8 +81,8 @@ class SqlClient(ThreadClient[Shared]):
             raise EngineError(f"sql: the client of {self._shared.place} is closed")
         if self._shared.autocommit and not writes:
             if self._reader is None:
-                found = self._shared.engine.connect()
-                self._reader = found.execution_options(isolation_level="AUTOCOMMIT")
+                connection = self._shared.engine.connect()
+                self._reader = connection.execution_options(isolation_level="AUTOCOMMIT")
             return self._reader
         if self._writer is None:
             self._writer = self._shared.engine.connect()
@@ -148,13 +148,13 @@ class SqlClient(ThreadClient[Shared]):
     def create(self, schema: Schema) -> None:
         self._writing("create")
         shared = self._shared
-        found = SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
+        created = SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
         about = description(shared.prefix, shared.owner)
         text = describe(schema, "columns")
 
         def make(connection: sa.Connection) -> None:
             about.create(connection, checkfirst=True)
-            found.metadata.create_all(connection)
+            created.metadata.create_all(connection)
             rows = connection.execute(sa.select(about.c.content)).fetchall()
             if rows and json.loads(rows[0][0]) != json.loads(text):
                 raise EngineError(
@@ -166,7 +166,7 @@ class SqlClient(ThreadClient[Shared]):
 
         self._transaction(make)
         with shared.lock:
-            shared.known = found
+            shared.known = created
 
     def _known(self) -> SqlTables:
         """The tables; those that another process has made are looked up once."""
@@ -206,7 +206,7 @@ class SqlClient(ThreadClient[Shared]):
                 for index in known.indexes:
                     assert index.table is not None
                     names = there.get_indexes(index.table.name, schema=self._shared.owner)
-                    if index.name not in {found["name"] for found in names}:
+                    if index.name not in {index_there["name"] for index_there in names}:
                         connection.execute(CreateIndex(index))
             words = {"postgresql": "ANALYZE", "sqlite": "ANALYZE"}.get(dialect.name)
             if dialect.name in ("mysql", "mariadb"):
@@ -334,14 +334,14 @@ class SqlClient(ThreadClient[Shared]):
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         form, table = self._table(kind)
-        found: dict[bytes, Document] = {}
+        documents: dict[bytes, Document] = {}
         ids = list(dict.fromkeys(document_ids))
         for at in range(0, len(ids), _KEYS):
             wheres = [w for i in ids[at : at + _KEYS] if (w := keyed(form, table, i)) is not None]
             if wheres:
                 statement = sa.select(table).where(sa.or_(*(sa.and_(*w) for w in wheres)))
-                found |= {d["_id"]: d for d in self._documents(kind, statement)}
-        return [found.get(document_id) for document_id in document_ids]
+                documents |= {d["_id"]: d for d in self._documents(kind, statement)}
+        return [documents.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         return self._documents(query.kind, self._statement(query))

@@ -113,11 +113,11 @@ class SqlEngine(ExternalEngine):
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
         """EngineError for settings that name no place or hold a secret, which is not repeated."""
         chosen = SqlSettings.model_validate(dict(settings))
-        given = [n for n in ("url", "url_env", "url_file") if getattr(chosen, n) is not None]
-        if len(given) != 1:
+        places = [n for n in ("url", "url_env", "url_file") if getattr(chosen, n) is not None]
+        if len(places) != 1:
             raise EngineError(
                 "sql: give exactly one of url, url_env and url_file; found "
-                f"{' and '.join(given) or 'none'}"
+                f"{' and '.join(places) or 'none'}"
             )
         if not _NAME.match(chosen.prefix):
             raise EngineError(
@@ -276,7 +276,7 @@ def _isolations(engine: sa.Engine) -> frozenset[str]:
     with engine.connect() as connection:
         raw = connection.connection.dbapi_connection
         try:
-            found = engine.dialect.get_isolation_level_values(raw)  # type: ignore[arg-type]
+            levels = engine.dialect.get_isolation_level_values(raw)  # type: ignore[arg-type]
         except NotImplementedError:
             return frozenset()
-    return frozenset(found)
+    return frozenset(levels)

@@ -151,8 +151,8 @@ def keyed(form: Table, table: sa.Table, document_id: bytes) -> list[Element] | N
 def compared(form: Table, table: sa.Table, sign: str, document_id: bytes) -> Element:
     """A comparison of the id."""
     if form.composite is None:
-        found: Element = OPERATORS[sign](table.c["_id"], document_id)
-        return found
+        comparison: Element = OPERATORS[sign](table.c["_id"], document_id)
+        return comparison
     known = form.composite.compared(sign, document_id)
     if known is None:
         return sa.false()
@@ -184,8 +184,8 @@ def _condition(form: Table, table: sa.Table, where: Where, infinite: bool) -> El
     sign, value = known
     if sign == "any":
         return table.c[column.name].is_not(None)
-    found: Element = OPERATORS[sign](table.c[column.name], value)
-    return found
+    comparison: Element = OPERATORS[sign](table.c[column.name], value)
+    return comparison
 
 
 def class_of(column: Field, table: sa.Table, width: float, where: list[Element]) -> Any:

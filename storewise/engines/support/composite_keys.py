@@ -65,13 +65,13 @@ class CompositeKey:
             if numbers is not None:
                 return (">=" if operator[0] == ">" else "<"), numbers
         # Between the last row that can be and the one behind it.
-        found = list(self._unpack(document_id[: self.size].ljust(self.size, b"\0")))
-        for place, number in enumerate(found):
+        parts = list(self._unpack(document_id[: self.size].ljust(self.size, b"\0")))
+        for place, number in enumerate(parts):
             if number > MAX_INT:
                 largest = (min(MAX_INT, (1 << 8 * width) - 1) for width in self._widths[place:])
-                found[place:] = largest
+                parts[place:] = largest
                 break
-        return (">" if operator[0] == ">" else "<="), tuple(found)
+        return (">" if operator[0] == ">" else "<="), tuple(parts)
 
     def sql(self, operator: str, numbers: Sequence[int], mark: str) -> tuple[str, list[int]]:
         """A comparison of the key with `numbers` as SQL, and its parameters."""
@@ -94,8 +94,8 @@ class CompositeKey:
         one = len(self.names) == 1
         for document in documents:
             try:
-                found = numbers(document)
-                right = self.pack(found) if one else self.pack(*found)
+                key = numbers(document)
+                right = self.pack(key) if one else self.pack(*key)
             except KeyError as error:
                 raise EngineError(
                     f"a document of {self._kind.table} lacks the field {error}"

@@ -46,8 +46,8 @@ def find_installation(
         searched = os.pathsep.join(map(str, places))
     else:
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-        found = [p for pattern in usual for p in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
-        searched = os.pathsep.join([path, *found])
+        directories = [p for pattern in usual for p in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
+        searched = os.pathsep.join([path, *directories])
     known: dict[str, Path] = {}
     for entry in programs:
         names = (entry,) if isinstance(entry, str) else entry

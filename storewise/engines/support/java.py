@@ -98,11 +98,11 @@ def find_java(title: str, accepted: Collection[int], settings: Mapping[str, Any]
     hint = "install it, or name its directory in JAVA_HOME or in the setting `java`"
     if not seen:
         raise EngineError(f"{title}: no Java found; version {wanted} is needed: {hint}")
-    found = ", ".join(
+    versions = ", ".join(
         f"{path} is {version}" if version else f"{path} does not run"
         for path, version in seen.items()
     )
-    raise EngineError(f"{title}: Java {wanted} is needed, but {found}: {hint}")
+    raise EngineError(f"{title}: Java {wanted} is needed, but {versions}: {hint}")
 
 
 def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
@@ -113,8 +113,8 @@ def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
     environment = {**os.environ, **_module(settings)}
     if home := environment.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
-    if found := shutil.which("java", path=environment.get("PATH", os.defpath)):
-        yield Path(found)
+    if program := shutil.which("java", path=environment.get("PATH", os.defpath)):
+        yield Path(program)
     for pattern in _USUAL_JAVA:
         yield from map(Path, sorted(glob(pattern)))  # noqa: PTH207
 
@@ -137,8 +137,8 @@ def _java_version(program: str) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    return int(found[1]) if done.returncode == 0 and found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(match[1]) if done.returncode == 0 and match else None
 
 
 def find_jars(
@@ -173,9 +173,9 @@ def find_jars(
             if not directory.is_dir():
                 continue
             for path in sorted(directory.iterdir()):
-                if (found := re.fullmatch(jar, path.name)) is not None:
+                if (match := re.fullmatch(jar, path.name)) is not None:
                     programs = {"home": place, "jars": directory}
-                    return Installation(programs, found[1], environment)
+                    return Installation(programs, match[1], environment)
     variable = " or ".join(f"${name}" for name in variables)
     looked = ", ".join(map(str, named)) or ", ".join([variable, *usual])
     raise EngineError(f"{title}: no such jars (looked in {looked}); {hint}")

@@ -33,7 +33,7 @@ def split_points(kind: Kind, parts: int) -> list[bytes]:
 
 
 def _keys(parts: int) -> list[bytes]:
-    found = []
+    points = []
     for number in range(1, parts):
         least, most = 10 ** (_DIGITS - 1), 10**_DIGITS - 1
         while least < most:
@@ -42,8 +42,8 @@ def _keys(parts: int) -> list[bytes]:
                 least = middle + 1
             else:
                 most = middle
-        found.append(KEY_PREFIX + b"%d" % least)
-    return found
+        points.append(KEY_PREFIX + b"%d" % least)
+    return points
 
 
 def _below(digits: int) -> int:

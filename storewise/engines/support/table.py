@@ -168,12 +168,12 @@ class Table:
                     )
 
     def _params_row(self, document: Document) -> Row:
-        own = self.names[:-1]
+        columns = self.names[:-1]
         rest = dict(document)
         if self.composite:
             del rest["_id"]
         try:
-            values = [rest.pop(name) for name in own]
+            values = [rest.pop(name) for name in columns]
             params = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
         except KeyError as error:
             raise EngineError(f"a document of {self.name} lacks the field {error}") from error

@@ -60,8 +60,11 @@ class FileParts:
             for batch in reader:
                 documents = len(batch)
                 text, before = batch.bytes_read - before, batch.bytes_read
-                for kind, found in batch:
-                    for part in (found[i : i + size] for i in range(0, len(found), size)):
+                for kind, documents_of_kind in batch:
+                    for part in (
+                        documents_of_kind[i : i + size]
+                        for i in range(0, len(documents_of_kind), size)
+                    ):
                         yield Part(kind, part, text * len(part) // documents)
             self.counts = counts = reader.counts
             if not sampled:
@@ -84,13 +87,13 @@ def _check_size(file: InputFile) -> None:
         raise _changed(file, f"{file.bytes} bytes", f"{bytes_now} bytes")
 
 
-def _changed(file: InputFile, expected: str, found: str) -> InputError:
+def _changed(file: InputFile, expected: str, actual: str) -> InputError:
     return InputError(
         file.path,
         "the file is not what it was when the manifest was made; make the manifest again "
         "(`snakemake -R manifest`)",
         expected=expected,
-        found=found,
+        found=actual,
     )
 
 

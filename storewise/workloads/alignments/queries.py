@@ -102,18 +102,18 @@ def ask(
             aligns = reader.find(Find(Kind.ALIGN, where, order_by="e", limit=limit))
             rna = _documents(client, Kind.RNA, [d["rna"] for d in aligns])
             gs = _documents(client, Kind.GS, [d["gs"] for d in aligns])
-            hits = list(zip(aligns, rna, gs, strict=True))
-            return Answer(hits, [*aligns, *rna, *gs], reader.read + len(rna) + len(gs))
+            joined = list(zip(aligns, rna, gs, strict=True))
+            return Answer(joined, [*aligns, *rna, *gs], reader.read + len(rna) + len(gs))
         case "gene_hits":
-            found = sorted(reader.find(Find(Kind.ALIGN, where)), key=itemgetter("_id"))
+            hits = sorted(reader.find(Find(Kind.ALIGN, where)), key=itemgetter("_id"))
             by_chromosome: dict[str | None, list[Document]] = {}
-            for document in found:
+            for document in hits:
                 by_chromosome.setdefault(document["chr"], []).append(document)
-            value = {name: (len(hits), hits) for name, hits in by_chromosome.items()}
-            return Answer(value, found, reader.read)
+            value = {name: (len(some), some) for name, some in by_chromosome.items()}
+            return Answer(value, hits, reader.read)
         case "strong_hits":
-            found = sorted(reader.find(Find(Kind.ALIGN, where)), key=itemgetter("e", "_id"))
-            return Answer(found, found, reader.read)
+            hits = sorted(reader.find(Find(Kind.ALIGN, where)), key=itemgetter("e", "_id"))
+            return Answer(hits, hits, reader.read)
         case "top_genes":
             return Answer(reader.top(Top(Kind.ALIGN, "gene", limit)), (), reader.read)
         case "bits_histogram":
@@ -122,11 +122,11 @@ def ask(
 
 
 def _documents(client: Client, kind: Kind, ids: list[bytes]) -> list[Document]:
-    found: list[Document] = []
+    documents: list[Document] = []
     for start in range(0, len(ids), _BATCH):
         batch = ids[start : start + _BATCH]
         for document_id, document in zip(batch, client.get_many(kind, batch), strict=True):
             if document is None:
                 raise EngineError(f"document {document_id.hex()} of {kind.table} is missing")
-            found.append(document)
-    return found
+            documents.append(document)
+    return documents

@@ -31,13 +31,12 @@ from storewise.workloads.alignments.queries import (
     ask,
     way_of,
 )
-from storewise.workloads.alignments.stored_files import StoredFiles, make_ids
+from storewise.workloads.alignments.stored_files import StoredFiles
 from storewise.workloads.contract import ClientContext, EndedParams, Operation
 
 #: Files of the sample, at most, and alignments read of each.
 _FILES = 8
 _ALIGNMENTS = 20_000
-_IDS = 500
 
 
 class QueryParams(EndedParams):
@@ -160,7 +159,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     got: list[Answer] = []
 
     def call(question: Question) -> int:
-        answer = ask(question, client, flags, partial(all_ids, files))
+        answer = ask(question, client, flags, files.every_id)
         got[:] = [answer]
         return answer.read
 
@@ -216,11 +215,3 @@ def draw(name: Name, params: QueryParams, learnt: Learnt, stream: np.random.Gene
 
 def _pick(values: Sequence[Any], place: float) -> Any:
     return values[min(int(place * len(values)), len(values) - 1)]
-
-
-def all_ids(files: StoredFiles, kind: Kind) -> Iterator[list[bytes]]:
-    """All stored ids of a kind, in lists."""
-    for prefix, count in zip(files.prefixes, files.counts(kind).tolist(), strict=True):
-        for start in range(0, count, _IDS):
-            ordinals = np.arange(start, min(count, start + _IDS))
-            yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)

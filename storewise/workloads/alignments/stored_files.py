@@ -7,7 +7,7 @@ from its digest and counts alone, so nothing else is needed to read a store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from storewise.ssearch.inputs.shards import load_shards
 from storewise.ssearch.inputs.table import rows_of
 from storewise.workloads.contract import LoadedFile
 
+#: Ids in one list.
+_IDS = 500
 _SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
@@ -106,6 +108,13 @@ class StoredFiles:
         loaded = self.queries if kind is Kind.TASKS else self.alignments
         return loaded if self.added is None else loaded + self.added[:, kind.number]
 
+    def every_id(self, kind: Kind) -> Iterator[list[bytes]]:
+        """All stored ids of a kind, in lists."""
+        for prefix, count in zip(self.prefixes, self.counts(kind).tolist(), strict=True):
+            for start in range(0, count, _IDS):
+                ordinals = np.arange(start, min(count, start + _IDS))
+                yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)
+
     def unsure_of(self, kind: Kind) -> int:
         """Documents of a kind that may be stored or not."""
         return 0 if self.unsure is None else int(self.unsure[:, kind.number].sum())
@@ -116,13 +125,13 @@ class StoredFiles:
         Of several notes on a file the one with the most counts: a step goes on where the last one
         has ended.
         """
-        own = [note for note in notes if "stored" in note]
-        if not own:
+        stored = [note for note in notes if "stored" in note]
+        if not stored:
             return self
         places = {prefix.tobytes(): place for place, prefix in enumerate(self.prefixes)}
         added = np.zeros((len(self.prefixes), len(KINDS)), dtype=np.int64)
         unsure = np.zeros_like(added)
-        for note in own:
+        for note in stored:
             place = places[bytes.fromhex(note["digest"])[:DIGEST_BYTES]]
             documents = np.asarray(note["documents"], dtype=np.int64)
             if documents.sum() >= added[place].sum():

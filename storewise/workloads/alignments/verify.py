@@ -18,7 +18,7 @@ from storewise.engines.contract.queries import Count
 from storewise.errors import EngineError
 from storewise.ssearch.inputs.shards import load_shards
 from storewise.ssearch.parse.reader import DocumentReader
-from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles, make_ids
+from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
 from storewise.workloads.contract import Checked, Look, count_by_ids
 
 #: Files that the sample comes from, at most, and their bytes on disk beyond the first file.
@@ -40,9 +40,9 @@ def check_documents(look: Look, files: StoredFiles) -> list[Checked]:
     """Of each kind what is there, against what `files` promise; raises EngineError for a file
     that was changed since."""
     verifier = _Verifier(look, files)
-    found = {kind: verifier.count(kind) for kind in KINDS}
-    verifier.compare(found)
-    return list(found.values())
+    checked = {kind: verifier.count(kind) for kind in KINDS}
+    verifier.compare(checked)
+    return list(checked.values())
 
 
 class _Verifier:
@@ -64,19 +64,14 @@ class _Verifier:
         return count_by_ids(self._look, kind, expected, ids, lambda i: f"document {i.hex()}")
 
     def _all_or_some(self, kind: Kind, expected: int) -> Iterator[list[bytes]]:
-        if expected > _ALL_IDS:
-            draw = IdDraw(self._files, self._generator)
-            for _ in range(_ALL_IDS // _BATCH):
-                yield draw.ids(kind, _BATCH)
+        if expected <= _ALL_IDS:
+            yield from self._files.every_id(kind)
             return
-        for prefix, count in zip(
-            self._files.prefixes, self._files.counts(kind).tolist(), strict=True
-        ):
-            for start in range(0, count, _BATCH):
-                ordinals = np.arange(start, min(count, start + _BATCH))
-                yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)
+        draw = IdDraw(self._files, self._generator)
+        for _ in range(_ALL_IDS // _BATCH):
+            yield draw.ids(kind, _BATCH)
 
-    def compare(self, found: dict[Kind, Checked]) -> None:
+    def compare(self, checked: dict[Kind, Checked]) -> None:
         """Read a sample back and compare it with a fresh parse, adding to `found`."""
         counts = self._engine.flags.count != "none"
         wanted = self._choose()
@@ -84,7 +79,7 @@ class _Verifier:
             self._check()
             for kind, document_id, expected, stored in self._pairs(number, ordinals):
                 name = f"document {document_id.hex()}"
-                found[kind].compare(name, expected, stored, counts=counts)
+                checked[kind].compare(name, expected, stored, counts=counts)
 
     def _pairs(
         self, number: int, ordinals: Mapping[Kind, frozenset[int]]
@@ -100,8 +95,10 @@ class _Verifier:
         for kind, document_id, document in parsed:
             by_kind.setdefault(kind, {})[document_id] = document
         for kind, documents in by_kind.items():
-            found = self._client.get_many(kind, list(documents))
-            for (document_id, document), stored in zip(documents.items(), found, strict=True):
+            stored_documents = self._client.get_many(kind, list(documents))
+            for (document_id, document), stored in zip(
+                documents.items(), stored_documents, strict=True
+            ):
                 yield kind, document_id, document, stored
 
     def _choose(self) -> dict[int, dict[Kind, frozenset[int]]]:

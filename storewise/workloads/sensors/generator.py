@@ -158,8 +158,8 @@ class Readings:
         parts = [kept[s] if s in kept else self._segments(series, s) for s in starts]
         kept.clear()
         kept[starts[-1]] = parts[-1]
-        found = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        return found[first - starts[0] :][: end - first]
+        values = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        return values[first - starts[0] :][: end - first]
 
     def _segments(self, series: Integers, start: int) -> Floats:
         """A segment of all series; a block at a time, for a segment's making takes ten times its
@@ -187,8 +187,8 @@ class Readings:
         value += wave * np.sin(2 * np.pi * (t / (DAY / PERIOD) + day)) + noise
         spiky = _unit(_hash(self._keys["spike"], series, ticks)) < _SPIKE_SHARE
         size = -_SPIKE_MEAN * np.log(_unit(_hash(self._keys["size"], series, ticks)))
-        found: Floats = np.round(value + np.where(spiky, size, 0.0), DECIMALS)
-        return found
+        rounded: Floats = np.round(value + np.where(spiky, size, 0.0), DECIMALS)
+        return rounded
 
     def _offset(self, series: Integers) -> Integers:
         """Sensors are not read all at once: begin of a series' readings in their period, µs."""
@@ -226,8 +226,8 @@ class Readings:
     def document(self, row: int) -> Document:
         """One reading."""
         series, tick = row % self.series, row // self.series
-        (found,) = self.grid(np.array([series]), tick, tick + 1).documents()
-        return found
+        (document,) = self.grid(np.array([series]), tick, tick + 1).documents()
+        return document
 
     def values_of(self, start: int, stop: int, step: int = 1) -> Iterator[Floats]:
         """mv of the readings start..stop-1, in pieces; with `step` of every step-th segment of

@@ -48,9 +48,9 @@ class LoadParams(_StoreParams):
 
     @model_validator(mode="after")
     def _few_series(self) -> LoadParams:
-        if (found := self.machines * self.sensors) > MAX_SERIES:
+        if (series := self.machines * self.sensors) > MAX_SERIES:
             raise ValueError(
-                f"`machines` x `sensors` is {found:,}; {MAX_SERIES:,} series are the most"
+                f"`machines` x `sensors` is {series:,}; {MAX_SERIES:,} series are the most"
             )
         return self
 

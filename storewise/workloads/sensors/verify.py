@@ -23,15 +23,15 @@ def check_readings(look: Look, readings: Readings, rows: int) -> Checked:
     counts = look.engine.flags.count != "none"
     if counts:
         counted = look.client.count(Count(MEASURES))
-        found = Checked(MEASURES.table, rows, counted, lost=max(0, rows - counted))
+        checked = Checked(MEASURES.table, rows, counted, lost=max(0, rows - counted))
     else:
-        found = count_by_ids(look, MEASURES, rows, _keys(readings, rows, generator), _name)
+        checked = count_by_ids(look, MEASURES, rows, _keys(readings, rows, generator), _name)
     for row in generator.integers(0, rows, min(rows, look.sample)).tolist():
         look.check()
         expected = readings.document(row)
         stored = look.client.get(MEASURES, expected["_id"])
-        found.compare(_name(expected["_id"]), expected, stored, counts=counts)
-    return found
+        checked.compare(_name(expected["_id"]), expected, stored, counts=counts)
+    return checked
 
 
 def _name(document_id: bytes) -> str:

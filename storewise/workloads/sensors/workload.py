@@ -213,7 +213,7 @@ class _Ranges:
         else:
             every = [note for note in self._notes for _ in range(times)]
             order = iter(every[self._context.client :: clients])
-        found = [0]
+        number_read = [0]
         begun: list[float] = []
         warmup = self._context.params.warmup
 
@@ -226,12 +226,12 @@ class _Ranges:
             if int(end - begun[0]) >= warmup:
                 note["seconds"].append(end - start)
             note["found"] = number
-            found[0] = number if self._phase == "q2" else 0
+            number_read[0] = number if self._phase == "q2" else 0
             # A count is one answer, however many readings it counts.
             return number if self._phase == "q2" else 1
 
         def size() -> int:
-            return found[0] * READING_BYTES
+            return number_read[0] * READING_BYTES
 
         for note in order:
             yield Operation(self._phase, partial(ask, note), 0, 0, None, size)

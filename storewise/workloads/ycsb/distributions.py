@@ -72,12 +72,14 @@ class Zipfian:
 
     def draw(self, random: np.random.Generator, count: int) -> Numbers:
         u = random.random(count)
-        found: Numbers = (self.items * (self.eta * u - self.eta + 1) ** self.alpha).astype(np.int64)
-        np.minimum(found, self.items - 1, out=found)
+        places: Numbers = (self.items * (self.eta * u - self.eta + 1) ** self.alpha).astype(
+            np.int64
+        )
+        np.minimum(places, self.items - 1, out=places)
         scaled = u * self.zetan
-        found[scaled < 1 + 0.5**THETA] = 1 if self.items > 1 else 0
-        found[scaled < 1] = 0
-        return found
+        places[scaled < 1 + 0.5**THETA] = 1 if self.items > 1 else 0
+        places[scaled < 1] = 0
+        return places
 
 
 class Chooser(Protocol):
@@ -110,19 +112,19 @@ class Scrambled:
         self._zipfian = Zipfian(SCRAMBLED_ITEMS, SCRAMBLED_ZETA)
 
     def _places(self, random: np.random.Generator, count: int) -> Numbers:
-        found = fnv_hashes(self._zipfian.draw(random, count))
-        return np.asarray(found % self._range)
+        hashes = fnv_hashes(self._zipfian.draw(random, count))
+        return np.asarray(hashes % self._range)
 
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
-        found = self._places(random, len(existing))
-        while len(missing := np.flatnonzero(found >= existing)):
+        places = self._places(random, len(existing))
+        while len(missing := np.flatnonzero(places >= existing)):
             # Several tries for each, of which the first that exists counts: most of the range may
             # not be there yet.
             tries = max(1, _TRIES // len(missing))
             again = self._places(random, len(missing) * tries).reshape(-1, tries)
             good = again < existing[missing, np.newaxis]
-            found[missing] = again[np.arange(len(missing)), good.argmax(axis=1)]
-        return found
+            places[missing] = again[np.arange(len(missing)), good.argmax(axis=1)]
+        return places
 
 
 class Latest:
@@ -151,13 +153,13 @@ class Hotspot:
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
         count = len(existing)
         hot = random.random(count) < self._operations
-        found = np.empty(count, dtype=np.int64)
+        places = np.empty(count, dtype=np.int64)
         wanted = int(np.count_nonzero(hot))
         if wanted:
-            found[hot] = random.integers(0, self._hot, size=wanted)
+            places[hot] = random.integers(0, self._hot, size=wanted)
         if wanted < count:
-            found[~hot] = random.integers(self._hot, self._records, size=count - wanted)
-        return found
+            places[~hot] = random.integers(self._hot, self._records, size=count - wanted)
+        return places
 
 
 class Exponential:
@@ -167,11 +169,11 @@ class Exponential:
         self._scale = span / -math.log(1 - percentile / 100)
 
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
-        found = existing - 1 - random.exponential(self._scale, len(existing)).astype(np.int64)
-        while len(missing := np.flatnonzero(found < 0)):
+        places = existing - 1 - random.exponential(self._scale, len(existing)).astype(np.int64)
+        while len(missing := np.flatnonzero(places < 0)):
             again = random.exponential(self._scale, len(missing)).astype(np.int64)
-            found[missing] = existing[missing] - 1 - again
-        return found
+            places[missing] = existing[missing] - 1 - again
+        return places
 
 
 class Sequential:
@@ -181,9 +183,9 @@ class Sequential:
         self._records, self._next, self._clients = records, client, clients
 
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
-        found = self._next + self._clients * np.arange(len(existing), dtype=np.int64)
+        places = self._next + self._clients * np.arange(len(existing), dtype=np.int64)
         self._next = (self._next + self._clients * len(existing)) % self._records
-        return np.asarray(found % self._records)
+        return np.asarray(places % self._records)
 
 
 class Lengths:

@@ -54,17 +54,17 @@ class Sequence:
             block = self._walk(_BLOCK)
             if not len(block):
                 break
-            own = of_store(self._load.keys(block), self._shard, self._stores)
-            self._left = np.concatenate((self._left, block[own]))
-        found, self._left = self._left[:count], self._left[count:]
-        return found
+            mine = of_store(self._load.keys(block), self._shard, self._stores)
+            self._left = np.concatenate((self._left, block[mine]))
+        numbers, self._left = self._left[:count], self._left[count:]
+        return numbers
 
     def _walk(self, count: int) -> Numbers:
         if self._end is not None:
             count = min(count, max(0, -(-(self._end - self._next) // self._stride)))
-        found = self._next + self._stride * np.arange(count, dtype=np.int64)
+        numbers = self._next + self._stride * np.arange(count, dtype=np.int64)
         self._next += self._stride * count
-        return found
+        return numbers
 
 
 class Inserted:
@@ -155,13 +155,13 @@ class Records:
 
     def numbers(self, places: Numbers) -> Numbers:
         """The numbers of records at these places, 0 <= place < len."""
-        found = places + self.load.insertstart
+        numbers = places + self.load.insertstart
         if len(self._gaps):
-            found += np.searchsorted(self._gaps, places, side="right")
+            numbers += np.searchsorted(self._gaps, places, side="right")
         if len(self._extra):
             late = places >= self._loaded
-            found[late] = self._extra[places[late] - self._loaded]
-        return found
+            numbers[late] = self._extra[places[late] - self._loaded]
+        return numbers
 
 
 class Known(NamedTuple):
@@ -204,8 +204,8 @@ def records_before(context: ClientContext) -> Known:
         # What this phase has inserted so far differs between processes; what they share must not.
         earlier = [note for note in context.before if note.get("ycsb") != context.phase]
         common = Records(load, earlier)
-        own = len(earlier) < len(context.before)
-        records = Records(load, context.before) if own else common
+        inserted = len(earlier) < len(context.before)
+        records = Records(load, context.before) if inserted else common
         return Known(records, common.top, len(common))
 
     return _latest.get((context.before, load, context.phase), make)
@@ -219,7 +219,7 @@ def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]
     the keys belong to.
     """
     load: LoadParams = context.load
-    own = context.own and context.stores > 1
+    separate = context.own and context.stores > 1
     processes = 1 if context.own else context.workers * context.processes
     offset = 0 if context.own else context.shard
     first = 0
@@ -231,7 +231,7 @@ def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]
     start = base + offset + processes * (first + context.thread)
     stride = processes * context.threads
     sequence = Sequence(
-        start, stride, load, shard=context.shard, stores=context.stores if own else 0
+        start, stride, load, shard=context.shard, stores=context.stores if separate else 0
     )
     return sequence, Inserted(context, start, stride)
 

@@ -25,23 +25,23 @@ MAX_PADDING = 60
 
 def fnv_hash(number: int) -> int:
     """YCSB's hash of one number from 0 on; the reference of `fnv_hashes`."""
-    found = FNV_OFFSET
+    result = FNV_OFFSET
     for _ in range(8):
-        found = ((found ^ (number & 0xFF)) * FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+        result = ((result ^ (number & 0xFF)) * FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
         number >>= 8
-    signed = found - (1 << 64) if found >> 63 else found
+    signed = result - (1 << 64) if result >> 63 else result
     return abs(signed)
 
 
 def fnv_hashes(numbers: Numbers) -> Numbers:
     """YCSB's hash of each of an array of numbers from 0 on, shape (n,)."""
     rest = numbers.astype(np.uint64)
-    found = np.full(rest.shape, FNV_OFFSET, dtype=np.uint64)
+    hashes = np.full(rest.shape, FNV_OFFSET, dtype=np.uint64)
     for _ in range(8):
-        found ^= rest & _OCTET
-        found *= _PRIME
+        hashes ^= rest & _OCTET
+        hashes *= _PRIME
         rest >>= _EIGHT
-    return np.abs(found.view(np.int64))
+    return np.abs(hashes.view(np.int64))
 
 
 def make_keys(numbers: Numbers, *, hashed: bool, padding: int = 1) -> list[bytes]:

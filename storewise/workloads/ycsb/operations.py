@@ -211,25 +211,25 @@ class _Run:
         self.keys.extend(compress(keys, (codes == READ).tolist()))
         changing = (codes == UPDATE) | (codes == MODIFY)
         if changing.any():
-            found = list(compress(keys, changing.tolist()))
-            changes = self.values.changes(found, whole=self.params.writeallfields)
-            self.changed.extend(zip(found, changes, strict=True))
+            chosen = list(compress(keys, changing.tolist()))
+            changes = self.values.changes(chosen, whole=self.params.writeallfields)
+            self.changed.extend(zip(chosen, changes, strict=True))
         scans = codes == SCAN
         if scans.any():
-            found = list(compress(keys, scans.tolist()))
-            lengths = self.scans.draw(self.random, len(found)).tolist()
-            self.starts.extend(map(partial(Scan, self.kind), found, lengths))
+            chosen = list(compress(keys, scans.tolist()))
+            lengths = self.scans.draw(self.random, len(chosen)).tolist()
+            self.starts.extend(map(partial(Scan, self.kind), chosen, lengths))
 
     def _with_owners(
         self, plan: list[int], keys: list[bytes], owner: Callable[[Kind, bytes], str | None]
     ) -> list[Operation]:
         old, new = iter(keys), iter(self.pending)
-        found = []
+        owned = []
         for code in plan:
             key = next(new) if code == INSERT else next(old)
             # A scan may touch every node: it belongs to none.
-            found.append(self._owned(code, None if code == SCAN else owner(self.kind, key)))
-        return found
+            owned.append(self._owned(code, None if code == SCAN else owner(self.kind, key)))
+        return owned
 
     def _owned(self, code: int, owner: str | None) -> Operation:
         operation = self.owned.get((code, owner))
@@ -384,11 +384,11 @@ class _Run:
 
         def scan_some() -> int:
             query = pop()
-            found = last[0] = scan(query)
-            if keeps and (not found or found[0]["_id"] != query.start):
+            documents = last[0] = scan(query)
+            if keeps and (not documents or documents[0]["_id"] != query.start):
                 start = query.start.decode()
                 raise EngineError(f"a scan from {start} does not begin with that record")
-            return len(found)
+            return len(documents)
 
         return scan_some
 

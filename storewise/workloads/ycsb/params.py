@@ -50,14 +50,14 @@ LengthDistribution = Literal["constant", "uniform", "zipfian"]
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values under the names that the models have; ValueError for one that is given twice."""
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     written: dict[str, str] = {}
     for name, value in values.items():
         plain = ALIASES.get(name) or DOTTED.get(name) or name
-        if plain in found:
+        if plain in values_by_name:
             raise ValueError(f"`{written[plain]}` and `{name}` are the same: give one of them")
-        found[plain], written[plain] = value, name
-    return found
+        values_by_name[plain], written[plain] = value, name
+    return values_by_name
 
 
 class _Params(PhaseParams):
@@ -202,8 +202,8 @@ class RunParams(_Params):
 
     def shares(self) -> dict[str, float]:
         """The shares of all operations, which sum to 1."""
-        given = self.proportions()
-        return {name: value / sum(given.values()) for name, value in given.items()}
+        proportions = self.proportions()
+        return {name: value / sum(proportions.values()) for name, value in proportions.items()}
 
     def clash(self, load: LoadParams) -> str | None:
         """Where this contradicts the load, in words."""

@@ -58,7 +58,7 @@ def read_properties(path: Path) -> dict[str, tuple[str, int]]:
     Raises ConfigError for a file that cannot be read.
     """
     text = read_text(path, "property file", MOST_BYTES)
-    found: dict[str, tuple[str, int]] = {}
+    properties: dict[str, tuple[str, int]] = {}
     logical, start = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.lstrip()
@@ -71,12 +71,12 @@ def read_properties(path: Path) -> dict[str, tuple[str, int]]:
             logical = logical[:-1]
             continue
         name, value = _split(logical)
-        found[name] = (value, start)
+        properties[name] = (value, start)
         logical = ""
     if logical:
         name, value = _split(logical)
-        found[name] = (value, start)
-    return found
+        properties[name] = (value, start)
+    return properties
 
 
 def _split(line: str) -> tuple[str, str]:
@@ -95,16 +95,16 @@ def resolve(
     a file or a property that cannot be used.
     """
     try:
-        given = canonical(params)
+        values = canonical(params)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    name = given.pop("properties", None)
+    name = values.pop("properties", None)
     if name is None:
-        return given
+        return values
     if not isinstance(name, str) or not name:
         raise ConfigError(f"`properties` names one property file of YCSB; found {shown(name)}")
     path = Path(name) if is_file(Path(name)) else base / name
-    return {**_usable(path, phase, model), **given}
+    return {**_usable(path, phase, model), **values}
 
 
 def _usable(path: Path, phase: str, model: type[PhaseParams]) -> dict[str, Any]:
@@ -139,18 +139,18 @@ def _usable(path: Path, phase: str, model: type[PhaseParams]) -> dict[str, Any]:
             del usable[name]  # YCSB's word for no limit
     if issubclass(model, RunParams) and model.mix:
         _same_mix(path, phase, model, usable)
-    own = set(model.model_fields)
+    fields = set(model.model_fields)
     if model is LoadParams:
-        own -= {"operations", "seconds", "rate"}  # YCSB's own load has no use for them
-    return {name: value for name, value in usable.items() if name in own}
+        fields -= {"operations", "seconds", "rate"}  # YCSB's own load has no use for them
+    return {name: value for name, value in usable.items() if name in fields}
 
 
 def _same_mix(path: Path, phase: str, model: type[RunParams], usable: Mapping[str, Any]) -> None:
     """A phase that has a mix takes a file with the same one only."""
-    given = {
+    proportions = {
         op: float(usable[key]) for op, key in PROPORTIONS.items() if usable.get(key) is not None
     }
-    for operation, share in given.items():
+    for operation, share in proportions.items():
         if share != model.mix.get(operation, 0.0):
             raise ConfigError(
                 f"{path}: {PROPORTIONS[operation]} is {share:g}, but phase {phase} has "
@@ -161,8 +161,8 @@ def _same_mix(path: Path, phase: str, model: type[RunParams], usable: Mapping[st
 def _value(text: str, name: str, where: str) -> Any:
     """A property's text as the number or truth value that it is; ConfigError where it cannot be
     the parameter `name`."""
-    found = _plain(text)
-    if name in ("operations", "seconds", "rate") and found == 0:
+    plain = _plain(text)
+    if name in ("operations", "seconds", "rate") and plain == 0:
         return 0  # no limit
     model = LoadParams if name in LoadParams.model_fields and name not in _COMMON else MixedParams
     field = model.model_fields[name]
@@ -170,11 +170,11 @@ def _value(text: str, name: str, where: str) -> Any:
     alone: Any = (field.annotation, field)
     checked = create_model("One", __config__=config, value=alone)
     try:
-        checked.model_validate({"value": found})
+        checked.model_validate({"value": plain})
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise ConfigError(f"{where} is {text!r}: {reason[0].lower()}{reason[1:]}") from error
-    return found
+    return plain
 
 
 def _plain(text: str) -> Any:
@@ -182,9 +182,9 @@ def _plain(text: str) -> Any:
         return text.lower() == "true"
     for kind in (int, float):
         try:
-            found = kind(text)
+            number = kind(text)
         except ValueError:
             continue
-        if isfinite(found):
-            return found
+        if isfinite(number):
+            return number
     return text

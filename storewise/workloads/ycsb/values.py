@@ -22,9 +22,9 @@ def random_text(random: np.random.Generator, count: int) -> str:
     """`count` characters, each of the 64 from space to underscore, as YCSB's
     RandomByteIterator has them: six bits of chance in each."""
     # Eight characters at once: no sum of 63 and 32 carries into the next one.
-    found = random.bit_generator.random_raw(-(-count // 8)) & _SIX_BITS
-    found += _SPACES
-    return found.tobytes()[:count].decode("ascii")
+    words = random.bit_generator.random_raw(-(-count // 8)) & _SIX_BITS
+    words += _SPACES
+    return words.tobytes()[:count].decode("ascii")
 
 
 class Values:

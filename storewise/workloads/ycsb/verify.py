@@ -31,7 +31,7 @@ def check_records(look: Look, kind: Kind) -> Checked:
     counted = look.client.count(Count(kind)) if native else expected
     # A failed insert is in the store or is not: both are right.
     expected = min(max(counted, expected), expected + records.failed)
-    found = Checked(kind.table, expected, counted, lost=max(0, expected - counted))
+    result = Checked(kind.table, expected, counted, lost=max(0, expected - counted))
     values = Values(load, np.random.default_rng(0), look.seed)
     numbers = _chosen(look, records)
     missing = 0
@@ -39,19 +39,19 @@ def check_records(look: Look, kind: Kind) -> Checked:
         look.check()
         keys = load.keys(numbers[at : at + _BATCH])
         for key, document in zip(keys, look.client.get_many(kind, keys), strict=True):
-            found.checked += 1
+            result.checked += 1
             problem = "is missing" if document is None else _problem(load, values, key, document)
             if problem is not None:
-                found.first = found.first or f"record {key.decode()} {problem}"
+                result.first = result.first or f"record {key.decode()} {problem}"
                 missing += document is None
-                found.wrong += document is not None
+                result.wrong += document is not None
     if native:
-        found.lost = max(found.lost, missing)
-    elif found.checked:
+        result.lost = max(result.lost, missing)
+    elif result.checked:
         # Of a sample the share that is missing stands for all.
-        found.lost = round(len(records) * missing / found.checked)
-        found.counted = found.expected - found.lost
-    return found
+        result.lost = round(len(records) * missing / result.checked)
+        result.counted = result.expected - result.lost
+    return result
 
 
 def _chosen(look: Look, records: Records) -> Numbers:

@@ -1,0 +1,132 @@
+"""Queries answered from plain documents, and the verbs that a client need not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from storewise.documents import Document, Field, Kind
+from storewise.engines.contract.engine import Client, Schema
+from storewise.engines.contract.queries import (
+    Count,
+    Find,
+    Histogram,
+    Scan,
+    Top,
+    Where,
+    between,
+)
+from storewise.errors import EngineError
+
+ROW = Kind("row", (Field("_id", "id", ""), Field("n", "int", ""), Field("x", "float", "")))
+NUMBERS = [3, None, 1, 3, 2, None, 1, 3]
+DOCUMENTS = [
+    {"_id": bytes([i]) * 12, "n": n, "x": None if n is None else n / 10}
+    for i, n in enumerate(NUMBERS)
+]
+
+
+class Scanning(Client):
+    """Has nothing but scans."""
+
+    def __init__(self) -> None:
+        self.scans: list[Scan] = []
+
+    def create(self, schema: Schema) -> None: ...
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None: ...
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        return next((d for d in DOCUMENTS if d["_id"] == document_id), None)
+
+    def scan(self, query: Scan) -> list[Document]:
+        self.scans.append(query)
+        return query.answer(DOCUMENTS)
+
+    def disk_bytes(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def numbers(documents: list[Document]) -> list[int | None]:
+    return [d["_id"][0] for d in documents]
+
+
+def test_defaults_answer_from_scans() -> None:
+    client = Scanning()
+    few = (Where("n", ">=", 2),)
+    assert numbers(client.find(Find(ROW, few))) == [0, 3, 4, 7]
+    assert numbers(client.find(Find(ROW, few, "n", descending=True, limit=3))) == [0, 3, 7]
+    assert numbers(client.find(Find(ROW, (), "x"))) == [2, 6, 4, 0, 3, 7]
+    assert client.count(Count(ROW, few)) == 4
+    assert client.count(Count(ROW)) == 8
+    assert client.top(Top(ROW, "n", 2)) == [(3, 3), (1, 2)]
+    assert client.histogram(Histogram(ROW, "n", 2, few)) == {1: 4}
+    assert client.get_many(ROW, [DOCUMENTS[3]["_id"], b"?"]) == [DOCUMENTS[3], None]
+    for verb in (lambda: client.explain(Find(ROW)), lambda: client.update(ROW, b"", {"n": 1})):
+        with pytest.raises(EngineError, match="flags"):
+            verb()
+
+
+def test_every_document_is_read_once_page_by_page() -> None:
+    client = Scanning()
+    assert list(client.every(ROW, page=3)) == DOCUMENTS
+    assert [query.limit for query in client.scans] == [3, 3, 3]
+    assert client.scans[1].start == DOCUMENTS[2]["_id"] + b"\0"
+
+
+def test_a_store_that_does_not_move_on_is_not_read_for_ever() -> None:
+    class Stuck(Scanning):
+        def scan(self, query: Scan) -> list[Document]:
+            return DOCUMENTS[:2]
+
+    with pytest.raises(EngineError, match="came back"):
+        list(Stuck().every(ROW, page=2))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: Scanning().find(Find(ROW, (Where("y", "=", 1),))),
+        lambda: Scanning().find(Find(ROW, (), "y")),
+        lambda: Scanning().count(Count(ROW, (Where("n", "=", "1"),))),
+        lambda: Scanning().count(Count(ROW, (Where("n", "=", True),))),
+        lambda: Scanning().count(Count(ROW, (Where("x", "<", float("nan")),))),
+        lambda: Scanning().top(Top(ROW, "y", 1)),
+        lambda: Scanning().histogram(Histogram(ROW, "_id", 1)),
+        lambda: Histogram(ROW, "x", 0),
+        lambda: Histogram(ROW, "x", float("inf")),
+        lambda: Find(ROW, limit=-1),
+        lambda: Scan(ROW, b"", -1),
+    ],
+)
+def test_wrong_questions(ask: Any) -> None:
+    with pytest.raises(EngineError):
+        ask()
+
+
+def test_spans() -> None:
+    assert Find(ROW, between("n", 1, 2)).span == ("n", 1, 2)
+    assert Find(ROW, between("n", None, 2)).span == ("n", None, 2)
+    assert Find(ROW, (Where("n", "=", 4),)).span == ("n", 4, 4)
+    for where in ((), (Where("n", ">", 1),), (*between("n", 1), *between("x", 1))):
+        assert Find(ROW, where).span is None
+    assert Find(ROW, (*between("n", 1), *between("n", 2))).span is None
+    assert Find(ROW, between("n", 1), order_by="n").span is None
+
+
+def test_answers_of_several_stores_become_one() -> None:
+    parts = [DOCUMENTS[::2], DOCUMENTS[1::2]]
+    assert Scan(ROW, b"", 5).merged(parts) == DOCUMENTS[:5]
+    assert numbers(Find(ROW, (), "n", limit=3).merged(parts)) == [2, 6, 4]
+    assert Top(ROW, "n", 2).merged([[(1, 2), (2, 2)], [(2, 1), (3, 2)]]) == [(2, 3), (1, 2)]
+
+
+def test_a_class_is_right_at_its_limits() -> None:
+    classes = Histogram(ROW, "x", 0.1)
+    for n in range(-30, 30):
+        number = classes.class_of(n * 0.1)
+        assert number * 0.1 <= n * 0.1 < (number + 1) * 0.1
+    assert Histogram(ROW, "n", 3).class_of(-(1 << 62)) == -(1 << 62) // 3
