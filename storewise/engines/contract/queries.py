@@ -55,18 +55,6 @@ def between(field: str, low: Any = None, high: Any = None) -> tuple[Where, ...]:
     return tuple(Where(field, op, value) for op, value in ends if value is not None)
 
 
-def matching(documents: Iterable[Document], where: Iterable[Where]) -> Iterator[Document]:
-    """Those of the documents that fulfil all conditions."""
-    tests = [(one.field, OPERATORS[one.op], one.value) for one in where]
-    for document in documents:
-        for name, test, bound in tests:
-            value = document.get(name)
-            if value is None or not test(value, bound):
-                break
-        else:
-            yield document
-
-
 def check_condition(table: str, kind: FieldType, condition: Where) -> None:
     """EngineError where a condition asks what a field of this type cannot be asked."""
     name = f"{table}.{condition.field}"
@@ -94,9 +82,17 @@ def _column(kind: Kind, name: str) -> Field:
 def _matching(
     kind: Kind, documents: Iterable[Document], where: tuple[Where, ...]
 ) -> Iterator[Document]:
+    """Those of the documents that fulfil all conditions; EngineError for wrong conditions."""
     for one in where:
         check_condition(kind.table, _column(kind, one.field).type, one)
-    return matching(documents, where)
+    tests = [(one.field, OPERATORS[one.op], one.value) for one in where]
+    for document in documents:
+        for name, test, bound in tests:
+            value = document.get(name)
+            if value is None or not test(value, bound):
+                break
+        else:
+            yield document
 
 
 @dataclass(frozen=True, slots=True)

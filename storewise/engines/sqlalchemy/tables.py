@@ -1,6 +1,7 @@
 """Tables, conditions and plans as SQLAlchemy says them, for any of its dialects.
 
-https://docs.sqlalchemy.org/en/20/core/; columns and rows are those of `tabular.Table`.
+https://docs.sqlalchemy.org/en/20/core/; columns and rows are those of
+`support.table.Table`.
 """
 
 from __future__ import annotations
