@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from storewise.analysis.pipeline.load import LEFT_OUT, REFERENCES, load_results
+from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_study
 from storewise.atomic import write_aside
 from storewise.cli.progress import lines
 from storewise.figures.captions import make_figures
-from storewise.layout import STUDY
+from storewise.layout import LEFT_OUT, REFERENCES, STUDY
 from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:

@@ -36,17 +36,6 @@ def write_aside(path: Path, text: str) -> None:
         place.write_text(text, encoding="utf-8")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` for a file of any size, which takes its place when it is written."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def _reader(kind: Any) -> Any:
     # Built when it is first needed: most processes read none of these files.
     from pydantic import TypeAdapter

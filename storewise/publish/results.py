@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from storewise import __version__
-from storewise.analysis.files.run_record import record_damage
+from storewise.analysis.files.runs import record_damage
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.layout import (

@@ -10,7 +10,8 @@ import pandas as pd
 
 from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
-from storewise.engines.registry import ENGINES, engine
+from storewise.engines.registry import ENGINES
+from storewise.engines.registry import engine as load
 from storewise.errors import EngineError
 from storewise.study.factors import OF_SERVERS
 from storewise.study.trial import Trial
@@ -23,69 +24,69 @@ BASELINE = "files"
 
 
 @cache
-def _find(name: str) -> Engine | None:
+def _engine(name: str) -> Engine | None:
     """None for an engine whose driver is not installed where the results are analysed."""
     try:
-        return engine(name)
+        return load(name)
     except EngineError:
         return None
 
 
 def title(name: str) -> str:
     """The name that people know."""
-    found = _find(name)
-    return found.title if found is not None else name
+    engine = _engine(name)
+    return engine.title if engine is not None else name
 
 
 def embedded(name: str) -> bool:
     """Whether the store lives in the client's process."""
-    found = _find(name)
-    return found is not None and found.flags.embedded
+    engine = _engine(name)
+    return engine is not None and engine.flags.embedded
 
 
 def external(name: str) -> bool:
     """Whether the store is a database that was there already, on hosts that nobody told."""
-    found = _find(name)
-    return found is not None and found.flags.external
+    engine = _engine(name)
+    return engine is not None and engine.flags.external
 
 
 def counts_copies(name: str) -> bool:
     """Whether the size that a store tells has every replica in it."""
-    found = _find(name)
-    return found is None or found.flags.size_has_copies
+    engine = _engine(name)
+    return engine is None or engine.flags.size_has_copies
 
 
 def one_writer(name: str) -> bool:
     """Whether a file of this store can have only one writing process."""
-    found = _find(name)
-    return found is not None and not found.flags.concurrent_writers
+    engine = _engine(name)
+    return engine is not None and not engine.flags.concurrent_writers
 
 
 def consistency(name: str, level: str) -> str:
     """What a consistency level means for this engine, empty where it is not known."""
-    found = _find(name)
-    if found is None:
+    engine = _engine(name)
+    if engine is None:
         return ""
-    own = found.level(level)
-    meaning = found.consistencies.get(own, "")
-    return meaning if own == level or not meaning else f"{own}: {meaning}"
+    name_there = engine.level(level)
+    meaning = engine.consistencies.get(name_there, "")
+    return meaning if name_there == level or not meaning else f"{name_there}: {meaning}"
 
 
 def guarded(name: str) -> bool:
     """Whether servers of this engine ask who connects."""
-    found = _find(name)
-    return found is None or found.flags.authentication
+    engine = _engine(name)
+    return engine is None or engine.flags.authentication
 
 
 def node_names(trial: Mapping[str, Any]) -> tuple[str, ...]:
     """The servers of a stored trial that were jobs of their own; none for embedded engines and
     where this version cannot tell."""
-    found = _find(str(trial.get("engine", "")))
-    if not isinstance(found, ServerEngine):
+    engine = _engine(str(trial.get("engine", "")))
+    if not isinstance(engine, ServerEngine):
         return ()
     try:
         stored = Trial.model_validate(trial)
-        specs = found.roles(stored.topology, stored.settings)
+        specs = engine.roles(stored.topology, stored.settings)
     except (ValueError, EngineError):
         return ()
     return tuple(spec.name for spec in specs if spec.placement == "node")

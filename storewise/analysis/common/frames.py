@@ -6,7 +6,7 @@ columns; here it becomes Any once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import union_categoricals
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 #: Below this many possible groups their numbers are counted, above they are sorted.
 _DENSE = 1 << 22
@@ -64,7 +65,12 @@ def grouped_rows(
     ends = np.cumsum(np.bincount(groups.number, minlength=groups.groups))
     first = table[list(keys)].iloc[groups.first].itertuples(index=False, name=None)
     places = np.split(order, ends[:-1])
-    return [(tuple(map(_level, key)), own) for key, own in zip(first, places, strict=True)]
+    return [(tuple(map(_level, key)), rows) for key, rows in zip(first, places, strict=True)]
+
+
+def key_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    """The cells of a row as a key of a dict, missing ones as None."""
+    return tuple(_level(row[name]) for name in names)
 
 
 def _level(value: Any) -> Any:
@@ -88,21 +94,23 @@ class Numbered(NamedTuple):
     def groups(self) -> int:
         return len(self.first)
 
-    def sums(self, values: Any) -> NDArray[np.float64]:
+    def sums(self, values: Any) -> Floats:
         """The sum of the rows' values in each group."""
         weights = np.asarray(values, dtype=np.float64)
-        found: NDArray[np.float64] = np.bincount(self.number, weights, self.groups).astype(float)
-        return found
+        sums: Floats = np.bincount(self.number, weights, self.groups).astype(float)
+        return sums
 
-    def highest(self, values: Any) -> NDArray[np.float64]:
+    def highest(self, values: Any) -> Floats:
         """The highest of the rows' values in each group."""
-        found = np.full(self.groups, -np.inf)
-        np.maximum.at(found, self.number, np.asarray(values, dtype=float))
-        return found
+        highest = np.full(self.groups, -np.inf)
+        np.maximum.at(highest, self.number, np.asarray(values, dtype=float))
+        return highest
 
-    def means(self, values: Any) -> NDArray[np.float64]:
-        """The mean of the rows' values in each group."""
-        return self.sums(values) / np.bincount(self.number, minlength=self.groups)
+    def any(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of each row whether one of `rows` is in its group."""
+        groups = np.zeros(self.groups, dtype=bool)
+        groups[self.number[rows]] = True
+        return groups[self.number]
 
 
 def numbered(table: pd.DataFrame, keys: Sequence[str]) -> Numbered:
@@ -124,7 +132,7 @@ def numbered(table: pd.DataFrame, keys: Sequence[str]) -> Numbered:
         total = total * levels + codes
         size *= levels
         if size > _DENSE:
-            total, size = _close(total)
+            total, size = _close(total, size)
     number, size = _close(total, size)
     first = np.empty(size, dtype=np.int64)
     first[number[::-1]] = np.arange(len(table))[::-1]
@@ -147,15 +155,16 @@ def _codes(column: pd.Series) -> tuple[NDArray[Any], int]:
             whole = known.astype(np.int32)
             if gaps is None or (whole == known).all():
                 return whole, int(high) + 1
-    codes, found = pd.factorize(column, sort=True)
-    return codes, len(found)
+    codes, levels = pd.factorize(column, sort=True)
+    return codes, len(levels)
 
 
-def _close(total: NDArray[Any], size: int | None = None) -> tuple[Integers, int]:
-    """The same groups numbered without gaps, in the same order, and how many they are."""
-    if size is None or size > _DENSE:
-        found, number = np.unique(total, return_inverse=True)
-        return number.astype(np.int64), len(found)
+def _close(total: NDArray[Any], size: int) -> tuple[Integers, int]:
+    """The same groups numbered without gaps, in the same order, and how many they are; `size` is
+    above all numbers."""
+    if size > _DENSE:
+        groups, number = np.unique(total, return_inverse=True)
+        return number.astype(np.int64), len(groups)
     present = np.zeros(size, dtype=bool)
     present[total] = True
     places = np.cumsum(present) - 1

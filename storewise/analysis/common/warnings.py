@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 
 import pandas as pd
 
@@ -22,10 +22,9 @@ class StudyWarning:
     remedy: str
 
 
-COLUMNS = ("code", "trial", "message", "remedy")
+COLUMNS = ["code", "trial", "message", "remedy"]
 
 
 def warning_table(warnings: Iterable[StudyWarning]) -> pd.DataFrame:
     """The warnings, each once, sorted by code and trial."""
-    rows = sorted(set(warnings))
-    return pd.DataFrame([asdict(w) for w in rows], columns=list(COLUMNS))
+    return pd.DataFrame(map(astuple, sorted(set(warnings))), columns=COLUMNS)

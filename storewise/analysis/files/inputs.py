@@ -67,12 +67,12 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
             table = table.filter(once)
         if "warning" in table.column_names:
             warnings += _input_warnings(table.filter(pc.is_valid(table["warning"])))
-        total = InputTotals(
-            files=table.num_rows,
-            bytes=_sum(table["bytes"]) or 0,
-            documents=_sum(table["documents"]) if "documents" in table.column_names else None,
-            kinds=_kinds(table),
-        )
+        queries, alignments = _sum(table, "queries"), _sum(table, "alignments")
+        kinds: dict[str, int] = {}
+        if queries is not None and alignments is not None:
+            kinds = {k.table: queries if k is Kind.TASKS else alignments for k in KINDS}
+        size = pc.sum(table["bytes"], skip_nulls=False).as_py() or 0
+        return InputTotals(table.num_rows, size, _sum(table, "documents"), kinds), warnings
     except (OSError, KeyError, pa.ArrowException) as error:
         return None, [
             StudyWarning(
@@ -82,22 +82,19 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
                 "sizes are not set against the inputs; run `storewise manifest` and the analysis",
             )
         ]
-    return total, warnings
 
 
 def _equal_files(table: pa.Table) -> list[StudyWarning]:
     if not table.num_rows:
         return []
-    pairs = zip(
-        *(table[name][:_NAMED].to_pylist() for name in ("path", "duplicate_of")), strict=True
-    )
-    named = ", ".join(f"{path} = {first}" for path, first in pairs)
+    pairs = table.select(["path", "duplicate_of"])[:_NAMED].to_pylist()
+    names = ", ".join(f"{file['path']} = {file['duplicate_of']}" for file in pairs)
     more = f" and {table.num_rows - _NAMED} more" if table.num_rows > _NAMED else ""
     return [
         StudyWarning(
             "equal_files",
             "",
-            f"input files that are equal to others and were used once: {named}{more}",
+            f"input files that are equal to others and were used once: {names}{more}",
             "remove the copies, or search again what was meant to differ",
         )
     ]
@@ -105,34 +102,26 @@ def _equal_files(table: pa.Table) -> list[StudyWarning]:
 
 def _input_warnings(table: pa.Table) -> list[StudyWarning]:
     """What the manifest says of files that are complete all the same; of each kind the first."""
-    found: dict[str, list[str]] = {}
-    for path, text in zip(*(table[name].to_pylist() for name in ("path", "warning")), strict=True):
-        found.setdefault(text, []).append(path)
+    paths: dict[str, list[str]] = {}
+    for file in table.select(["path", "warning"]).to_pylist():
+        paths.setdefault(file["warning"], []).append(file["path"])
     return [
         StudyWarning(
             "input_warning",
             "",
-            f"{paths[0]}: {text}" + (f" (and {len(paths) - 1} files more)" if paths[1:] else ""),
+            f"{first}: {text}" + (f" (and {len(more)} files more)" if more else ""),
             "look at the command line in the file's first line",
         )
-        for text, paths in found.items()
+        for text, (first, *more) in paths.items()
     ]
 
 
-def _sum(column: pa.ChunkedArray) -> int | None:
-    """The sum, None where a value is missing: a sum of a part would pass for the whole."""
-    if column.null_count:
+def _sum(table: pa.Table, name: str) -> int | None:
+    """The sum of a column, None where it or a value of it is missing: a sum of a part would pass
+    for the whole."""
+    if name not in table.column_names or table[name].null_count:
         return None
-    return int(pc.sum(column, min_count=0).as_py())
-
-
-def _kinds(table: pa.Table) -> dict[str, int]:
-    if not {"queries", "alignments"} <= set(table.column_names):
-        return {}
-    queries, alignments = _sum(table["queries"]), _sum(table["alignments"])
-    if queries is None or alignments is None:
-        return {}
-    return {kind.table: queries if kind is Kind.TASKS else alignments for kind in KINDS}
+    return int(pc.sum(table[name], min_count=0).as_py())
 
 
 def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
@@ -142,7 +131,7 @@ def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
-        found = [
+        files = [
             Quarantined(
                 row["path"], row.get("line") or "", row.get("offset") or "", row["reason"] or ""
             )
@@ -157,13 +146,13 @@ def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
                 "delete it and make the manifest again (`snakemake -R manifest`)",
             )
         ]
-    if not found:
+    if not files:
         return [], []
-    return found, [
+    return files, [
         StudyWarning(
             "quarantined",
             "",
-            f"input files that were left out because they are not complete: {len(found)}",
+            f"input files that were left out because they are not complete: {len(files)}",
             "see the list of quarantined files; search them again or remove them from the inputs",
         )
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +51,11 @@ class Part(NamedTuple):
     def path(self) -> Path:
         return self.directory / self.name
 
+    @property
+    def factors(self) -> Mapping[str, Any]:
+        """The levels of the trial's factors."""
+        return self.conditions.get("factors") or {}
+
 
 class HdrLog(NamedTuple):
     """One worker's Hdr interval log of one phase."""
@@ -86,20 +91,20 @@ class TrialFiles:
 
 def trial_files(directory: Path) -> TrialFiles:
     """What lies in a trial's directory, in the order of the names."""
-    with os.scandir(directory) as entries:
-        found = {entry.name: entry for entry in entries}
-    packed = PACK in found
-    parts, logs, size = [], [], 0
-    if packed:
-        # Of packed samples a byte holds about four times as many.
-        size = 4 * found[PACK].stat().st_size
-    for name in sorted(found):
-        if log := _LOG.fullmatch(name):
-            logs.append(HdrLog(directory, name, directory.name, log["phase"], int(log["worker"])))
-        elif place_of(name) is not None:
-            parts.append(name)
-            if not packed:
-                size += found[name].stat().st_size
+    with os.scandir(directory) as listing:
+        entries = {entry.name: entry for entry in listing}
+    logs = [
+        HdrLog(directory, log[0], directory.name, log["phase"], int(log["worker"]))
+        for log in filter(None, map(_LOG.fullmatch, sorted(entries)))
+    ]
+    parts = [name for name in sorted(entries) if place_of(name) is not None]
+    packed = PACK in entries
+    # Of packed samples a byte holds about four times as many.
+    size = (
+        4 * entries[PACK].stat().st_size
+        if packed
+        else sum(entries[n].stat().st_size for n in parts)
+    )
     return TrialFiles(directory, parts, logs, size, packed)
 
 
@@ -115,62 +120,49 @@ def place_of(name: str) -> tuple[str, int | None, str | None] | None:
     return part["phase"], int(part["worker"]), None
 
 
-def workers_of(part: Part) -> int:
-    """How many workers the part's trial has."""
-    trial = part.conditions.get("trial")
-    if isinstance(trial, Mapping) and "workers" in trial:
-        return int(trial["workers"])
-    return int((part.conditions.get("factors") or {}).get("workers", 1))
-
-
 def threads_of(part: Part) -> int:
     """Client threads of each process in the part's first step (a load has only one)."""
     steps = part.conditions.get("steps") or [{}]
-    factors = part.conditions.get("factors") or {}
-    return int(steps[0].get("threads", factors.get("threads", 1)))
+    return int(steps[0].get("threads", part.factors.get("threads", 1)))
 
 
-def processes_of(part: Part) -> int:
-    """Client processes of each worker of the part's trial."""
-    return int((part.conditions.get("factors") or {}).get("processes", 1))
+def steps_of(parts: Iterable[Part]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """The parameters of the steps of each trial and phase, as its first worker keeps them."""
+    steps: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for part in parts:
+        stored = part.conditions.get("steps")
+        if part.worker is not None and isinstance(stored, list):
+            steps.setdefault((part.trial, part.phase), stored)
+    return steps
 
 
 def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWarning]:
     """Phases of which a worker's file is missing; their sums would be too low."""
-    found: list[StudyWarning] = []
+    again = "run the study again: it measures what is missing"
     logged = {(log.trial, log.phase, log.worker) for log in logs}
-    have: dict[tuple[str, str], set[int]] = {}
-    wanted: dict[tuple[str, str], int] = {}
-    for part in parts:
-        if part.worker is None:
-            continue
-        key = (part.trial, part.phase)
-        have.setdefault(key, set()).add(part.worker)
-        wanted[key] = max(workers_of(part), wanted.get(key, 0))
-        if (*key, part.worker) not in logged:
-            found.append(
-                StudyWarning(
-                    "missing_log",
-                    part.trial,
-                    f"phase {part.phase}: worker {part.worker} has no Hdr log; "
-                    "its latencies are left out",
-                    "run the study again: it measures what is missing",
-                )
-            )
-    for (trial, phase), workers in have.items():
-        gone = [k for k in range(wanted[trial, phase]) if k not in workers]
-        if gone:
-            found.append(
-                StudyWarning(
-                    "missing_worker",
-                    trial,
-                    f"phase {phase}: no result of worker {', '.join(map(str, gone))}; "
-                    "the phase is left out of all figures",
-                    "run the study again: it measures what is missing",
-                )
-            )
+    warnings = [
+        StudyWarning(
+            "missing_log",
+            part.trial,
+            f"phase {part.phase}: worker {part.worker} has no Hdr log; its latencies are left out",
+            again,
+        )
+        for part in parts
+        if part.worker is not None and (part.trial, part.phase, part.worker) not in logged
+    ]
+    warnings += [
+        StudyWarning(
+            "missing_worker",
+            trial,
+            f"phase {phase}: no result of worker {', '.join(map(str, missing))}; "
+            "the phase is left out of all figures",
+            again,
+        )
+        for (trial, phase), missing in _missing_workers(parts).items()
+        if missing
+    ]
     verified = {p.trial for p in parts if p.phase == VERIFY}
-    return found + [
+    return warnings + [
         StudyWarning(
             "not_verified",
             trial,
@@ -183,12 +175,20 @@ def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWa
 
 def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:
     """(trial, phase) of which every worker's part is there."""
-    have: dict[tuple[str, str], set[int]] = {}
+    return {phase for phase, missing in _missing_workers(parts).items() if not missing}
+
+
+def _missing_workers(parts: Sequence[Part]) -> dict[tuple[str, str], list[int]]:
+    """The workers of each trial and phase whose parts are not there."""
+    present: dict[tuple[str, str], set[int]] = {}
+    workers: dict[tuple[str, str], int] = {}
     for part in parts:
         if part.worker is not None:
-            have.setdefault((part.trial, part.phase), set()).add(part.worker)
-    wanted = {(p.trial, p.phase): workers_of(p) for p in parts if p.worker is not None}
-    return {key for key, workers in have.items() if workers >= set(range(wanted[key]))}
+            phase, trial = (part.trial, part.phase), part.conditions.get("trial")
+            levels = trial if isinstance(trial, Mapping) and "workers" in trial else part.factors
+            present.setdefault(phase, set()).add(part.worker)
+            workers[phase] = max(int(levels.get("workers", 1)), workers.get(phase, 0))
+    return {key: sorted({*range(workers[key])} - numbers) for key, numbers in present.items()}
 
 
 def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
@@ -197,14 +197,12 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
     Hosts of nodes are compared among themselves: a cluster may well have others for its stores
     than for its clients, and a study with the factor `node_class` others for each of its levels.
     """
-    found: list[StudyWarning] = []
     versions: dict[str, set[str]] = {}
     systems: dict[str, set[str]] = {}
     seen: set[tuple[object, ...]] = set()
     for part in parts:
         # Parts share what their conditions have in common: a hundred thousand have few versions.
-        told = part.conditions
-        shared = (id(told.get("versions")), id(told.get("host")), id(told.get("factors")))
+        shared = (id(part.conditions.get(name)) for name in ("versions", "host", "factors"))
         key = (*shared, part.node is None, part.phase == SESSION)
         if key in seen:
             continue
@@ -213,45 +211,40 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
             versions.setdefault(name, set()).add(version)
         if part.phase == SESSION and part.node is None:
             continue
-        who = "trials" if part.node is None else _nodes_alike(part)
-        systems.setdefault(who, set()).add(host_of(part.conditions)[1])
-    for name, different in sorted(versions.items()):
-        if len(different) > 1:
-            found.append(
-                StudyWarning(
-                    "mixed_versions",
-                    "",
-                    f"{name} differs between trials: {', '.join(sorted(different))}",
-                    "delete the trials of the older version and measure them again",
-                )
-            )
-    for who, kinds in sorted(systems.items()):
-        if len(kinds) > 1:
-            found.append(
-                StudyWarning(
-                    "mixed_hosts",
-                    "",
-                    f"{who} ran on different kinds of hosts: {'; '.join(sorted(kinds))}",
-                    "compare engines only within one kind; ask the scheduler for one node type",
-                )
-            )
-    return found
-
-
-def _nodes_alike(part: Part) -> str:
-    """What nodes whose hosts should be of one kind are called."""
-    level = (part.conditions.get("factors") or {}).get("node_class")
-    return f"nodes of class {level}" if level else "nodes"
+        level = part.factors.get("node_class")
+        nodes = f"nodes of class {level}" if level else "nodes"
+        systems.setdefault("trials" if part.node is None else nodes, set()).add(
+            host_of(part.conditions)[1]
+        )
+    warnings = [
+        StudyWarning(
+            "mixed_versions",
+            "",
+            f"{name} differs between trials: {', '.join(sorted(different))}",
+            "delete the trials of the older version and measure them again",
+        )
+        for name, different in sorted(versions.items())
+        if len(different) > 1
+    ]
+    return warnings + [
+        StudyWarning(
+            "mixed_hosts",
+            "",
+            f"{jobs} ran on different kinds of hosts: {'; '.join(sorted(kinds))}",
+            "compare engines only within one kind; ask the scheduler for one node type",
+        )
+        for jobs, kinds in sorted(systems.items())
+        if len(kinds) > 1
+    ]
 
 
 def part_versions(part: Part) -> list[tuple[str, str]]:
     """(what, version) of a part; a server is called after its engine, whichever node it was."""
-    engine = str((part.conditions.get("factors") or {}).get("engine", ""))
-    found = []
-    for name, version in (part.conditions.get("versions") or {}).items():
-        server = name == "server" or str(name).startswith("server.")
-        found.append((f"server of {title(engine)}" if server else str(name), str(version)))
-    return found
+    server = f"server of {title(str(part.factors.get('engine', '')))}"
+    return [
+        (server if str(name).partition(".")[0] == "server" else str(name), str(version))
+        for name, version in (part.conditions.get("versions") or {}).items()
+    ]
 
 
 def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
@@ -270,13 +263,13 @@ def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
 def instance_of(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
     """The EC2 instance that a part's host was (``metrics.instance.Instance``); empty elsewhere."""
     host = conditions.get("host")
-    found = host.get("instance") if isinstance(host, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    instance = host.get("instance") if isinstance(host, Mapping) else None
+    return instance if isinstance(instance, Mapping) else {}
 
 
 def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
     """Input files that passed the manifest and that a write worker found to be bad."""
-    found = {
+    files = {
         Quarantined(
             str(file.get("path", "unknown")),
             str(file.get("line") or ""),
@@ -286,31 +279,31 @@ def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
         for part in parts
         for file in part.conditions.get("quarantined") or ()
     }
-    return sorted(found, key=lambda one: one.path)
+    return sorted(files, key=lambda file: file.path)
 
 
-def own_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
+def job_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
     """Warnings that jobs left in their conditions; one that several trials share is one finding."""
-    found: dict[tuple[str, str, str], set[str]] = {}
+    trials: dict[tuple[str, str, str], set[str]] = {}
     for part in parts:
-        for text in part.conditions.get("warnings") or ():
-            code = "worker" if part.phase != SESSION else "session"
-            if isinstance(text, Mapping):
-                message, remedy = str(text.get("message", text)), str(text.get("remedy", ""))
-                code = str(text.get("code", code))
-            else:
-                message, remedy = str(text), ""
-            found.setdefault((message, remedy, code), set()).add(part.trial)
-    # What forming found is in the parts of the workers and of the session, but for what
-    # `sessions` finds itself over all trials.
-    found = {key: trials for key, trials in found.items() if not key[0].startswith(_SHARED)}
-    of_session = {message for message, _, code in found if code == "session"}
+        for warning in part.conditions.get("warnings") or ():
+            fields = warning if isinstance(warning, Mapping) else {"message": warning}
+            code = "session" if part.phase == SESSION else "worker"
+            key = (
+                str(fields.get("code", code)),
+                str(fields.get("message", warning)),
+                str(fields.get("remedy", "")),
+            )
+            trials.setdefault(key, set()).add(part.trial)
+    of_session = {message for code, message, _ in trials if code == "session"}
     warnings = []
-    for (message, remedy, code), trials in found.items():
-        if code == "worker" and message in of_session:
+    for (code, message, remedy), names in trials.items():
+        # What forming found is in the parts of the workers and of the session, but for what
+        # `sessions` finds itself over all trials.
+        if message.startswith(_SHARED) or (code == "worker" and message in of_session):
             continue
-        if len(trials) > 1:
-            warnings.append(StudyWarning(code, "", f"in {len(trials)} trials: {message}", remedy))
-        else:
-            warnings.append(StudyWarning(code, min(trials), message, remedy))
+        if len(names) > 1:
+            message = f"in {len(names)} trials: {message}"
+        trial = "" if len(names) > 1 else min(names)
+        warnings.append(StudyWarning(code, trial, message, remedy))
     return warnings

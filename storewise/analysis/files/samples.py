@@ -20,7 +20,6 @@ import numpy as np
 import orjson
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import Part, TrialFiles, place_of
@@ -38,13 +37,9 @@ from storewise.metrics.schema import (
 #: Columns of the schema but for `unit`, which the metric tells.
 COLUMNS = [name for name in CORE.names if name != "unit"]
 _TEXTS = [f.name for f in CORE if pa.types.is_dictionary(f.type) and f.name != "unit"]
-#: What DuckDB makes of CORE: text instead of dictionaries.
-_TYPES = {
-    f.name: pa.string() if pa.types.is_dictionary(f.type) else f.type
-    for f in CORE
-    if f.name != "unit"
-}
 _SCHEMA = pa.schema([CORE.field(name) for name in COLUMNS])
+#: What DuckDB makes of it: text instead of dictionaries.
+_TYPES = [pa.string() if f.name in _TEXTS else f.type for f in _SCHEMA]
 _SELECT = f"SELECT {', '.join(COLUMNS)}, file_index FROM read_parquet($1)"
 _CONDITIONS = """
     SELECT file_name, value FROM parquet_kv_metadata($1) WHERE decode(key) = $2
@@ -71,7 +66,7 @@ _Read = tuple[pa.Table, int, int, Mapping[str, Any]]
 def read_samples(trials: Sequence[TrialFiles]) -> Samples:
     """Read the parts of some trials; what cannot be read is left out, with a warning."""
     files = [(one.directory, name) for one in trials for name in one.parts]
-    found: dict[_File, _Read] = {}
+    read: dict[_File, _Read] = {}
     totals: dict[tuple[str, str], Mapping[str, str]] = {}
     warnings: list[StudyWarning] = []
     for trial in trials:
@@ -80,25 +75,25 @@ def read_samples(trials: Sequence[TrialFiles]) -> Samples:
             continue
         begin = 0
         for (name, conditions), length in zip(pack.conditions.items(), pack.lengths, strict=True):
-            found[trial.directory, name] = (pack.rows, begin, length, conditions)
+            read[trial.directory, name] = (pack.rows, begin, length, conditions)
             begin += length
         totals |= {(trial.trial, phase): sums for phase, sums in pack.totals.items()}
-    loose = [one for one in files if one not in found]
+    loose = [one for one in files if one not in read]
     try:
-        found |= _together(loose) if loose else {}
+        read |= _together(loose) if loose else {}
     except (duckdb.Error, ResultError, pa.ArrowException, ValueError):
         # Which of them it is, and what is wrong with it, is told file by file.
-        found |= _one_by_one(loose, warnings)
+        read |= _one_by_one(loose, warnings)
     known: dict[tuple[str, bytes], Any] = {}
-    there = [one for one in files if one in found]
-    parts = [_part(*one, _shared(found[one][-1], known)) for one in there]
-    return Samples(parts, _frame(_runs([found[one] for one in there])), warnings, totals)
+    files = [one for one in files if one in read]
+    parts = [_part(*one, _shared(read[one][-1], known)) for one in files]
+    return Samples(parts, _frame(_runs([read[one] for one in files])), warnings, totals)
 
 
-def _runs(found: Sequence[_Read]) -> list[pa.Table]:
+def _runs(read: Sequence[_Read]) -> list[pa.Table]:
     """The rows of parts, those that follow each other in one table together."""
     runs: list[tuple[pa.Table, int, int]] = []
-    for table, begin, length, _ in found:
+    for table, begin, length, _ in read:
         if runs and runs[-1][0] is table and runs[-1][1] + runs[-1][2] == begin:
             runs[-1] = (table, runs[-1][1], runs[-1][2] + length)
         else:
@@ -135,29 +130,29 @@ def _together(files: Sequence[_File]) -> dict[_File, _Read]:
     if any(one.get("schema_version") != SCHEMA_VERSION for one in conditions):
         raise ResultError("a part is of another schema version")
     table = connection.sql(_SELECT, params=[paths]).to_arrow_table()
-    if any(table.schema.field(name).type != wanted for name, wanted in _TYPES.items()):
-        raise ResultError("a part has a column of another type")
     lengths = np.bincount(table["file_index"].to_numpy(), minlength=len(files))
-    table = _encoded(table.select(COLUMNS))
-    _check_trials(table, files, lengths)
+    table = table.select(COLUMNS)
+    if table.schema.types != _TYPES:
+        raise ResultError("a part has a column of another type")
+    columns = [
+        table[name].combine_chunks().dictionary_encode() if name in _TEXTS else table[name]
+        for name in COLUMNS
+    ]
+    table = pa.table(columns, schema=_SCHEMA)
+    trials = table["trial"].combine_chunks()
+    codes = {name: code for code, name in enumerate(trials.dictionary.to_pylist())}
+    expected = np.array([codes.get(directory.name, -1) for directory, _ in files])
+    if not np.array_equal(trials.indices.to_numpy(), expected.repeat(lengths)):
+        raise ResultError("rows are of another trial than their directory")
     begins = np.cumsum(lengths) - lengths
     return {
-        one: (table, int(begin), int(length), told)
-        for one, begin, length, told in zip(files, begins, lengths, conditions, strict=True)
+        file: (table, int(begin), int(length), meta)
+        for file, begin, length, meta in zip(files, begins, lengths, conditions, strict=True)
     }
 
 
-def _check_trials(table: pa.Table, files: Sequence[_File], lengths: NDArray[np.int64]) -> None:
-    """Rows must be of the trial in whose directory they lie; raises ResultError."""
-    names = table["trial"].combine_chunks()
-    known = {name: code for code, name in enumerate(names.dictionary.to_pylist())}
-    expected = np.array([known.get(directory.name, -1) for directory, _ in files])
-    if not np.array_equal(names.indices.to_numpy(), expected.repeat(lengths)):
-        raise ResultError("rows are of another trial than their directory")
-
-
 def _one_by_one(files: Sequence[_File], warnings: list[StudyWarning]) -> dict[_File, _Read]:
-    found: dict[_File, _Read] = {}
+    read: dict[_File, _Read] = {}
     for directory, name in files:
         path = directory / name
         trial = directory.name
@@ -165,15 +160,11 @@ def _one_by_one(files: Sequence[_File], warnings: list[StudyWarning]) -> dict[_F
             table, conditions = read_part(path)
             if table.num_rows and set(table["trial"].unique().to_pylist()) != {trial}:
                 raise ResultError(f"{path}: its rows are of another trial than its directory")
+            read[directory, name] = (table, 0, table.num_rows, conditions)
         except ResultError as error:
-            warnings.append(
-                StudyWarning(
-                    "unreadable_part", trial, str(error), "delete the file and measure again"
-                )
-            )
-            continue
-        found[directory, name] = (table, 0, table.num_rows, conditions)
-    return found
+            remedy = "delete the file and measure again"
+            warnings.append(StudyWarning("unreadable_part", trial, str(error), remedy))
+    return read
 
 
 def _part(directory: Path, name: str, conditions: Mapping[str, Any]) -> Part:
@@ -181,15 +172,6 @@ def _part(directory: Path, name: str, conditions: Mapping[str, Any]) -> Part:
     assert place is not None
     phase, worker, node = place
     return Part(directory, name, directory.name, phase, worker, conditions, node)
-
-
-def _encoded(table: pa.Table) -> pa.Table:
-    """The table with its text as dictionaries."""
-    columns = [
-        table[name].combine_chunks().dictionary_encode() if name in _TEXTS else table[name]
-        for name in COLUMNS
-    ]
-    return pa.table(columns, schema=_SCHEMA)
 
 
 def _frame(tables: Sequence[pa.Table]) -> pd.DataFrame:
@@ -202,12 +184,11 @@ def _frame(tables: Sequence[pa.Table]) -> pd.DataFrame:
         column = frame[name].cat
         if not column.categories.is_monotonic_increasing:
             frame[name] = column.reorder_categories(column.categories.sort_values())
-    metrics = frame["metric"].cat
     # A counter of the store itself (`status.NAME`) is a number.
-    units = pd.Index([METRICS.get(name, "1") for name in metrics.categories])
-    own = pd.CategoricalDtype(units.unique())
-    codes = own.categories.get_indexer(units)
-    frame["unit"] = pd.Categorical.from_codes(codes.take(metrics.codes), dtype=own)
+    metrics = frame["metric"].cat
+    units = pd.Categorical([METRICS.get(name, "1") for name in metrics.categories])
+    codes = units.codes.take(metrics.codes)
+    frame["unit"] = pd.Categorical.from_codes(codes, dtype=units.dtype)
     return frame
 
 

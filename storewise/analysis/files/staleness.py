@@ -11,8 +11,11 @@ from storewise.analysis.common.engines import title
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.study.study import Study
 
+#: Plain data of each trial, by its id.
+Trials = Mapping[str, Mapping[str, Any]]
 
-def expected_trials(study: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+
+def expected_trials(study: Mapping[str, Any]) -> Trials | None:
     """The trials of a stored study (``study.json``) as plain data by id.
 
     None where the study cannot be read as one, such as that of another version of Storewise.
@@ -28,23 +31,18 @@ def expected_trials(study: Mapping[str, Any]) -> dict[str, dict[str, Any]] | Non
 def read_left_out(path: Path) -> dict[str, str]:
     """Engines that the study left out because the host did not have them, with the reason."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return {str(k): str(v) for k, v in json.loads(path.read_bytes()).items()}
+    except (OSError, ValueError, AttributeError):
         return {}
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-def trials_of(
-    engines: Collection[str], expected: Mapping[str, Mapping[str, Any]] | None
-) -> set[str]:
+def trials_of(engines: Collection[str], expected: Trials | None) -> set[str]:
     """The trials of some engines."""
     return {name for name, trial in (expected or {}).items() if trial.get("engine") in engines}
 
 
 def left_out_warnings(
-    engines: Mapping[str, str],
-    expected: Mapping[str, Mapping[str, Any]] | None,
-    stored: Collection[str],
+    engines: Mapping[str, str], expected: Trials | None, stored: Collection[str]
 ) -> list[StudyWarning]:
     """One for each engine of which trials were left out."""
     return [
@@ -60,9 +58,7 @@ def left_out_warnings(
 
 
 def stale_warnings(
-    expected: Mapping[str, Mapping[str, Any]] | None,
-    stored: Mapping[str, Mapping[str, Any]],
-    failed: Collection[str],
+    expected: Trials | None, stored: Trials, failed: Collection[str]
 ) -> list[StudyWarning]:
     """Trials that the study no longer has, that have no results yet, or that ran otherwise.
 
@@ -78,7 +74,7 @@ def stale_warnings(
                 "run `snakemake report` with the study's file, which writes it again",
             )
         ]
-    found = [
+    warnings = [
         StudyWarning(
             "other_config",
             trial,
@@ -89,7 +85,7 @@ def stale_warnings(
     ]
     missing = sorted(set(expected) - set(stored) - set(failed))
     if missing:
-        found.append(
+        warnings.append(
             StudyWarning(
                 "missing_trials",
                 "",
@@ -99,20 +95,19 @@ def stale_warnings(
             )
         )
     for trial in sorted(set(stored) & set(expected)):
-        ran = stored[trial].get("trial")
-        if not isinstance(ran, Mapping):
+        measured = stored[trial].get("trial")
+        if not isinstance(measured, Mapping):
             continue
-        changed = sorted(_differences(ran, expected[trial]))
-        if changed:
-            found.append(
+        if changed := ", ".join(sorted(_differences(measured, expected[trial]))):
+            warnings.append(
                 StudyWarning(
                     "older_config",
                     trial,
-                    f"measured with another config; it differs in {', '.join(changed)}",
+                    f"measured with another config; it differs in {changed}",
                     "delete its directory under trials/ and run the study to measure it again",
                 )
             )
-    return found
+    return warnings
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:

@@ -30,27 +30,17 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side
-from storewise.analysis.common.frames import missing, records
-from storewise.analysis.files.parts import Part
+from storewise.analysis.common.frames import key_of, records
+from storewise.analysis.files.parts import Part, steps_of
+from storewise.analysis.measure.points import mean_service_times
 from storewise.analysis.measure.repeats import over_repeats
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.measure.throughput import STEP, counters, durations
+from storewise.analysis.measure.throughput import STEP, StepKey, durations
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import LEVEL, Estimate, columns, weaker
 
-COLUMNS = [
-    "phase",
-    "step",
-    "operation",
-    "load",
-    "files_question",
-    "store_question",
-    "n",
-    "mean",
-    "low",
-    "high",
-    "resampled",
-]
+COLUMNS = ["phase", "step", "operation", "load", "files_question", "store_question"]
+COLUMNS += ["n", "mean", "low", "high", "resampled"]
 #: What changes a store is no question.
 _CHANGES = ("add", "insert", "update", "delete", "finish")
 
@@ -59,22 +49,20 @@ def questions_until_it_pays(load: Estimate, files: Estimate, store: Estimate) ->
     """N of the module's text with its interval; inf is never."""
     n = min(load.n, files.n, store.n)
     gain = files.mean - store.mean
-    known = load.known() and files.known() and store.known()
-    if not known or not (load.log and files.log and store.log):
-        mean = load.mean / gain if gain > 0 else math.inf
+    mean = load.mean / gain if gain > 0 else math.inf
+    if not all(one.known() and one.log for one in (load, files, store)):
         return Estimate(n, mean, math.nan, math.nan, "none")
     # In units of the gain; without one the interval alone may tell.
     errors = [(files.mean * files.error, files.freedom), (store.mean * store.error, store.freedom)]
     half = _quantile(_welch(errors)) * math.hypot(*(e for e, _ in errors))
     resampled = weaker(load.resampled, files.resampled, store.resampled)
     if gain - half <= 0:
-        mean = load.mean / gain if gain > 0 else math.inf
         low = load.low / (gain + half) if gain + half > 0 else math.inf
         return Estimate(n, mean, low, math.inf, resampled)
     parts = [(load.error, load.freedom), *((e / gain, f) for e, f in errors)]
     error = math.sqrt(sum(e * e for e, _ in parts))
     freedom = _welch(parts)
-    mean, width = load.mean / gain, _quantile(freedom) * error
+    width = _quantile(freedom) * error
     high = mean * math.exp(min(width, 700.0))
     return Estimate(n, mean, mean * math.exp(-width), high, resampled, error, freedom)
 
@@ -90,40 +78,27 @@ def _quantile(freedom: float) -> float:
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
 
-def clients_at_once(parts: Iterable[Part]) -> dict[tuple[str, str, int], int]:
+def clients_at_once(parts: Iterable[Part]) -> dict[StepKey, int]:
     """Clients by trial, phase and step, of closed loops; an open loop does not share its time."""
     return {
-        (part.trial, part.phase, number): int(step["clients"])
-        for part in parts
-        for number, step in enumerate(part.conditions.get("steps") or ())
+        (trial, phase, number): int(step["clients"])
+        for (trial, phase), steps in steps_of(parts).items()
+        for number, step in enumerate(steps)
         if step.get("clients") and step.get("rate") is None
     }
 
 
-def question_times(
-    samples: pd.DataFrame, clients: Mapping[tuple[str, str, int], int]
-) -> pd.DataFrame:
+def question_times(samples: pd.DataFrame, clients: Mapping[StepKey, int]) -> pd.DataFrame:
     """Time of a question in s per trial, phase after the load, step and operation: the mean
     service time of what ended after the warm-up, over the `clients` that asked at once."""
-    loads = _loads(samples)
-    keys = [*STEP, "operation"]
     # Totals of a step have its warm-up within them; its seconds tell which are of it.
-    later = samples[~samples["warmup"].astype(bool)]
-    sums = {
-        metric: counters(later, metric, per_second=True).groupby(keys, observed=True)["value"].sum()
-        for metric in ("service_time_sum", "operations")
-    }
-    table = pd.DataFrame(sums).dropna().reset_index()
-    table = table[(table["operations"] > 0) & (table["service_time_sum"] > 0)]
+    table = mean_service_times(samples[~samples["warmup"].astype(bool)], per_second=True)
+    loads = _loads(samples)
     table = table[~table["phase"].isin(loads) & ~table["operation"].isin(_CHANGES)]
-    at_once = [
-        clients.get((str(trial), str(phase), int(step)), 1)
-        for trial, phase, step in table[STEP].itertuples(index=False)
-    ]
-    mean = table["service_time_sum"] / table["operations"]
-    return table.assign(value=mean / np.asarray(at_once, dtype=float), unit="s")[
-        [*keys, "value", "unit"]
-    ]
+    table = table[table["value"] > 0]
+    steps = table[STEP].itertuples(index=False, name=None)
+    at_once = np.array([clients.get(step, 1) for step in steps], dtype=float)
+    return table.assign(value=table["value"] / at_once, unit="s")
 
 
 def _loads(samples: pd.DataFrame) -> set[str]:
@@ -132,53 +107,47 @@ def _loads(samples: pd.DataFrame) -> set[str]:
 
 def load_times(samples: pd.DataFrame) -> pd.DataFrame:
     """Wall time of each trial's load in s."""
-    found = durations(samples)
-    found = found[found["phase"].isin(_loads(samples))]
-    return found.assign(value=found["wall"], unit="s")[["trial", "value", "unit"]]
+    walls = durations(samples).astype({"trial": str})
+    walls = walls.assign(unit="s").rename(columns={"wall": "value"})
+    return walls.loc[walls["phase"].isin(_loads(samples)), ["trial", "value", "unit"]].astype(
+        {"trial": str}
+    )
 
 
-def breakeven(asked: pd.DataFrame, loaded: pd.DataFrame, results: Results) -> pd.DataFrame:
+def breakeven(question: pd.DataFrame, load: pd.DataFrame, results: Results) -> pd.DataFrame:
     """One row per store's levels, phase, step and operation that the files were asked too.
 
-    `asked` is `question_times`, `loaded` is `load_times`.
+    `question` is `question_times`, `load` is `load_times`.
     Columns: factors, then COLUMNS: times in s, and N as `mean` with its interval; inf is never.
     Empty for a study without the engine ``files``.
     """
     factors = list(results.factors)
-    names = [*factors, *COLUMNS]
-    if BASELINE not in set(results.trials.get("engine", ())):
-        return pd.DataFrame(columns=names)
-    keys = ["phase", "step", "operation"]
-    times = over_repeats(asked, results, keys)
-    loads = over_repeats(loaded.assign(what="load"), results, ["what"])
-    load_of = {_levels(row, factors): as_estimate(row) for row in records(loads)}
-    same = [f for f in client_side(factors) if f != "index"]
-    base: dict[tuple[Any, ...], Estimate] = {}
-    for row in records(times[times["engine"] == BASELINE]):
-        key = _levels(row, [*same, *keys])
-        found = as_estimate(row)
-        if key not in base or found.mean < base[key].mean:
-            base[key] = found
     rows: list[dict[str, Any]] = []
-    for row in records(times[~times["engine"].isin([BASELINE, CEILING])]):
-        files, load = base.get(_levels(row, [*same, *keys])), load_of.get(_levels(row, factors))
-        if files is None or load is None:
-            continue
-        store = as_estimate(row)
-        rows.append(
-            {
-                **{name: row[name] for name in [*factors, *keys]},
-                "load": load.mean,
-                "files_question": files.mean,
-                "store_question": store.mean,
-                **columns(questions_until_it_pays(load, files, store)),
-            }
-        )
-    return pd.DataFrame(rows, columns=names)
-
-
-def _levels(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(None if missing(row[name]) else row[name] for name in names)
+    if BASELINE in set(results.trials.get("engine", ())):
+        keys = ["phase", "step", "operation"]
+        loads = records(over_repeats(load.assign(what="load"), results, ["what"]))
+        load_of = {key_of(row, factors): as_estimate(row) for row in loads}
+        alike = [*(f for f in client_side(factors) if f != "index"), *keys]
+        fastest: dict[tuple[Any, ...], Estimate] = {}
+        times = over_repeats(question, results, keys)
+        for row in records(times[times["engine"] == BASELINE]):
+            key, time = key_of(row, alike), as_estimate(row)
+            fastest[key] = min(fastest.get(key, time), time, key=lambda one: one.mean)
+        for row in records(times[~times["engine"].isin([BASELINE, CEILING])]):
+            files, of_load = fastest.get(key_of(row, alike)), load_of.get(key_of(row, factors))
+            if files is None or of_load is None:
+                continue
+            store = as_estimate(row)
+            rows.append(
+                {
+                    **{name: row[name] for name in [*factors, *keys]},
+                    "load": of_load.mean,
+                    "files_question": files.mean,
+                    "store_question": store.mean,
+                    **columns(questions_until_it_pays(of_load, files, store)),
+                }
+            )
+    return pd.DataFrame(rows, columns=[*factors, *COLUMNS])
 
 
 def times_asked(value: float) -> str:

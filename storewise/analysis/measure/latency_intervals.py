@@ -16,26 +16,24 @@ and is labelled "operations". A maximum has no interval at all: no sample bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from scipy.special import bdtrik
+from scipy.stats import binom
 
-from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.frames import key_of as key_of
+from storewise.analysis.common.frames import records
 from storewise.analysis.measure.repeats import over_repeats
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import LEVEL
 from storewise.metrics.hdr import percentiles
+from storewise.metrics.sparse_histogram import Counted
 
 INTERVAL = ("low", "high", "resampled", "error", "freedom")
-NOTHING: Mapping[str, Any] = {
-    "low": math.nan,
-    "high": math.nan,
-    "resampled": "none",
-    "error": math.nan,
-    "freedom": math.nan,
-}
+NOTHING: Mapping[str, Any] = dict.fromkeys(INTERVAL, math.nan) | {"resampled": "none"}
+#: Nanoseconds in a second.
+NS = 1e9
 
 
 def ranks(percentile: float, count: int, level: float = LEVEL) -> tuple[int, int] | None:
@@ -48,66 +46,76 @@ def ranks(percentile: float, count: int, level: float = LEVEL) -> tuple[int, int
     if count < 1 or not 0 < share < 1:
         return None
     tail = (1 - level) / 2
-    # bdtrik is the inverse of the distribution function as a continuous one.
-    low = _quantile(tail, count, share)
-    high = _quantile(1 - tail, count, share) + 1
-    return (low, high) if low >= 1 and high <= count else None
-
-
-def _quantile(p: float, count: int, share: float) -> int:
-    """The smallest number of successes that at most so many have with probability `p`."""
-    found = float(bdtrik(p, count, share))
-    # nan: not even no success is as unlikely as that.
-    return 0 if math.isnan(found) else max(0, math.ceil(found - 1e-9))
+    low, high = binom.ppf([tail, 1 - tail], count, share).astype(int)
+    return (int(low), int(high) + 1) if low >= 1 and high < count else None
 
 
 def of_operations(histogram: Any, percentile: float, unit: float) -> dict[str, Any]:
     """INTERVAL of a percentile from the operations of one run; values of the histogram are divided
     by `unit`."""
     count = int(histogram.get_total_count())
-    found = ranks(percentile, count)
-    if found is None:
+    places = ranks(percentile, count)
+    if places is None:
         return dict(NOTHING)
-    wanted = [100 * rank / count for rank in found]
-    values = percentiles(histogram, wanted)
-    low, high = (values[p] / unit for p in wanted)
-    error = math.nan
-    if low > 0:
-        # Of a normal error with such an interval: 1.96 of them on either side.
-        error = math.log(high / low) / 2 / 1.959964
+    shares = [100 * rank / count for rank in places]
+    values = percentiles(histogram, shares)
+    low, high = (values[p] / unit for p in shares)
+    # Of a normal error with such an interval: 1.96 of them on either side.
+    error = math.log(high / low) / 2 / 1.959964 if low > 0 else math.nan
     return {"low": low, "high": high, "resampled": "operations", "error": error, "freedom": count}
 
 
-def of_repeats(
-    per_trial: pd.DataFrame, results: Results, keys: Sequence[str]
-) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """INTERVAL relative to the mean over repeats, by factors' levels and `keys`, of those with two
-    repeats or more.
-
-    `per_trial` has trial, `keys`, value and unit. Missing levels are None in the keys returned.
-    """
-    if per_trial.empty:
+def figures(histogram: Counted, wanted: Mapping[str, float | None]) -> dict[str, float]:
+    """Percentiles of a histogram, and its mean where None is wanted, in s by name; none of an empty
+    one."""
+    if not histogram.get_total_count():
         return {}
-    found = {}
-    names = [*results.factors, *keys]
-    for row in records(over_repeats(per_trial, results, keys)):
-        if row["n"] < 2 or not row["mean"] > 0:
-            continue
-        found[key_of(row, names)] = {
-            **{name: row[name] for name in INTERVAL},
-            "low": row["low"] / row["mean"],
-            "high": row["high"] / row["mean"],
-        }
-    return found
+    values = percentiles(histogram, [p for p in wanted.values() if p is not None])
+    return {
+        name: (histogram.get_mean_value() if p is None else values[p]) / NS
+        for name, p in wanted.items()
+    }
 
 
-def key_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    """The cells of a row as a key, missing ones as None: one nan does not equal another."""
-    return tuple(None if missing(row[name]) else row[name] for name in names)
+def over_trials(
+    histograms: Iterable[tuple[tuple[Any, ...], str, Counted]],
+    names: Sequence[str],
+    wanted: Mapping[str, float | None],
+    results: Results,
+) -> Iterator[dict[str, Any]]:
+    """A row per key and figure of the sums of all trials' histograms, with its interval.
 
-
-def about(value: float, relative: Mapping[str, Any] | None) -> dict[str, Any]:
-    """INTERVAL of `of_repeats` laid about a value."""
-    if relative is None:
-        return dict(NOTHING)
-    return {**relative, "low": value * relative["low"], "high": value * relative["high"]}
+    `histograms` are (key, trial, histogram), several of a trial may have one key, whose `names`
+    begin with the study's factors. Columns: `names`, figure, n, value (in s), INTERVAL, count.
+    """
+    by_key: dict[tuple[Any, ...], dict[str, Counted]] = {}
+    for key, trial, histogram in histograms:
+        by_key.setdefault(key, {}).setdefault(trial, Counted()).add(histogram)
+    keys = [*names[len(results.factors) :], "figure"]
+    each = pd.DataFrame(
+        [
+            (*key[len(results.factors) :], figure, trial, value, "s")
+            for key, trials in by_key.items()
+            for trial, histogram in trials.items()
+            for figure, value in figures(histogram, wanted).items()
+        ],
+        columns=[*keys, "trial", "value", "unit"],
+    )
+    repeated = records(over_repeats(each[each["figure"] != "max"], results, keys))
+    relative = {
+        key_of(row, [*names, "figure"]): row for row in repeated if row["n"] > 1 and row["mean"] > 0
+    }
+    for key, trials in by_key.items():
+        total = Counted()
+        for histogram in trials.values():
+            total.add(histogram)
+        for figure, value in figures(total, wanted).items():
+            row = {"figure": figure, "n": len(trials), "value": value, **NOTHING}
+            percentile, spread = wanted[figure], relative.get((*key, figure))
+            if len(trials) == 1 and percentile is not None:
+                row |= of_operations(total, percentile, NS)
+            elif spread is not None:
+                row |= {name: spread[name] for name in INTERVAL}
+                row |= {end: value * (spread[end] / spread["mean"]) for end in ("low", "high")}
+            count = int(total.get_total_count())
+            yield {**dict(zip(names, key, strict=True)), **row, "count": count}

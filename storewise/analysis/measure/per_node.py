@@ -1,7 +1,7 @@
 """Nodes that differ: what clients saw of each owner of documents, and what its host did meanwhile.
 
 Operations and times come from the clients' Hdr logs, whose intervals carry the owner; the nodes'
-own figures from their samplers, given to the same steps by Unix time (`nodes.node_samples`), so
+own figures from their samplers, given to the same steps by Unix time (`node_load.node_samples`), so
 that both are about the same time. A step in which nodes were slowed, or one was killed, says so.
 """
 
@@ -13,81 +13,44 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.frames import grouped, missing, records
-from storewise.analysis.files.parts import Part
-from storewise.analysis.measure.latency import NS
-from storewise.analysis.measure.repeats import over_repeats
-from storewise.analysis.measure.throughput import STEP
+from storewise.analysis.common.frames import key_of, records
+from storewise.analysis.files.parts import Part, steps_of
+from storewise.analysis.measure.host_load import PER_SECOND
+from storewise.analysis.measure.latency_intervals import figures
+from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
+from storewise.analysis.measure.throughput import STEP, StepKey
 from storewise.analysis.model.results import OwnerKey, Results
-from storewise.metrics.hdr import bucket_indexes, percentiles
+from storewise.metrics.hdr import bucket_indexes
 from storewise.metrics.outages import common, longest
 from storewise.metrics.sparse_histogram import Counted
 from storewise.workloads.faults import OWN_FIELDS, Slow
 
 #: Share of operations beyond this, ms, where a phase names no `limit_ms`.
 LIMIT_MS = 5.0
-PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
-TIMES = [f"{time}_{p}" for time in ("service", "response") for p in ("mean", *PERCENTILES)]
+#: Percentiles of a time, and its mean.
+TIMES: Mapping[str, float | None] = {"mean": None, "p50": 50.0, "p95": 95.0, "p99": 99.0}
 #: Of a node's own processes and of its host: means over the step.
-LOAD = (
-    "store_cpu",
-    "cpu_user",
-    "cpu_system",
-    "cpu_iowait",
-    "disk_read",
-    "disk_write",
-    "disk_busy",
-    "network_received",
-    "network_sent",
-    "loopback",
-)
-COLUMNS = [
-    *STEP,
-    "operation",
-    "node",
-    "host",
-    "slowed",
-    "slowed_nodes",
-    "operations",
-    "errors",
-    "share",
-    "operations_per_s",
-    *TIMES,
-    "limit_ms",
-    "over_limit",
-    *LOAD,
-]
+LOAD = ("store_cpu", *(name for name in PER_SECOND if name != "cpu_steal"), "loopback")
+COLUMNS = [*STEP, "operation", "node", "host", "slowed", "slowed_nodes", "operations", "errors"]
+COLUMNS += ["share", "operations_per_s"]
+COLUMNS += [f"{time}_{name}" for time in ("service", "response") for name in TIMES]
+COLUMNS += ["limit_ms", "over_limit", *LOAD]
 
 
 def step_conditions(parts: Iterable[Part], samples: pd.DataFrame) -> pd.DataFrame:
     """What was done to nodes in each step: trial, phase, step, slow (in words, empty for none),
     slowed_nodes (their number), names (with commas), crash (whether one was killed), limit_ms."""
+    slowed = samples[(samples["metric"] == "slow_time") & samples["node"].notna()]
+    nodes: dict[Any, list[str]] = slowed.groupby(STEP, observed=True)["node"].unique().to_dict()
     rows = []
-    seen = set()
-    slowed = _slowed(samples)
-    for part in parts:
-        steps = part.conditions.get("steps")
-        key = (part.trial, part.phase)
-        if part.worker is None or not isinstance(steps, list) or key in seen:
-            continue
-        seen.add(key)
+    for phase, steps in steps_of(parts).items():
         for number, step in enumerate(steps):
-            names = sorted(slowed.get((*key, number), ()))
-            slow = step.get("slow")
-            rows.append(
-                {
-                    "trial": part.trial,
-                    "phase": part.phase,
-                    "step": number,
-                    "slow": _words(slow) if slow and names else "",
-                    "slowed_nodes": len(names),
-                    "names": ",".join(names),
-                    "crash": bool(step.get("crash")),
-                    "limit_ms": float(step.get("limit_ms") or LIMIT_MS),
-                }
-            )
-    columns = [*STEP, "slow", "slowed_nodes", "names", "crash", "limit_ms"]
-    return pd.DataFrame(rows, columns=columns)
+            names = sorted(nodes.get((*phase, number), ()))
+            slow = _words(step["slow"]) if step.get("slow") and names else ""
+            limit = float(step.get("limit_ms") or LIMIT_MS)
+            crash = bool(step.get("crash"))
+            rows.append((*phase, number, slow, len(names), ",".join(names), crash, limit))
+    return pd.DataFrame(rows, columns=[*STEP, "slow", "slowed_nodes", "names", "crash", "limit_ms"])
 
 
 def _words(slow: Mapping[str, Any]) -> str:
@@ -99,23 +62,13 @@ def _words(slow: Mapping[str, Any]) -> str:
         return str(slow.get("how", "unknown"))
 
 
-def _slowed(samples: pd.DataFrame) -> dict[tuple[str, str, int], set[str]]:
-    """Nodes that were slowed, by trial, phase and step."""
-    rows = samples[(samples["metric"] == "slow_time") & samples["node"].notna()]
-    found: dict[tuple[str, str, int], set[str]] = {}
-    for row in records(rows[[*STEP, "node"]]):
-        key = (str(row["trial"]), str(row["phase"]), int(row["step"]))
-        found.setdefault(key, set()).add(str(row["node"]))
-    return found
-
-
 def per_node(
     histograms: Mapping[OwnerKey, Counted],
     balance: pd.DataFrame,
     durations: pd.DataFrame,
     host: pd.DataFrame,
     nodes: pd.DataFrame,
-    told: pd.DataFrame,
+    conditions: pd.DataFrame,
 ) -> pd.DataFrame:
     """One row per trial, phase, step, operation and owning node (COLUMNS).
 
@@ -123,45 +76,33 @@ def per_node(
     `operations_per_s` over the step's wall time; LOAD are means over the step (`store_cpu` in
     cores, shares of the host's time in %, the others in B/s), the same for each operation of a
     node. `balance`, `host` and `nodes` are the tables of these names, `durations` has the wall
-    time of each step (trial, phase, step, wall), `told` is `step_conditions`.
+    time of each step (trial, phase, step, wall), `conditions` is `step_conditions`.
     """
-    if balance.empty:
-        return pd.DataFrame(columns=COLUMNS)
-    walls = _by_step(durations)
-    conditions = _by_step(told)
-    places = {(r["trial"], r["node"]): r["host"] for r in records(nodes)}
-    means = {
-        (r["trial"], r["phase"], r["step"], r["host"], r["node"], r["metric"]): r["mean"]
-        for r in records(host)
-    }
+    walls = {key_of(row, STEP): row["wall"] for row in records(durations)}
+    of_step = {key_of(row, STEP): row for row in records(conditions)}
+    hosts = dict(zip(map(tuple, nodes[["trial", "node"]].to_numpy()), nodes["host"], strict=True))
+    means = host.set_index([*STEP, "host", "node", "metric"])["mean"].to_dict()
     rows = []
     for row in records(balance):
-        step = (row["trial"], row["phase"], row["step"])
-        node, place = row["node"], places.get((row["trial"], row["node"]))
-        condition = conditions.get(step, {})
-        limit = condition.get("limit_ms", LIMIT_MS)
-        slowed = node in str(condition.get("names", "")).split(",")
-        found = {
-            **{k: row[k] for k in [*STEP, "operation", "node", "operations", "errors", "share"]},
+        step, node = key_of(row, STEP), row["node"]
+        place, condition = hosts.get((row["trial"], node)), of_step.get(step, {})
+        limit, wall = condition.get("limit_ms", LIMIT_MS), walls.get(step)
+        row |= {
             "host": place,
-            "slowed": condition["slow"] if slowed else "",
+            "slowed": condition["slow"] if node in condition.get("names", "").split(",") else "",
             "slowed_nodes": condition.get("slowed_nodes", 0),
-            "operations_per_s": _ratio(row["operations"], walls.get(step, {}).get("wall")),
+            "operations_per_s": row["operations"] / wall if wall else None,
             "limit_ms": limit,
         }
         for time in ("service", "response"):
-            histogram = histograms.get((*step, row["operation"], node, time))
-            if histogram is None or not histogram.get_total_count():
-                continue
-            values = percentiles(histogram, list(PERCENTILES.values()))
-            found |= {f"{time}_{name}": values[p] / NS for name, p in PERCENTILES.items()}
-            found[f"{time}_mean"] = histogram.get_mean_value() / NS
-            if time == "service":
-                found["over_limit"] = share_over(histogram, limit)
+            histogram = histograms.get((*step, row["operation"], node, time), Counted())
+            row |= {f"{time}_{name}": value for name, value in figures(histogram, TIMES).items()}
+            if time == "service" and histogram.get_total_count():
+                row["over_limit"] = share_over(histogram, limit)
         for metric in LOAD:
-            own = node if metric == "store_cpu" else ""
-            found[metric] = means.get((*step, place, own, metric))
-        rows.append(found)
+            at = node if metric == "store_cpu" else ""
+            row[metric] = means.get((*step, place, at, metric))
+        rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -171,50 +112,31 @@ def share_over(histogram: Counted, limit_ms: float) -> float:
     return histogram.above(index) / histogram.get_total_count()
 
 
-def _ratio(value: float, by: Any) -> float | None:
-    return None if missing(by) or not by else float(value) / float(by)
-
-
-def _by_step(table: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
-    return {(str(r["trial"]), str(r["phase"]), r["step"]): r for r in records(table)}
-
-
-def slowdown(throughput: pd.DataFrame, told: pd.DataFrame, results: Results) -> pd.DataFrame:
+def slowdown(throughput: pd.DataFrame, conditions: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Throughput with 0, 1, 2 ... slowed nodes, over repeats, of phases in which any was slowed.
 
     Columns: factors, phase, step, slow, slowed_nodes, unit, n, mean, low, high, resampled,
     relative (to the mean without slowed nodes of the same factors' levels and phase).
     """
     factors = list(results.factors)
-    columns = [*factors, "phase", "step", "slow", "slowed_nodes"]
-    columns += ["unit", "n", "mean", "low", "high", "resampled", "relative"]
-    slowed = told[told["slowed_nodes"] > 0]
-    phases = {(r["trial"], r["phase"]) for r in records(slowed)}
+    keys = ["phase", "step", "slow", "slowed_nodes"]
+    columns = [*factors, *keys, "unit", *ESTIMATE, "relative"]
+    slowed = conditions.loc[conditions["slowed_nodes"] > 0, ["trial", "phase"]].drop_duplicates()
     rates = throughput[throughput["measure"] == "operations_per_s"]
-    rates = rates.merge(told[~told["crash"].astype(bool)], on=STEP)
-    rates = rates[[(r["trial"], r["phase"]) in phases for r in records(rates)]]
+    rates = rates.merge(conditions[~conditions["crash"].astype(bool)], on=STEP)
+    rates = rates.merge(slowed, on=["trial", "phase"])
     if rates.empty:
         return pd.DataFrame(columns=columns)
-    keys = ["phase", "step", "slow", "slowed_nodes", "measure"]
-    found = over_repeats(rates, results, keys)
-    found["relative"] = np.nan
-    for _, group in grouped(found, [*factors, "phase"]):
-        free = group[group["slowed_nodes"] == 0]["mean"]
-        if len(free):
-            found.loc[group.index, "relative"] = group["mean"] / float(free.mean())
-    return found.reindex(columns=columns)
+    table = over_repeats(rates, results, [*keys, "measure"])
+    # The rate of steps without slowed nodes, which the others are divided by.
+    free = table["mean"].where(table["slowed_nodes"] == 0)
+    groups = table.groupby([*factors, "phase"], dropna=False, observed=True)
+    table["relative"] = table["mean"] / free.groupby(groups.ngroup()).transform(pd.Series.mean)
+    return table[columns]
 
 
-CRASH_COLUMNS = [
-    *STEP,
-    "node",
-    "after",
-    "recovery_time",
-    "unavailable_time",
-    "unavailable_time_node",
-    "errors",
-    "lost_documents",
-]
+CRASH_COLUMNS = [*STEP, "node", "after", "recovery_time"]
+CRASH_COLUMNS += ["unavailable_time", "unavailable_time_node", "errors", "lost_documents"]
 
 
 def crashes(parts: Iterable[Part], samples: pd.DataFrame, checked: pd.DataFrame) -> pd.DataFrame:
@@ -226,70 +148,55 @@ def crashes(parts: Iterable[Part], samples: pd.DataFrame, checked: pd.DataFrame)
     owners are not known). It is taken to 5 ms, common to all workers by their clocks. `errors` are
     failed operations of the step, `lost_documents` those of the whole trial's verification.
     """
-    starts = _single(samples, "started_at")
-    recovered = _single(samples, "recovery_time")
-    lost: dict[str, float] = {}
-    for row in records(checked):
-        lost[str(row["trial"])] = lost.get(str(row["trial"]), 0.0) + float(row["lost"])
-    failed = _errors(samples)
-    found: dict[tuple[str, str, int], list[tuple[Part, dict[str, Any]]]] = {}
+    crashes: dict[StepKey, list[tuple[Part, dict[str, Any]]]] = {}
     for part in parts:
-        for one in part.conditions.get("crashes") or ():
-            found.setdefault((part.trial, part.phase, one["step"]), []).append((part, one))
+        for crash in part.conditions.get("crashes") or ():
+            key = (part.trial, part.phase, crash["step"])
+            crashes.setdefault(key, []).append((part, crash))
+    if not crashes:
+        return pd.DataFrame(columns=CRASH_COLUMNS)
+    samples, keys = samples[samples["second"].isna()], [*STEP, "worker"]
+    start, recovery, errors = (
+        samples[samples["metric"] == metric].groupby(keys, observed=True, dropna=False)["value"]
+        for metric in ("started_at", "recovery_time", "errors")
+    )
+    starts: dict[Any, float] = start.last().to_dict()
+    recovered = recovery.last().groupby(STEP, observed=True).first().to_dict()
+    failed = errors.sum().groupby(STEP, observed=True).sum().to_dict()
+    # What was not taken of one kind is not known of all.
+    lost = checked.groupby("trial")["lost"].agg(lambda lost: lost.sum(skipna=False)).to_dict()
     rows = []
-    for (trial, phase, step), told in sorted(found.items()):
-        node, after = told[0][1]["node"], float(told[0][1]["after"])
-        times = starts.get((trial, phase, step), {})
-        zero = min(times.values(), default=0.0)
-        shifts = [times.get(part.worker, zero) - zero for part, _ in told]
-        seen = [one["outages"] for _, one in told]
+    for step, of_workers in sorted(crashes.items()):
+        node, after = of_workers[0][1]["node"], float(of_workers[0][1]["after"])
+        times = [starts.get((*step, part.worker), np.nan) for part, _ in of_workers]
+        zero = min((at for key, at in starts.items() if key[:3] == step), default=0.0)
+        shifts = [0.0 if np.isnan(at) else at - zero for at in times]
+        outages = [crash["outages"] for _, crash in of_workers]
+        known = any(node in one for one in outages)
+        of_node = longest(_common(outages, shifts, node), after) if known else None
         rows.append(
-            {
-                "trial": trial,
-                "phase": phase,
-                "step": step,
-                "node": node,
-                "after": after,
-                "recovery_time": next(iter(recovered.get((trial, phase, step), {}).values()), None),
-                "unavailable_time": longest(_common(seen, shifts, ""), after),
-                "unavailable_time_node": longest(_common(seen, shifts, node), after)
-                if any(node in one for one in seen)
-                else None,
-                "errors": failed.get((trial, phase, step), 0.0),
-                "lost_documents": lost.get(trial),
-            }
+            (
+                *step,
+                node,
+                after,
+                recovered.get(step),
+                longest(_common(outages, shifts, ""), after),
+                of_node,
+                failed.get(step, 0.0),
+                lost.get(step[0]),
+            )
         )
     return pd.DataFrame(rows, columns=CRASH_COLUMNS)
 
 
 def _common(
-    seen: Sequence[Mapping[str, Any]], shifts: Sequence[float], owner: str
+    outages: Sequence[Mapping[str, Any]], shifts: Sequence[float], owner: str
 ) -> list[tuple[float, float]]:
     """Outages that all workers saw, each shifted to the first one's start."""
     return common(
         [
             [(a + shift, b + shift) for a, b in one[owner]]
-            for one, shift in zip(seen, shifts, strict=True)
+            for one, shift in zip(outages, shifts, strict=True)
             if owner in one
         ]
     )
-
-
-def _single(samples: pd.DataFrame, metric: str) -> dict[tuple[str, str, int], dict[Any, float]]:
-    """Values of a metric over a whole step by trial, phase, step and worker (or None)."""
-    rows = samples[(samples["metric"] == metric) & samples["second"].isna()]
-    found: dict[tuple[str, str, int], dict[Any, float]] = {}
-    for row in records(rows[[*STEP, "worker", "value"]]):
-        key = (str(row["trial"]), str(row["phase"]), int(row["step"]))
-        worker = None if missing(row["worker"]) else int(row["worker"])
-        found.setdefault(key, {})[worker] = float(row["value"])
-    return found
-
-
-def _errors(samples: pd.DataFrame) -> dict[tuple[str, str, int], float]:
-    rows = samples[(samples["metric"] == "errors") & samples["second"].isna()]
-    found: dict[tuple[str, str, int], float] = {}
-    for row in records(rows[[*STEP, "value"]]):
-        key = (str(row["trial"]), str(row["phase"]), int(row["step"]))
-        found[key] = found.get(key, 0.0) + float(row["value"])
-    return found

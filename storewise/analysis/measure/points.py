@@ -15,13 +15,13 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import missing, records
-from storewise.analysis.measure.throughput import counters
+from storewise.analysis.files.parts import steps_of
+from storewise.analysis.measure.throughput import STEP, counters
 from storewise.analysis.model.results import Results
 
 #: Derived level: client threads over all processes of all workers.
 CLIENTS = "clients"
 _OF_CLIENTS = ("workers", "processes", "threads")
-_STEP = ["trial", "phase", "step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +43,29 @@ def points(results: Results, mean_times: pd.DataFrame, throughput: pd.DataFrame)
     `throughput` is `throughput.throughput`. Beside its measures there is `mean_service_time` in s
     of each operation, as `mean_times` has it.
     """
-    factors = {row["trial"]: _factors(row, results.factors) for row in records(results.trials)}
-    params: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for part in results.parts:
-        steps = part.conditions.get("steps")
-        if isinstance(steps, list) and part.worker is not None:
-            params.setdefault((part.trial, part.phase), steps)
-    found = []
+    factors = {
+        row["trial"]: {name: row[name] for name in results.factors if not missing(row[name])}
+        for row in records(results.trials)
+    }
+    steps = steps_of(results.parts)
+    points = []
     for row in [*records(throughput), *records(mean_times)]:
-        trial, phase, step = str(row["trial"]), str(row["phase"]), int(row["step"])
+        trial, phase, step = row["trial"], row["phase"], row["step"]
         if trial not in factors or not math.isfinite(row["value"]):
             continue
-        steps = params.get((trial, phase), [])
-        own = steps[step] if step < len(steps) else {}
-        found.append(
+        parameters = dict(enumerate(steps.get((trial, phase), []))).get(step, {})
+        points.append(
             Point(
                 engine=str(factors[trial].get("engine", "")),
                 phase=phase,
                 step=step,
-                measure=str(row["measure"]),
-                value=float(row["value"]),
-                operation=str(row.get("operation", "")),
-                levels=levels_of(factors[trial], own),
+                measure=row["measure"],
+                value=row["value"],
+                operation=row.get("operation", ""),
+                levels=levels_of(factors[trial], parameters),
             )
         )
-    return found
+    return points
 
 
 def levels_of(factors: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,26 +91,31 @@ def missing_level(value: Any) -> bool:
     return not isinstance(value, list | dict | str) and missing(value)
 
 
-def _factors(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: row[name] for name in names if not missing(row[name])}
-
-
 def mean_times(samples: pd.DataFrame) -> pd.DataFrame:
     """`mean_service_time` in s per trial, phase, step and operation: its total time in the store's
     calls over its number, which is what closed-loop benchmarks call latency.
 
     Columns: trial, phase, step, operation, measure, value. `samples` are those of whole phases.
     """
-    totals = {
-        metric: counters(samples, metric, per_second=False)
-        .groupby([*_STEP, "operation"], observed=True)["value"]
+    table = mean_service_times(samples, per_second=False)
+    return table.assign(measure="mean_service_time")[[*STEP, "operation", "measure", "value"]]
+
+
+def mean_service_times(samples: pd.DataFrame, *, per_second: bool) -> pd.DataFrame:
+    """Trial, phase, step, operation, value: the mean time in s of a call, from totals or from the
+    counts of seconds, of operations that took place."""
+    sums = {
+        metric: counters(samples, metric, per_second=per_second)
+        .groupby([*STEP, "operation"], observed=True)["value"]
         .sum()
         for metric in ("operations", "service_time_sum")
     }
-    table = pd.DataFrame(totals).dropna()
-    table = table[table["operations"] > 0].reset_index()
-    value = table["service_time_sum"] / table["operations"]
-    return table[[*_STEP, "operation"]].assign(measure="mean_service_time", value=value)
+    table = pd.DataFrame(sums).dropna().reset_index()
+    table = table[table["operations"] > 0]
+    table["value"] = table["service_time_sum"] / table["operations"]
+    # Text instead of categories, which differ between lots of trials.
+    texts = dict.fromkeys(("trial", "phase", "operation"), str)
+    return table[[*STEP, "operation", "value"]].astype(texts)
 
 
 def same_level(ours: Any, theirs: Any) -> bool:
@@ -125,25 +128,19 @@ def same_level(ours: Any, theirs: Any) -> bool:
 
 def within(levels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether levels are as wanted: one value, one of a list, or {from:, to:} (both included)."""
-    for name, want in wanted.items():
-        if name not in levels:
-            return False
-        have = levels[name]
-        if isinstance(want, Mapping):
-            low, high = want.get("from", -math.inf), want.get("to", math.inf)
-            if not isinstance(have, int | float) or not low <= have <= high:
-                return False
-        elif isinstance(want, list):
-            if not any(same_level(have, one) for one in want):
-                return False
-        elif not same_level(have, want):
-            return False
-    return True
+    return all(name in levels and _as(levels[name], want) for name, want in wanted.items())
+
+
+def _as(level: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        low, high = wanted.get("from", -math.inf), wanted.get("to", math.inf)
+        return isinstance(level, int | float) and bool(low <= level <= high)
+    return any(same_level(level, one) for one in (wanted if isinstance(wanted, list) else [wanted]))
 
 
 def geometric(values: Iterable[float]) -> float:
     """Geometric mean of positive values, as the tables over repeats have it; else the plain one."""
-    found = list(values)
-    if all(v > 0 for v in found):
-        return math.exp(math.fsum(map(math.log, found)) / len(found))
-    return math.fsum(found) / len(found)
+    numbers = list(values)
+    if all(v > 0 for v in numbers):
+        return math.exp(math.fsum(map(math.log, numbers)) / len(numbers))
+    return math.fsum(numbers) / len(numbers)

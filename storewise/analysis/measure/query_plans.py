@@ -19,17 +19,8 @@ from storewise.analysis.model.results import Results
 #: Of one query at one selectivity, in one step of one trial.
 KEYS = ("trial", "query", "step", "selectivity_pct")
 PLAN_COLUMNS = (
-    *KEYS,
-    "threshold",
-    "rows",
-    "matched",
-    "found",
-    "executions",
-    "seconds",
-    "answered_by",
-    "verb",
-    "uses_index",
-    "plan",
+    *(*KEYS, "threshold", "rows", "matched", "found", "executions"),
+    *("seconds", "answered_by", "verb", "uses_index", "plan"),
 )
 SUMMARY_COLUMNS = (
     *("query", "selectivity_pct", "threshold", "rows", "matched", "found", "n"),
@@ -50,49 +41,47 @@ def plans(results: Results) -> pd.DataFrame:
     times: dict[tuple[Any, ...], list[float]] = {}
     for part in results.parts:
         for note in part.conditions.get("notes") or ():
-            if not {"query", "selectivity_pct"} <= note.keys():
-                continue
-            key = (part.trial, note["query"], note["step"], note["selectivity_pct"])
-            row = gathered.setdefault(key, {})
-            row.update({k: v for k, v in note.items() if v is not None or k not in row})
-            times.setdefault(key, []).extend(note["seconds"])
-    rows = []
-    for key in sorted(gathered):
-        taken = times[key]
-        row = {**gathered[key], **dict(zip(KEYS, key, strict=True)), "executions": len(taken)}
-        row["seconds"] = sum(taken) / len(taken) if taken else None
-        rows.append(row)
-    found = pd.DataFrame(rows, columns=list(PLAN_COLUMNS))
+            if {"query", "selectivity_pct"} <= note.keys():
+                key = (part.trial, note["query"], note["step"], note["selectivity_pct"])
+                row = gathered.setdefault(key, {})
+                row.update({k: v for k, v in note.items() if v is not None or k not in row})
+                times.setdefault(key, []).extend(note["seconds"])
+    rows = [
+        {
+            **gathered[key],
+            **dict(zip(KEYS, key, strict=True)),
+            "executions": len(times[key]),
+            "seconds": sum(times[key]) / len(times[key]) if times[key] else None,
+        }
+        for key in sorted(gathered)
+    ]
+    table = pd.DataFrame(rows, columns=list(PLAN_COLUMNS))
     numbers = ("threshold", "rows", "matched", "found", "seconds", "selectivity_pct")
-    return found.astype(dict.fromkeys(numbers, float))
+    return table.astype(dict.fromkeys(numbers, float))
 
 
-def plan_summary(found: pd.DataFrame, results: Results) -> pd.DataFrame:
+def plan_summary(planned: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Over the repeats and steps of equal factors: one row per factors' levels, query and
     selectivity. Columns: factors, then SUMMARY_COLUMNS; ``mean``, ``low`` (least) and ``high``
     (greatest) of the trials' seconds, ``uses_index`` missing where trials differ."""
     factors = list(results.factors)
-    columns = [*factors, *SUMMARY_COLUMNS]
-    if found.empty:
-        return pd.DataFrame(columns=columns)
-    joined = found.merge(results.trials[["trial", *factors]], on="trial")
+    keys = [*factors, "query", "selectivity_pct"]
     rows = []
-    for key, own in grouped(joined, [*factors, "query", "selectivity_pct"]):
-        used = set(own["uses_index"].dropna())
-        first = own.iloc[0]
+    for key, group in grouped(planned.merge(results.trials[["trial", *factors]], on="trial"), keys):
+        used = set(group["uses_index"].dropna())
+        seconds = group["seconds"]
         rows.append(
             {
-                **dict(zip([*factors, "query", "selectivity_pct"], key, strict=True)),
-                **{k: first[k] for k in ("threshold", "rows", "matched", "found", "answered_by")},
-                "n": int(own["seconds"].notna().sum()),
-                "mean": own["seconds"].mean(),
-                "low": own["seconds"].min(),
-                "high": own["seconds"].max(),
+                **group.iloc[0],
+                **dict(zip(keys, key, strict=True)),
+                "n": int(seconds.notna().sum()),
+                "mean": seconds.mean(),
+                "low": seconds.min(),
+                "high": seconds.max(),
                 "uses_index": used.pop() if len(used) == 1 else None,
-                "plan": first["plan"],
             }
         )
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*factors, *SUMMARY_COLUMNS])
 
 
 def leavings(summary: pd.DataFrame, factors: Sequence[str]) -> list[str]:
@@ -101,18 +90,19 @@ def leavings(summary: pd.DataFrame, factors: Sequence[str]) -> list[str]:
         return []
     indexed = summary[(summary["index"] != "none") & summary["uses_index"].notna()]
     sentences: dict[tuple[str, str], list[str]] = {}
-    for (engine, query), own in grouped(indexed, ["engine", "query"]):
-        shares: dict[float, set[bool]] = {}
-        for row in records(own):
-            shares.setdefault(float(row["selectivity_pct"]), set()).add(bool(row["uses_index"]))
+    for (engine, query), group in grouped(indexed, ["engine", "query"]):
+        shares = {
+            share: set(map(bool, rows["uses_index"]))
+            for (share,), rows in grouped(group, ["selectivity_pct"])
+        }
         # A share counts as left only where no setting used the index.
-        without = sorted(share for share, used in shares.items() if used == {False})
-        mixed = sorted(share for share, used in shares.items() if len(used) == 2)
+        without = [share for share, used in shares.items() if used == {False}]
+        mixed = [share for share, used in shares.items() if len(used) == 2]
         if not without and not mixed:
             text = f"used the index at every selectivity, up to {max(shares):g} %"
         elif len(without) == len(shares):
             text = "never used the index"
-        elif without and without == sorted(shares)[-len(without) :] and not mixed:
+        elif without and without == list(shares)[-len(without) :] and not mixed:
             text = f"left the index from {without[0]:g} % on"
         else:
             parts = [f"did not use the index at {_list(without)}"] if without else []
@@ -129,33 +119,30 @@ def _list(shares: Sequence[float]) -> str:
     return all_of([f"{share:g} %" for share in shares])
 
 
-def plan_warnings(found: pd.DataFrame, results: Results) -> list[StudyWarning]:
+def plan_warnings(planned: pd.DataFrame, results: Results) -> list[StudyWarning]:
     """Queries that a client answered for its store, stores that found other numbers than there
     are, and phases whose rates mix selectivities."""
-    warnings = _mixtures(found)
-    factors: Mapping[str, Mapping[str, Any]] = {
-        str(row["trial"]): row for row in records(results.trials)
-    }
+    warnings = _mixtures(planned)
+    engines = {row["trial"]: row.get("engine", "") for row in records(results.trials)}
     # Not every part tells of the engine: that of the verification does not.
     keeps_none = {p.trial for p in results.parts if not _stores(p.conditions)}
-    for (trial,), own in grouped(found, ["trial"]):
-        queries = sorted(set(own.loc[own["answered_by"] == "client", "query"]))
-        if queries:
-            engine = title(str(factors[str(trial)].get("engine", "")))
-            verbs = sorted(set(own.loc[own["answered_by"] == "client", "verb"]))
+    for (trial,), group in grouped(planned, ["trial"]):
+        by_client = group[group["answered_by"] == "client"]
+        if len(by_client):
+            queries, verbs = (sorted(set(by_client[name])) for name in ("query", "verb"))
             warnings.append(
                 StudyWarning(
                     "answered_by_client",
                     str(trial),
-                    f"{engine} knows no conditions on fields: its client answered "
-                    f"{all_of(queries)} from what {all_of(verbs)} gave",
+                    f"{title(str(engines[trial]))} knows no conditions on fields: its client "
+                    f"answered {all_of(queries)} from what {all_of(verbs)} gave",
                     "compare these times with others of the same kind only",
                 )
             )
-        wrong = own[(own["found"] != own["matched"]) & own["matched"].notna()]
-        wrong = wrong[wrong["found"].notna()]
-        if len(wrong) and str(trial) not in keeps_none:
-            row = records(wrong)[0]
+        both = group.dropna(subset=["found", "matched"])
+        wrong = records(both[both["found"] != both["matched"]])
+        if wrong and trial not in keeps_none:
+            row = wrong[0]
             warnings.append(
                 StudyWarning(
                     "wrong_number",
@@ -168,12 +155,9 @@ def plan_warnings(found: pd.DataFrame, results: Results) -> list[StudyWarning]:
     return warnings
 
 
-def _mixtures(found: pd.DataFrame) -> list[StudyWarning]:
+def _mixtures(planned: pd.DataFrame) -> list[StudyWarning]:
     """Phases that asked for several shares in one step: their rates are of none of them."""
-    shares: dict[str, int] = {}
-    for (query, _, _), own in grouped(found, ["query", "trial", "step"]):
-        number = int(own["selectivity_pct"].nunique())
-        shares[str(query)] = max(number, shares.get(str(query), 0))
+    shares = planned.groupby(["query", "trial", "step"])["selectivity_pct"].nunique()
     return [
         StudyWarning(
             "mixed_selectivities",
@@ -183,7 +167,7 @@ def _mixtures(found: pd.DataFrame) -> list[StudyWarning]:
             "see the table of plans for each of them, or give each a step of its own "
             "(`sweep: {selectivity_pct: [...]}`)",
         )
-        for query, number in sorted(shares.items())
+        for query, number in shares.groupby("query").max().items()
         if number > 1
     ]
 

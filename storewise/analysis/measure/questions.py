@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE
-from storewise.analysis.common.frames import records
 from storewise.analysis.model.results import Results
 
 COLUMNS = ["phase", "step", "question", "answered_by", "by", "indexes", "median", "operations", "n"]
@@ -23,59 +21,26 @@ def questions(results: Results, latency_summary: pd.DataFrame) -> pd.DataFrame:
     files themselves) comes first among a question's rows.
     """
     factors = list(results.factors)
-    names = [*factors, *COLUMNS]
-    noted: dict[tuple[str, str, int, str], Mapping[str, Any]] = {}
+    notes: dict[tuple[str, str, int, str], tuple[str, str, str]] = {}
     for part in results.parts:
         for note in part.conditions.get("notes") or ():
             if isinstance(note, Mapping) and "question" in note:
                 key = (part.trial, part.phase, int(note.get("step", 0)), str(note["question"]))
-                noted[key] = note
-    if not noted:
-        return pd.DataFrame(columns=names)
-    levels = results.trials.set_index("trial")
+                indexes = ", ".join(map(str, note.get("indexes") or ()))
+                notes[key] = (str(note.get("answered_by", "")), str(note.get("by", "")), indexes)
+    columns = ["trial", "phase", "step", "question", "answered_by", "by", "indexes"]
+    table = pd.DataFrame([(*key, *note) for key, note in notes.items()], columns=columns)
+    table = results.trials[["trial", *factors]].merge(table, on="trial")
+    if table.empty:
+        return pd.DataFrame(columns=[*factors, *COLUMNS])
+    # Repeats say the same.
+    table = table.drop(columns="trial").drop_duplicates()
     medians = latency_summary[
         (latency_summary["time"] == "service") & (latency_summary["percentile"] == "p50")
-    ]
-    medians = medians.rename(columns={"operation": "question", "value": "median"})
-    medians = medians[[*factors, "phase", "step", "question", "median", "count", "n"]]
-    rows = [
-        {
-            **{name: levels.loc[trial, name] for name in factors},
-            "phase": phase,
-            "step": step,
-            "question": question,
-            "answered_by": str(note.get("answered_by", "")),
-            "by": str(note.get("by", "")),
-            "indexes": ", ".join(map(str, note.get("indexes") or ())),
-        }
-        for (trial, phase, step, question), note in noted.items()
-        if trial in levels.index
-    ]
-    if not rows:
-        return pd.DataFrame(columns=names)
-    # Repeats say the same.
-    table = pd.DataFrame(rows).drop_duplicates()
+    ].rename(columns={"operation": "question", "value": "median", "count": "operations"})
     keys = [*factors, "phase", "step", "question"]
-    found = _merged(table, medians.rename(columns={"count": "operations"}), keys)
-    order = {name: place for place, name in enumerate(dict.fromkeys(k[3] for k in noted))}
-    found = found.assign(
-        _order=found["question"].map(order), _later=found["engine"].ne(BASELINE).astype(int)
-    )
-    found = found.sort_values(["phase", "step", "_order", "_later", "engine"], kind="stable")
-    return found.reindex(columns=names).reset_index(drop=True)
-
-
-def _merged(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """A left join in which missing levels equal each other, whatever type a level has."""
-
-    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(None if pd.isna(row[name]) else row[name] for name in keys)
-
-    values = {key(row): row for row in records(right)}
-    more = [name for name in right.columns if name not in keys]
-    return pd.DataFrame(
-        [
-            {**row, **{name: values.get(key(row), {}).get(name) for name in more}}
-            for row in records(left)
-        ]
-    )
+    table = table.merge(medians[[*keys, "median", "operations", "n"]], on=keys, how="left")
+    order = {name: place for place, name in enumerate(dict.fromkeys(key[3] for key in notes))}
+    table["_order"], table["_later"] = table["question"].map(order), table["engine"] != BASELINE
+    table = table.sort_values(["phase", "step", "_order", "_later", "engine"], kind="stable")
+    return table[[*factors, *COLUMNS]].reset_index(drop=True)

@@ -15,27 +15,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import title
 from storewise.analysis.common.text import level
-from storewise.analysis.measure.points import Point
-from storewise.analysis.measure.reference_curves import (
-    Curve,
-    base_of,
-    measured,
-    published,
-    side,
-    slope,
-    trend,
-)
-from storewise.study.references import Reference, cells, reason
+from storewise.analysis.measure.points import CLIENTS, Point, geometric, within
+from storewise.study.references import Reference, Series, cells, reason
 
 VALUES = ["reference", "line", "series", "system", "setting", "x_name", "x", "value", "unit"]
+VALUES += ["compared"]
 CURVES = ["reference", "series", "title", "source", "system", "engine", "fixed", "setting"]
 CURVES += ["x_name", "x", "value", "unit", "base", "relative"]
 SHAPES = ["reference", "series", "title", "system", "engine", "setting", "x_name", "levels"]
@@ -43,6 +36,153 @@ SHAPES += ["published_slope", "measured_slope", "published_trend", "measured_tre
 SHAPES += ["published_best", "measured_best", "agree"]
 RATIOS = ["reference", "series", "title", "setting", "x_name", "at", "over", "under"]
 RATIOS += ["published", "measured", "agree"]
+
+
+#: A slope of less than this, up or down, counts as flat; a ratio within 10 % of 1 as equal.
+FLAT = 0.1
+EQUAL = 1.1
+#: Levels that are another form of each other: who runs over one does not hold the others fixed.
+_CLIENT_LEVELS = ("workers", "processes", "threads")
+#: Levels that say when a step ends or how it is set up, not what is measured.
+_NO_SETTING = {"warmup", "seconds", "restart"}
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One system's values of one series; `x` is 0 throughout where it runs over nothing."""
+
+    reference: str
+    series: Series
+    system: str
+    """As published; of a measured curve the one that it stands beside."""
+    engine: str
+    """Ours; empty in a published curve."""
+    same: tuple[tuple[str, str], ...]
+    """Levels that a published curve fixes, with their values."""
+    setting: str
+    """What else our study varied."""
+    values: Mapping[float, float]
+
+    def best(self) -> float:
+        """The level of the best value."""
+        choose = max if self.series.better == "more" else min
+        return choose(self.values, key=lambda x: self.values[x])
+
+
+def published(reference: Reference) -> list[Curve]:
+    """The curves of a reference, in our units; equal levels are averaged geometrically."""
+    curves: dict[tuple[Any, ...], dict[float, list[float]]] = {}
+    for cell in cells(reference):
+        series, row = cell.series, cell.row
+        same = tuple((level, row[column]) for column, level in series.same.items())
+        x = float(row[series.x.column]) if series.x else 0.0
+        values = curves.setdefault((series.id, row[reference.system], same), {})
+        values.setdefault(x, []).append(float(row[series.value]) * series.times)
+    by_id = {series.id: series for series in reference.series}
+    return [
+        Curve(
+            reference.name,
+            by_id[name],
+            system,
+            "",
+            same,
+            "",
+            {x: geometric(values[x]) for x in sorted(values)},
+        )
+        for (name, system, same), values in curves.items()
+    ]
+
+
+def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> list[Curve]:
+    """Our curves that stand beside a published one: one for each engine and setting.
+
+    A curve over something that the study did not vary does not exist. Each level has the best value
+    of those that the series is tried `over`, averaged over their repeats first.
+    """
+    series = curve.series
+    best = max if series.better == "more" else min
+    curves: list[Curve] = []
+    for target in reference.systems.get(curve.system, [{"engine": curve.system}]):
+        wanted = {k: v for k, v in target.items() if k != "engine"} | dict(curve.same)
+        alike = [
+            p
+            for p in points
+            if p.engine == target["engine"]
+            and p.phase in series.phases
+            and within(p.levels, series.phases[p.phase])
+            and p.measure == series.measure
+            and p.operation == (series.operation if series.operation else p.operation)
+            and within(p.levels, wanted)
+            and (series.x is None or _numeric(p.levels.get(series.x.level)))
+        ]
+        names = _settings(alike, series, wanted)
+        settings: dict[str, dict[float, dict[tuple[str, ...], list[float]]]] = {}
+        for point in alike:
+            text = ", ".join(f"{n} {level(point.levels[n])}" for n in names if n in point.levels)
+            x = float(point.levels[series.x.level]) if series.x else 0.0
+            tried = tuple(str(point.levels.get(name)) for name in series.over)
+            at_x = settings.setdefault(text, {}).setdefault(x, {})
+            at_x.setdefault(tried, []).append(point.value)
+        curves += [
+            Curve(
+                reference.name,
+                series,
+                curve.system,
+                str(target["engine"]),
+                curve.same,
+                text,
+                {x: best(map(geometric, values[x].values())) for x in sorted(values)},
+            )
+            for text, values in sorted(settings.items())
+            if series.x is None or len(values) > 1
+        ]
+    return curves
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _settings(points: Sequence[Point], series: Series, wanted: Mapping[str, Any]) -> list[str]:
+    """Levels that vary among these points and are held fixed neither by the series nor here."""
+    free = {"engine", CLIENTS, *_NO_SETTING, *series.over}
+    free |= {name for levels in series.phases.values() for name in levels}
+    free |= {k for k, v in wanted.items() if not isinstance(v, list | Mapping)}
+    if series.x is not None:
+        free.add(series.x.level)
+    if CLIENTS in series.over or (series.x is not None and series.x.level == CLIENTS):
+        free |= set(_CLIENT_LEVELS)
+    names = dict.fromkeys(name for p in points for name in p.levels if name not in free)
+    # That a point does not have a level is a level too: of steps, only some slow a node down.
+    return [n for n in names if len({str(p.levels.get(n)) for p in points}) > 1]
+
+
+def base_of(curve: Curve, others: Iterable[Curve]) -> float:
+    """The level at which a curve counts as 1: the lowest that all have, else its own lowest."""
+    common = set(curve.values).intersection(*(other.values for other in others))
+    return min(common or curve.values)
+
+
+def slope(values: Mapping[float, float]) -> float:
+    """Slope of the least-squares line through the logarithms; nan where there is none."""
+    pairs = [(math.log(x), math.log(y)) for x, y in values.items() if x > 0 and y > 0]
+    if len(pairs) < 2:
+        return math.nan
+    x, y = np.asarray(pairs).T
+    x = x - x.mean()
+    return float((x * (y - y.mean())).sum() / (x * x).sum())
+
+
+def trend(slope: float) -> str:
+    """A slope in a word; empty where there is none."""
+    if math.isnan(slope):
+        return ""
+    return "flat" if abs(slope) < FLAT else "rises" if slope > 0 else "falls"
+
+
+def side(ratio: float) -> int:
+    """On which side of 1 a ratio is; 0 within 10 %."""
+    return 0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +210,12 @@ def compare(references: Sequence[Reference], points: Sequence[Point]) -> Compare
         for one, ours in pairs:
             if one.series.x is not None:
                 panels.setdefault((one.series.id, one.same), []).extend((one, *ours))
-                shapes += [_shape(one, own) for own in ours]
+                shapes += [_shape(one, curve) for curve in ours]
         for panel in panels.values():
-            curves += [row for own in panel for row in _curve_rows(own, base_of(own, panel))]
+            curves += [row for one in panel for row in _curve_rows(one, base_of(one, panel))]
         ratios += _ratios(reference, pairs)
     return Compared(
-        pd.DataFrame(values, columns=[*VALUES, "compared"]),
+        pd.DataFrame(values, columns=VALUES),
         pd.DataFrame(curves, columns=CURVES),
         pd.DataFrame(shapes, columns=SHAPES),
         pd.DataFrame(ratios, columns=RATIOS),
@@ -83,44 +223,33 @@ def compare(references: Sequence[Reference], points: Sequence[Point]) -> Compare
 
 
 def _values(reference: Reference, used: set[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    rows, seen = [], set()
+    rows: list[tuple[Any, ...]] = []
     for cell in cells(reference):
         series, row = cell.series, cell.row
-        seen.add(cell.line)
-        same = tuple((ours, row[column]) for column, ours in series.same.items())
+        same = tuple((level, row[column]) for column, level in series.same.items())
         known = (series.id, row[reference.system], same) in used
         rows.append(
-            {
-                "reference": reference.name,
-                "line": cell.line,
-                "series": series.title,
-                "system": row[reference.system],
-                "setting": _same_text(same),
-                "x_name": series.x.column if series.x else "",
-                "x": float(row[series.x.column]) if series.x else math.nan,
-                "value": float(row[series.value]) * series.times,
-                "unit": series.unit,
-                "compared": "yes" if known else "not measured in this study",
-            }
-        )
-    for line, row in enumerate(reference.rows, start=2):
-        if line not in seen:
-            text = ", ".join(f"{k} {v}" for k, v in row.items() if v and k != reference.system)
-            rows.append(
-                {
-                    "reference": reference.name,
-                    "line": line,
-                    "series": "",
-                    "system": row[reference.system],
-                    "setting": text,
-                    "x_name": "",
-                    "x": math.nan,
-                    "value": math.nan,
-                    "unit": "",
-                    "compared": reason(reference, row) or "",
-                }
+            (
+                reference.name,
+                cell.line,
+                series.title,
+                row[reference.system],
+                _same_text(same),
+                series.x.column if series.x else "",
+                float(row[series.x.column]) if series.x else math.nan,
+                float(row[series.value]) * series.times,
+                series.unit,
+                "yes" if known else "not measured in this study",
             )
-    return sorted(rows, key=lambda r: (str(r["reference"]), int(str(r["line"])), str(r["series"])))
+        )
+    compared = {line for _, line, *_ in rows}
+    for line, row in enumerate(reference.rows, start=2):
+        if line not in compared:
+            text = ", ".join(f"{k} {v}" for k, v in row.items() if v and k != reference.system)
+            empty = ("", math.nan, math.nan, "")
+            why = reason(reference, row) or ""
+            rows.append((reference.name, line, "", row[reference.system], text, *empty, why))
+    return [dict(zip(VALUES, row, strict=True)) for row in sorted(rows, key=lambda r: r[:3])]
 
 
 def _same_text(same: Iterable[tuple[str, str]]) -> str:
@@ -155,93 +284,88 @@ def _curve_rows(curve: Curve, base: float) -> list[dict[str, Any]]:
     ]
 
 
-def _shape(one: Curve, own: Curve) -> dict[str, Any]:
-    assert one.series.x is not None
-    common = sorted(set(one.values) & set(own.values))
+def _shape(theirs: Curve, ours: Curve) -> dict[str, Any]:
+    assert theirs.series.x is not None
+    values = [theirs.values, ours.values]
+    common = sorted(set(theirs.values) & set(ours.values))
     if len(common) > 1:
-        theirs, ours = ({x: c.values[x] for x in common} for c in (one, own))
+        values = [{x: one[x] for x in common} for one in values]
         levels = f"{level(common[0])} to {level(common[-1])}"
     else:
-        theirs, ours = dict(one.values), dict(own.values)
-        levels = " against ".join(f"{level(min(v))} to {level(max(v))}" for v in (theirs, ours))
-    slopes = slope(theirs), slope(ours)
-    trends = trend(slopes[0]), trend(slopes[1])
+        levels = " against ".join(f"{level(min(v))} to {level(max(v))}" for v in values)
+    slopes = [slope(one) for one in values]
+    trends = [trend(one) for one in slopes]
     agree = "too few levels" if "" in trends else "yes" if trends[0] == trends[1] else "no"
     return {
-        "reference": one.reference,
-        "series": one.series.id,
-        "title": one.series.title,
-        "system": one.system,
-        "engine": own.engine,
-        "setting": setting_of(own),
-        "x_name": one.series.x.level,
+        "reference": theirs.reference,
+        "series": theirs.series.id,
+        "title": theirs.series.title,
+        "system": theirs.system,
+        "engine": ours.engine,
+        "setting": setting_of(ours),
+        "x_name": theirs.series.x.level,
         "levels": levels,
         "published_slope": slopes[0],
         "measured_slope": slopes[1],
         "published_trend": trends[0],
         "measured_trend": trends[1],
-        "published_best": one.best(),
-        "measured_best": own.best(),
+        "published_best": theirs.best(),
+        "measured_best": ours.best(),
         "agree": agree,
     }
 
 
 def _ratios(
     reference: Reference, pairs: Sequence[tuple[Curve, list[Curve]]]
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    told = [(one, ours) for one, ours in pairs if one.series.ratios]
-    for (one, ours), (two, others) in itertools.combinations(told, 2):
-        same_series = one.series.id == two.series.id and one.system != two.system
-        if one.same != two.same or not (
-            same_series or (one.system == two.system and _paired(reference, one, two))
-        ):
-            continue
-        for a, b in itertools.product(ours, others):
-            if a.setting == b.setting and (same_series or a.engine == b.engine):
-                rows += _ratio_rows(reference, (one, two), (a, b))
-    return rows
+) -> Iterator[dict[str, Any]]:
+    """The ratios of two systems in one series, and of the paired series of one system."""
+    pairs = [pair for pair in pairs if pair[0].series.ratios]
+    for (one, ours), (two, others) in itertools.combinations(pairs, 2):
+        ids = [one.series.id, two.series.id]
+        same_series = ids[0] == ids[1] and one.system != two.system
+        paired = one.system == two.system and (
+            ids in reference.pairs or ids[::-1] in reference.pairs
+        )
+        if one.same == two.same and (same_series or paired):
+            for a, b in itertools.product(ours, others):
+                if a.setting == b.setting and (same_series or a.engine == b.engine):
+                    turned = ids[::-1] in reference.pairs
+                    both = [(one, a), (two, b)]
+                    yield from _ratio_rows(*(both[::-1] if turned else both))
 
 
-def _paired(reference: Reference, one: Curve, two: Curve) -> bool:
-    return any({one.series.id, two.series.id} == set(pair) for pair in reference.pairs)
-
-
-def _ratio_rows(
-    reference: Reference, theirs: tuple[Curve, Curve], ours: tuple[Curve, Curve]
-) -> Iterable[dict[str, Any]]:
-    """The ratios of two systems at every level that all four curves have, and of their bests."""
-    if [theirs[1].series.id, theirs[0].series.id] in reference.pairs:
-        theirs, ours = (theirs[1], theirs[0]), (ours[1], ours[0])
-    series = theirs[0].series
-    common = set.intersection(*(set(c.values) for c in (*theirs, *ours)))
-    places: list[tuple[str, tuple[float, ...]]] = [
-        (level(x) if series.x else "", (x, x, x, x)) for x in sorted(common)
-    ]
+def _ratio_rows(over: tuple[Curve, Curve], under: tuple[Curve, Curve]) -> Iterator[dict[str, Any]]:
+    """The ratios of two systems, each (published, measured), at every level that all four curves
+    have, and of their bests."""
+    curves = (*over, *under)
+    series = over[0].series
+    common = set.intersection(*(set(curve.values) for curve in curves))
+    places = [(level(x) if series.x else "", (x, x, x, x)) for x in sorted(common)]
     if series.x is not None:
-        places.append(("best of each", tuple(c.best() for c in (*theirs, *ours))))
-    for at, (a, b, c, d) in places:
-        over, under = theirs[0].values[a], theirs[1].values[b]
-        mine, other = ours[0].values[c], ours[1].values[d]
-        if min(over, under, mine, other) <= 0:
+        a, b, c, d = (curve.best() for curve in curves)
+        places.append(("best of each", (a, b, c, d)))
+    for at, levels in places:
+        values = [curve.values[x] for curve, x in zip(curves, levels, strict=True)]
+        if min(values) <= 0:
             continue
-        ratios = over / under, mine / other
+        published_ratio, measured_ratio = values[0] / values[2], values[1] / values[3]
+        several = series.id != under[0].series.id
         yield {
-            "reference": reference.name,
+            "reference": over[0].reference,
             "series": series.id,
             "title": series.title,
-            "setting": setting_of(ours[0]),
+            "setting": setting_of(over[1]),
             "x_name": series.x.level if series.x else "",
             "at": at,
-            "over": _name(theirs[0], ours[0], theirs[0].series.id != theirs[1].series.id),
-            "under": _name(theirs[1], ours[1], theirs[0].series.id != theirs[1].series.id),
-            "published": ratios[0],
-            "measured": ratios[1],
-            "agree": "yes" if side(ratios[0]) == side(ratios[1]) else "no",
+            "over": _name(*over, with_series=several),
+            "under": _name(*under, with_series=several),
+            "published": published_ratio,
+            "measured": measured_ratio,
+            "agree": "yes" if side(published_ratio) == side(measured_ratio) else "no",
         }
 
 
-def _name(theirs: Curve, ours: Curve, with_series: bool) -> str:
+def _name(theirs: Curve, ours: Curve, *, with_series: bool) -> str:
     engine = title(ours.engine)
     text = engine if theirs.system == ours.engine else f"{engine} (published: {theirs.system})"
     return f"{theirs.series.title}, {text}" if with_series else text
@@ -249,17 +373,18 @@ def _name(theirs: Curve, ours: Curve, with_series: bool) -> str:
 
 def finding(shapes: pd.DataFrame, ratios: pd.DataFrame) -> list[str]:
     """What agrees, a sentence for each reference; empty where nothing could be compared."""
-    found = []
+    sentences = []
     for name in dict.fromkeys([*shapes["reference"], *ratios["reference"]]):
         curves = shapes[(shapes["reference"] == name) & (shapes["agree"] != "too few levels")]
         pairs = ratios[ratios["reference"] == name]
-        parts = []
-        if len(curves):
-            agree = int((curves["agree"] == "yes").sum())
-            parts.append(f"{agree} of {len(curves)} curves rise, fall or stay as published")
-        if len(pairs):
-            agree = int((pairs["agree"] == "yes").sum())
-            parts.append(f"{agree} of {len(pairs)} ratios are on the published side of 1")
+        parts = [
+            f"{(table['agree'] == 'yes').sum()} of {len(table)} {words}"
+            for table, words in (
+                (curves, "curves rise, fall or stay as published"),
+                (pairs, "ratios are on the published side of 1"),
+            )
+            if len(table)
+        ]
         if parts:
-            found.append(f"{name}: {'; '.join(parts)}")
-    return found
+            sentences.append(f"{name}: {'; '.join(parts)}")
+    return sentences

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from storewise.analysis.common.frames import grouped_rows, records
+from storewise.analysis.common.engines import CEILING
+from storewise.analysis.common.frames import grouped_rows
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.measure.throughput import STEP, StepKey
+from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import OWN_SPREAD, Estimate, columns, estimate, pooled
+
+#: Columns of a mean and its interval.
+ESTIMATE = ["n", "mean", "low", "high", "resampled"]
 
 
 def over_repeats(
@@ -36,67 +37,51 @@ def over_repeats(
     rows = []
     shared = {} if counted else _shared_spread(joined, groups, keys)
     values, units = joined["value"].to_numpy(dtype=float), joined["unit"].to_list()
-    steady = _steady_rows(by_second) if by_second is not None else {}
+    steady = _steady_rates(by_second) if by_second is not None else {}
     for levels, places in grouped_rows(joined, groups):
-        found = shared.get(levels)
-        if found is None:
+        mean = shared.get(levels)
+        if mean is None:
             seconds: Sequence[float] = ()
             if steady and len(places) == 1:
-                seconds = _steady_rates(records(joined.iloc[places])[0], by_second, steady)
-            found = estimate(values[places].tolist(), seconds, counted=counted)
+                row = joined.iloc[places[0]]
+                seconds = steady.get((row["trial"], row["phase"], row["step"], row["measure"]), ())
+            mean = estimate(values[places].tolist(), seconds, counted=counted)
         rows.append(
             {
                 **dict(zip(groups, levels, strict=True)),
                 "unit": units[places[0]],
-                **columns(found),
-                "error": found.error,
-                "freedom": found.freedom,
+                **columns(mean),
+                "error": mean.error,
+                "freedom": mean.freedom,
             }
         )
-    names = ["unit", "n", "mean", "low", "high", "resampled", "error", "freedom"]
-    return pd.DataFrame(rows, columns=[*groups, *names])
+    return pd.DataFrame(rows, columns=[*groups, "unit", *ESTIMATE, "error", "freedom"])
 
 
 def _shared_spread(
     joined: pd.DataFrame, groups: Sequence[str], keys: Sequence[str]
 ) -> dict[tuple[object, ...], Estimate]:
     """Estimates of settings with few repeats, from the spread of all settings with equal `keys`."""
-    found: dict[tuple[object, ...], Estimate] = {}
-    engine = "engine" in joined
+    estimates: dict[tuple[object, ...], Estimate] = {}
     # An engine that stores nothing is steadier than any store.
-    apart = joined.assign(_null=joined["engine"].astype(str) == "null") if engine else joined
-    for _, alike in grouped_rows(apart, [*keys, *(["_null"] if engine else [])]):
-        mine = apart.iloc[alike]
-        value = mine["value"].to_numpy(dtype=float)
-        settings = [(levels, value[own].tolist()) for levels, own in grouped_rows(mine, groups)]
-        estimates = pooled([values for _, values in settings])
-        found |= {
-            levels: e for (levels, _), e in zip(settings, estimates, strict=True) if e is not None
-        }
-    return found
+    engine = joined["engine"].astype(str) if "engine" in joined else pd.Series("", joined.index)
+    apart = joined.assign(_null=engine == CEILING)
+    for _, alike in grouped_rows(apart, [*keys, "_null"]):
+        rows = apart.iloc[alike]
+        value = rows["value"].to_numpy(dtype=float)
+        settings = {key: value[places].tolist() for key, places in grouped_rows(rows, groups)}
+        of_settings = zip(settings, pooled(list(settings.values())), strict=True)
+        estimates |= {levels: one for levels, one in of_settings if one is not None}
+    return estimates
 
 
-def _steady_rows(by_second: pd.DataFrame) -> dict[StepKey, NDArray[np.int64]]:
-    """Places of the steady seconds of each step."""
-    steady = np.flatnonzero(by_second["steady"].to_numpy(dtype=bool))
-    return {
-        (str(key[0]), str(key[1]), int(key[2])): steady[places]
-        for key, places in grouped_rows(by_second.iloc[steady], STEP)
-    }
-
-
-def _steady_rates(
-    row: Mapping[str, Any],
-    by_second: pd.DataFrame | None,
-    steady: Mapping[StepKey, NDArray[np.int64]],
-) -> Sequence[float]:
-    measure = row["measure"]
-    if by_second is None or measure not in ("documents_per_s", "operations_per_s"):
-        return ()
-    places = steady.get((str(row["trial"]), str(row["phase"]), int(row["step"])))
-    if places is None:
-        return ()
-    rates: list[float] = by_second[measure].to_numpy(dtype=float)[places].tolist()
+def _steady_rates(by_second: pd.DataFrame) -> dict[tuple[object, ...], list[float]]:
+    """The rates of the steady seconds of each step, by trial, phase, step and measure."""
+    steady = by_second[by_second["steady"].astype(bool)]
+    rates: dict[tuple[object, ...], list[float]] = {}
+    for step, places in grouped_rows(steady, STEP):
+        for measure in ("documents_per_s", "operations_per_s"):
+            rates[*step, measure] = steady[measure].to_numpy(dtype=float)[places].tolist()
     return rates
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.measure.repeats import ESTIMATE
 from storewise.analysis.stats.intervals import Estimate, columns, ratio
 
-FACTORS = ("workers", "processes", "threads")
 #: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
 #: rate.
 NO_RESOURCES = frozenset({"volume", "replicas"})
@@ -46,11 +46,11 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
         held = [name for name in factors if name != factor]
         keys = [*held, "phase", "step", "measure"]
         for levels, group in grouped(rates, keys):
-            group = group.dropna(subset=[factor]).sort_values(factor)
-            if group[factor].nunique() < 2:
+            rising = records(group.dropna(subset=[factor]).sort_values(factor))
+            if len({row[factor] for row in rising}) < 2:
                 continue
-            base, *_ = levels_up = records(group)
-            for row in levels_up:
+            base = rising[0]
+            for row in rising:
                 times = float(row[factor]) / float(base[factor])
                 speedup = (
                     Estimate(int(base["n"]), 1.0, 1.0, 1.0, "none")
@@ -64,11 +64,12 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
                     "level": float(row[factor]),
                     "base": float(base[factor]),
                 }
-                rows.append({**common, "quantity": "speedup", **columns(speedup)})
-                rows.append({**common, "quantity": "efficiency", **_scaled(speedup, times)})
+                up = columns(speedup)
+                share = {name: getattr(speedup, name) / times for name in ("mean", "low", "high")}
+                rows.append({**common, "quantity": "speedup", **up})
+                rows.append({**common, "quantity": "efficiency", **up, **share})
     names = ["phase", "step", "measure", "factor", "level", "base", "quantity"]
-    numbers = ["n", "mean", "low", "high", "resampled"]
-    return pd.DataFrame(rows, columns=[*factors, *names, *numbers])
+    return pd.DataFrame(rows, columns=[*factors, *names, *ESTIMATE])
 
 
 def as_estimate(row: Mapping[str, Any]) -> Estimate:
@@ -83,12 +84,3 @@ def as_estimate(row: Mapping[str, Any]) -> Estimate:
         float(row["freedom"]),
         bool(row["mean"] > 0),
     )
-
-
-def _scaled(found: Estimate, times: float) -> dict[str, object]:
-    return {
-        **columns(found),
-        "mean": found.mean / times,
-        "low": found.low / times,
-        "high": found.high / times,
-    }

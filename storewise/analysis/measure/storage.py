@@ -8,12 +8,22 @@ all servers of a trial held when these ended: logs, system tables and preallocat
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.frames import grouped, numbered, rows_of
+from storewise.analysis.common.frames import numbered
 from storewise.analysis.files.inputs import InputTotals
-from storewise.analysis.measure.throughput import INSERT, STEP, counters, loading
+from storewise.analysis.measure.throughput import (
+    INSERT,
+    STEP,
+    StepKey,
+    by_operation,
+    counters,
+    loading,
+)
 
 UNITS = {
     "store_bytes": "B",
@@ -25,44 +35,32 @@ UNITS = {
 COLUMNS = [*STEP, "measure", "value", "unit"]
 
 
-def storage(samples: pd.DataFrame, inputs: InputTotals | None) -> pd.DataFrame:
-    """One row per trial and measure, for trials that loaded something and told its size."""
-    loads = counters(samples, "documents", per_second=False)
-    loads = loads[loads["operation"] == INSERT]
-    # The bytes of an insert are those of the decompressed text that its documents came from.
-    bytes_in = counters(samples, "bytes", per_second=False)
-    bytes_in = bytes_in[bytes_in["operation"] == INSERT]
-    read = bytes_in.groupby(STEP, observed=True)["value"].sum()
-    of_load = loading(samples)
-    sizes = dict(grouped(samples[samples["metric"] == "store_bytes"], STEP))
+def storage(
+    samples: pd.DataFrame, inputs: InputTotals | None, partial: Collection[str] = ()
+) -> pd.DataFrame:
+    """One row per trial and measure, for trials that loaded something and told its size.
+
+    `partial` are trials that loaded a share of the inputs: the size of that share is in the list of
+    the trial's shards only.
+    """
+    inserted, text = (
+        by_operation(counters(samples, metric, per_second=False))
+        # The bytes of an insert are those of the decompressed text that its documents came from.
+        for metric in ("documents", "bytes")
+    )
+    sizes = _sizes(samples[samples["metric"] == "store_bytes"])
+    loads = loading(samples)
     rows = []
-    for (trial, phase, step, _), group in grouped(loads, [*STEP, "operation"]):
-        if (str(trial), str(phase)) not in of_load:
+    for step, operations in inserted.items():
+        count, size = operations.get(INSERT, 0.0), sizes.get(step)
+        if step[:2] not in loads or size is None or count <= 0:
             continue
-        count = float(group["value"].sum())
-        mine = sizes.get((trial, phase, step))
-        if mine is None or count <= 0:
-            continue
-        size = final_size(mine)
-        found = {"store_bytes": size, "bytes_per_document": size / count}
-        # The size of a share of the files is in the list of that trial's shards only.
-        whole = "volume" not in mine or not (mine["volume"] < 1).any()
-        if inputs is not None and inputs.bytes and whole:
-            found["share_of_input"] = size / inputs.bytes
-        text = float(read.get((trial, phase, step), 0.0))
-        if text > 0:
-            found["share_of_raw_input"] = size / text
-        rows += [
-            {
-                "trial": str(trial),
-                "phase": str(phase),
-                "step": step,
-                "measure": measure,
-                "value": value,
-                "unit": UNITS[measure],
-            }
-            for measure, value in found.items()
-        ]
+        values = {"store_bytes": size, "bytes_per_document": size / count}
+        if inputs is not None and inputs.bytes and step[0] not in partial:
+            values["share_of_input"] = size / inputs.bytes
+        if read := text.get(step, {}).get(INSERT, 0.0):
+            values["share_of_raw_input"] = size / read
+        rows += [(*step, measure, value, UNITS[measure]) for measure, value in values.items()]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -71,32 +69,19 @@ def node_storage(sessions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
 
     `sessions` is `sessions.sessions`, `stored` is `storage`.
     """
-    loads = stored.drop_duplicates("trial").set_index("trial")
-    rows = [
-        {
-            "trial": row.trial,
-            "phase": loads.loc[row.trial, "phase"],
-            "step": loads.loc[row.trial, "step"],
-            "measure": "node_bytes",
-            "value": row.node_bytes,
-            "unit": UNITS["node_bytes"],
-        }
-        for row in rows_of(sessions)
-        if row.trial in loads.index and row.node_bytes > 0
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    loads = stored[STEP].drop_duplicates("trial")
+    table = sessions[sessions["node_bytes"] > 0].merge(loads, on="trial")
+    table = table.assign(measure="node_bytes", unit=UNITS["node_bytes"])
+    return table.rename(columns={"node_bytes": "value"})[COLUMNS]
 
 
-def final_size(rows: pd.DataFrame) -> float:
-    """The last size of each worker's (or node's) stores, summed.
+def _sizes(rows: pd.DataFrame) -> dict[StepKey, float]:
+    """The last size of each worker's (or node's) stores, summed, by trial, phase and step.
 
     A value at the end of the phase counts more than the last one of its seconds.
     """
-    stores = numbered(rows, ["worker", "node"])
-    second = rows["second"].to_numpy(dtype=float)
-    at_end = np.isnan(second)
-    ended = np.zeros(stores.groups, dtype=bool)
-    ended[stores.number[at_end]] = True
-    last = stores.highest(np.where(at_end, -np.inf, second))
-    counts = np.where(ended[stores.number], at_end, second == last[stores.number])
-    return float(rows["value"].to_numpy(dtype=float)[counts].sum())
+    stores = numbered(rows, [*STEP, "worker", "node"])
+    second = rows["second"].fillna(np.inf).to_numpy(dtype=float)
+    last = rows[second == stores.highest(second)[stores.number]]
+    sizes: dict[Any, float] = last.groupby(STEP, observed=True)["value"].sum().to_dict()
+    return sizes

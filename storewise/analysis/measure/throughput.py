@@ -16,19 +16,19 @@ Counts of workers, processes and threads are summed; seconds in which nothing fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from storewise.analysis.common.frames import grouped, keys_of, numbered, rows_of
+from storewise.analysis.common.frames import grouped, keys_of, numbered, records, rows_of
 from storewise.analysis.common.warnings import StudyWarning
 
 #: Seconds from which on a phase has a steady part.
 LONG_ENOUGH = 5.0
 STEP = ["trial", "phase", "step"]
+#: Values of STEP.
 StepKey = tuple[str, str, int]
 #: The operation of a load, and the one that ends it.
 INSERT = "insert"
@@ -52,19 +52,16 @@ def counters(samples: pd.DataFrame, metric: str, *, per_second: bool) -> pd.Data
     """
     rows = samples[(samples["metric"] == metric) & samples["operation"].notna()]
     timed = rows["second"].notna().to_numpy()
-    rows = rows[timed] if per_second else rows[~timed | ~_with(rows, STEP, ~timed)]
+    rows = rows[timed] if per_second else rows[~timed | ~numbered(rows, STEP).any(~timed)]
+    return without_sums(rows, [*STEP, "worker"])
+
+
+def without_sums(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Counts without a worker's own where some with equal `keys` are of its processes."""
     apart = rows["process"].notna().to_numpy()
     if apart.any() and not apart.all():
-        rows = rows[apart | ~_with(rows, [*STEP, "worker"], apart)]
+        rows = rows[apart | ~numbered(rows, keys).any(apart)]
     return rows
-
-
-def _with(rows: pd.DataFrame, keys: Sequence[str], one: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows are in a group with a row that is `one`."""
-    groups = numbered(rows, keys)
-    found = np.zeros(groups.groups, dtype=bool)
-    found[groups.number[one]] = True
-    return found[groups.number]
 
 
 def loading(samples: pd.DataFrame) -> set[tuple[str, str]]:
@@ -73,15 +70,16 @@ def loading(samples: pd.DataFrame) -> set[tuple[str, str]]:
     The driver says it of each (`acknowledged`); where it did not, a phase that inserts and does
     nothing else is taken for one.
     """
-    told = samples.loc[samples["metric"] == "acknowledged", ["trial", "phase"]]
-    found = {(str(t), str(p)) for t, p in told.drop_duplicates().itertuples(index=False)}
-    known = {trial for trial, _ in found}
-    named = samples.loc[samples["operation"].notna(), ["trial", "phase", "operation"]]
-    for (trial, phase), group in grouped(named.drop_duplicates(), ["trial", "phase"]):
-        operations = set(map(str, group["operation"]))
-        if str(trial) not in known and INSERT in operations and operations <= {INSERT, FINISH}:
-            found.add((str(trial), str(phase)))
-    return found
+    phase = ["trial", "phase"]
+    loads = samples.loc[samples["metric"] == "acknowledged", phase].drop_duplicates()
+    phases = {(str(t), str(p)) for t, p in loads.itertuples(index=False)}
+    trials = {trial for trial, _ in phases}
+    named = samples.loc[samples["operation"].notna(), [*phase, "operation"]].drop_duplicates()
+    for (trial, name), group in grouped(named, phase):
+        operations = set(group["operation"])
+        if trial not in trials and INSERT in operations and operations <= {INSERT, FINISH}:
+            phases.add((str(trial), str(name)))
+    return phases
 
 
 def durations(samples: pd.DataFrame) -> pd.DataFrame:
@@ -89,28 +87,23 @@ def durations(samples: pd.DataFrame) -> pd.DataFrame:
 
     A worker's time is that of its slowest process.
     """
-    rows = samples[samples["metric"] == "duration"]
-    rows = rows[rows["operation"].isna()]
+    rows = samples[(samples["metric"] == "duration") & samples["operation"].isna()]
     workers = numbered(rows, [*STEP, "worker"])
     longest = workers.highest(rows["value"])
     steps = numbered(rows, STEP)
-    of_worker = steps.number[workers.first]
     shortest = np.full(steps.groups, np.inf)
-    np.minimum.at(shortest, of_worker, longest)
-    found = keys_of(rows, STEP, steps.first)
-    return found.assign(wall=steps.highest(rows["value"]), all=shortest)
+    np.minimum.at(shortest, steps.number[workers.first], longest)
+    return keys_of(rows, STEP, steps.first).assign(wall=steps.highest(rows["value"]), all=shortest)
 
 
-def by_step(table: pd.DataFrame, value: str, *inner: str) -> dict[StepKey, dict[Any, float]]:
-    """Sums of a column by trial, phase and step, within these by the columns `inner` (one: its
-    levels; none: under "")."""
-    groups = numbered(table, [*STEP, *inner])
-    keys = keys_of(table, [*STEP, *inner], groups.first)
-    found: dict[StepKey, dict[Any, float]] = {}
-    for key, total in zip(keys.itertuples(index=False), groups.sums(table[value]), strict=True):
-        place = (str(key[0]), str(key[1]), int(key[2]))
-        found.setdefault(place, {})[key[3] if inner else ""] = float(total)
-    return found
+def by_operation(counts: pd.DataFrame) -> dict[StepKey, dict[str, float]]:
+    """Sums of `counters` by trial, phase and step, within these by operation."""
+    groups = numbered(counts, [*STEP, "operation"])
+    keys = keys_of(counts, [*STEP, "operation"], groups.first).itertuples(index=False, name=None)
+    sums: dict[StepKey, dict[str, float]] = {}
+    for (*step, operation), total in zip(keys, groups.sums(counts["value"]), strict=True):
+        sums.setdefault((step[0], step[1], step[2]), {})[operation] = float(total)
+    return sums
 
 
 def series(samples: pd.DataFrame) -> pd.DataFrame:
@@ -126,15 +119,9 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
     start = np.cumsum(whole) - whole
     step = np.repeat(np.arange(len(steps)), whole)
     second = np.arange(len(step)) - start[step]
-    table = pd.DataFrame(
-        {
-            "trial": steps["trial"].astype(str).to_numpy()[step],
-            "phase": steps["phase"].astype(str).to_numpy()[step],
-            "step": steps["step"].to_numpy()[step],
-            "second": second,
-            "length": np.clip(wall[step] - second, 1e-9, 1.0),
-        }
-    )
+    table = steps[STEP].astype({"trial": str, "phase": str}).iloc[step].reset_index(drop=True)
+    table["second"] = second
+    table["length"] = np.clip(wall[step] - second, 1e-9, 1.0)
     first = np.zeros(len(steps), dtype=np.int64)
     for metric in ("operations", "documents", "errors"):
         rows = counters(samples, metric, per_second=True)
@@ -147,11 +134,8 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
             np.maximum.at(first, of_row[warm], when[warm] + 1)
         within = (of_row >= 0) & (when >= 0)
         within[within] = when[within] < whole[of_row[within]]
-        table[metric] = np.bincount(
-            start[of_row[within]] + when[within],
-            weights=rows["value"].to_numpy(dtype=float)[within],
-            minlength=len(table),
-        ).astype(float)
+        at, values = start[of_row[within]] + when[within], rows["value"].to_numpy(dtype=float)
+        table[metric] = np.bincount(at, values[within], len(table)).astype(float)
     for metric in ("operations", "documents"):
         table[f"{metric}_per_s"] = table[metric] / table["length"]
     table["warmup"] = second < first[step]
@@ -178,138 +162,104 @@ def throughput(
     client threads of a process by trial and loading phase, `processes` those of a worker by
     trial; both are 1 where nothing is said.
     """
+    metrics = ("operations", "documents", "errors", "service_time_sum", "prepare_time_sum")
     totals = {
-        metric: by_step(counters(samples, metric, per_second=False), "value", "operation")
-        for metric in (
-            "operations",
-            "documents",
-            "errors",
-            "service_time_sum",
-            "prepare_time_sum",
-        )
+        metric: by_operation(counters(samples, metric, per_second=False)) for metric in metrics
     }
     insert_rates = _insert_rates(samples, threads or {}, processes or {})
-    steady = {word: _parts_of(by_second, word) for word in ("steady", "warmup")}
-    of_load = loading(samples)
+    steady, warm = (parts_of(by_second, word) for word in ("steady", "warmup"))
+    loads = loading(samples)
     rows: list[dict[str, object]] = []
     for step in rows_of(durations(samples)):
-        key = _key(step)
-        total = {metric: values.get(key, {}) for metric, values in totals.items()}
-        wall = float(step.wall)
-        operations = total["operations"]
-        loads = key[:2] in of_load and INSERT in operations
-        found: dict[str, float] = {
-            "errors": sum(total["errors"].values()),
-            "duration": wall,
-        }
+        key, wall = _key(step), float(step.wall)
+        operations = totals["operations"].get(key, {})
+        total = {metric: sum(values.get(key, {}).values()) for metric, values in totals.items()}
+        values = {"errors": total["errors"], "duration": wall}
         part = "whole"
-        if loads:
-            found["documents_per_s"] = sum(total["documents"].values()) / wall
-            found["operations_per_s"] = operations[INSERT] / wall
-            prepare = sum(total["prepare_time_sum"].values())
-            service = sum(total["service_time_sum"].values())
+        if key[:2] in loads and INSERT in operations:
+            values["documents_per_s"] = total["documents"] / wall
+            values["operations_per_s"] = operations[INSERT] / wall
+            prepare, service = total["prepare_time_sum"], total["service_time_sum"]
             if prepare + service > 0:
-                found["parse_share"] = prepare / (prepare + service)
+                values["parse_share"] = prepare / (prepare + service)
             if key in insert_rates:
-                found["insert_documents_per_s"] = insert_rates[key]
+                values["insert_documents_per_s"] = insert_rates[key]
         else:
-            part, rates = _steady(steady["steady"][key], steady["warmup"][key], total, wall)
-            found |= rates
-        rows += [
-            {
-                **dict(zip(STEP, key, strict=True)),
-                "measure": measure,
-                "value": value,
-                "unit": UNITS[measure],
-                "part": part,
-                "wall": wall,
-            }
-            for measure, value in found.items()
-        ]
-    return pd.DataFrame(rows, columns=[*STEP, "measure", "value", "unit", "part", "wall"])
+            part = "steady" if steady[key]["seconds"] else "whole"
+            values |= _rates(steady[key], warm[key], total, wall)
+        place = {"part": part, "wall": wall, **dict(zip(STEP, key, strict=True))}
+        rows += [{**place, "measure": name, "value": value} for name, value in values.items()]
+    table = pd.DataFrame(rows, columns=[*STEP, "measure", "value", "unit", "part", "wall"])
+    return table.assign(unit=table["measure"].map(UNITS))
 
 
-def _parts_of(by_second: pd.DataFrame, word: str) -> dict[StepKey, dict[str, float]]:
+def parts_of(by_second: pd.DataFrame, word: str) -> dict[StepKey, dict[str, float]]:
     """Of the seconds of each step that are `word`: their number, length, operations, documents."""
     groups = numbered(by_second, STEP)
-    own = by_second[word].to_numpy(dtype=bool)
-    sums = {"seconds": groups.sums(own)}
+    chosen = by_second[word].to_numpy(dtype=bool)
+    sums = pd.DataFrame({"seconds": groups.sums(chosen)})
     for name in ("length", "operations", "documents"):
-        sums[name] = groups.sums(np.where(own, by_second[name].to_numpy(dtype=float), 0.0))
-    keys = rows_of(keys_of(by_second, STEP, groups.first))
-    return {
-        _key(row): {name: float(values[place]) for name, values in sums.items()}
-        for place, row in enumerate(keys)
-    }
+        sums[name] = groups.sums(np.where(chosen, by_second[name].to_numpy(dtype=float), 0.0))
+    keys = map(_key, rows_of(keys_of(by_second, STEP, groups.first)))
+    return dict(zip(keys, records(sums), strict=True))
 
 
-def _steady(
-    window: Mapping[str, float],
-    warm: Mapping[str, float],
-    total: Mapping[str, Mapping[Any, float]],
-    wall: float,
-) -> tuple[str, dict[str, float]]:
+def _rates(
+    steady: Mapping[str, float], warm: Mapping[str, float], total: Mapping[str, float], wall: float
+) -> dict[str, float]:
     """Rates of the steady part, else of all that followed the warm-up."""
     names = ("operations", "documents")
-    if window["seconds"]:
-        return "steady", {f"{name}_per_s": window[name] / window["seconds"] for name in names}
+    if steady["seconds"]:
+        return {f"{name}_per_s": steady[name] / steady["seconds"] for name in names}
     left = wall - warm["length"]
     if left <= 0:
         # All of it was warm-up: the whole is all there is.
         warm, left = dict.fromkeys(names, 0.0), wall
-    return "whole", {
-        f"{name}_per_s": (sum(total[name].values()) - warm[name]) / left for name in names
-    }
+    return {f"{name}_per_s": (total[name] - warm[name]) / left for name in names}
 
 
 def _insert_rates(
     samples: pd.DataFrame,
     threads: Mapping[tuple[str, str], int],
     processes: Mapping[str, int],
-) -> dict[tuple[str, str, int], float]:
+) -> dict[StepKey, float]:
     """Documents/s of a load with the time between the store's calls left out."""
-    clients = [*STEP, "worker", "process"]
     documents = counters(samples, "documents", per_second=False)
     documents = documents[documents["operation"] == INSERT]
     service = counters(samples, "service_time_sum", per_second=False)
-    table = pd.DataFrame(
-        {
-            "documents": documents.groupby(clients, observed=True, dropna=False)["value"].sum(),
-            "service": service.groupby(clients, observed=True, dropna=False)["value"].sum(),
-        }
-    ).dropna()
-    table = table[table["service"] > 0].reset_index()
-    if table.empty:
-        return {}
+    sums = {
+        name: rows.groupby([*STEP, "worker", "process"], observed=True, dropna=False)["value"].sum()
+        for name, rows in (("documents", documents), ("service", service))
+    }
+    table = pd.DataFrame(sums).dropna().reset_index()
+    table = table[table["service"] > 0]
     # Of a worker whose processes are not apart the time is that of all its clients.
-    each = [
-        threads.get((str(row.trial), str(row.phase)), 1)
-        * (1 if pd.notna(row.process) else processes.get(str(row.trial), 1))
+    clients = [
+        threads.get((row.trial, row.phase), 1)
+        * (1 if pd.notna(row.process) else processes.get(row.trial, 1))
         for row in rows_of(table)
     ]
-    table["rate"] = table["documents"] / (table["service"] / np.asarray(each, dtype=float))
-    summed = table.groupby(STEP, observed=True)["rate"].sum().reset_index()
-    return {(str(r.trial), str(r.phase), int(r.step)): r.rate for r in rows_of(summed)}
+    table["rate"] = table["documents"] / (table["service"] / np.asarray(clients, dtype=float))
+    rates: dict[Any, float] = table.groupby(STEP, observed=True)["rate"].sum().to_dict()
+    return rates
 
 
 def short_phases(table: pd.DataFrame) -> list[StudyWarning]:
     """One warning per phase that has trials too short for a steady part."""
-    found = []
     walls = table[table["measure"] == "duration"]
-    for phase, group in walls.groupby("phase", observed=True):
-        short = group[group["wall"] < LONG_ENOUGH]
-        if len(short):
-            found.append(
-                StudyWarning(
-                    "short_phase",
-                    "",
-                    f"phase {phase}: {len(short)} of {len(group)} runs took less than "
-                    f"{LONG_ENOUGH:g} s (shortest {short['wall'].min():.2g} s); their rates are "
-                    "of the whole phase, start included",
-                    "give the phase more work (more inputs, operations or seconds)",
-                )
-            )
-    return found
+    phases = {str(phase): group["wall"] for phase, group in walls.groupby("phase", observed=True)}
+    return [
+        StudyWarning(
+            "short_phase",
+            "",
+            f"phase {phase}: {(wall < LONG_ENOUGH).sum()} of {len(wall)} runs took less than "
+            f"{LONG_ENOUGH:g} s (shortest {wall.min():.2g} s); their rates are "
+            "of the whole phase, start included",
+            "give the phase more work (more inputs, operations or seconds)",
+        )
+        for phase, wall in phases.items()
+        if (wall < LONG_ENOUGH).any()
+    ]
 
 
 def errors(table: pd.DataFrame) -> list[StudyWarning]:

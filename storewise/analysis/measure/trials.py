@@ -21,7 +21,6 @@ from storewise.analysis.files.parts import (
     SESSION,
     HdrLog,
     Part,
-    processes_of,
     threads_of,
     whole_phases,
 )
@@ -54,8 +53,8 @@ _OF_LOAD = [*hosts.PLACE, "worker", "process", "metric", "value"]
 @dataclass(frozen=True, slots=True)
 class Study:
     """What the figures of its trials depend on: the inputs, and whether it has the files themselves
-    to compare with (`asked` and `loaded`) and published studies (`mean_times`), without which these
-    tables stay empty."""
+    (else `question_times` and `load_times` stay empty) and published studies (else `mean_times`)
+    to compare with."""
 
     inputs: InputTotals | None = None
     files: bool = True
@@ -79,29 +78,30 @@ def measure(
     counts = timed & rows["metric"].isin(_COUNTERS).to_numpy()
     by_load = timed & rows["metric"].isin(_LOAD).to_numpy()
     rest = ~(counts | by_load)
-    told = rows[rest]
+    others = rows[rest]
     session = rows[(rows["phase"] == SESSION).to_numpy()]
-    samples = _summed(told[kept[rest]], rows[kept & counts])
+    samples = _summed(others[kept[rest]], rows[kept & counts])
     of_hosts = rows.loc[kept & by_load, _OF_LOAD]
     walls = rates.durations(samples)
 
     nothing = samples.iloc[:0]
-    asked = samples if study.files else nothing
+    against_files = samples if study.files else nothing
     series = rates.series(samples)
     parameters = step_parameters(parts)
-    conditions = owners.step_conditions(parts, told)
+    conditions = owners.step_conditions(parts, others)
     node_table = nodes(parts, session)
     session_table = sessions(node_table, session)
-    stored = storage(_with_volume(samples, parts), study.inputs)
-    taken = hosts.host_samples(of_hosts)
-    load = hosts.host_load(of_hosts, taken, walls)
-    cpu = hosts.cpu_series(of_hosts, taken)
+    partial = {p.trial for p in parts if (p.factors.get("volume") or 1) < 1}
+    stored = storage(samples, study.inputs, partial)
+    sampled = hosts.host_samples(of_hosts)
+    load = hosts.host_load(of_hosts, sampled, walls)
+    cpu = hosts.by_second(sampled)
     of_nodes = servers.node_samples(joined([samples, session]))
     host = _by_trial([load, servers.node_load(of_nodes, load)])
     cpu = _by_trial([cpu, servers.node_cpu(of_nodes, cpu)])
     balance = servers.balance(samples)
-    checked = verification(told)
-    found, by_owner, warnings = latencies.histograms(parts, logs, totals)
+    checked = verification(others)
+    histograms, by_owner, warnings = latencies.histograms(parts, logs, totals)
     return Measured(
         trials=_trials(rows),
         series=series,
@@ -109,11 +109,11 @@ def measure(
             samples,
             series,
             threads={(p.trial, p.phase): threads_of(p) for p in parts},
-            processes={p.trial: processes_of(p) for p in parts},
+            processes={p.trial: int(p.factors.get("processes", 1)) for p in parts},
         ),
-        mean_times=_plain(mean_times(samples if study.published else nothing)),
-        asked=_plain(question_times(asked, clients_at_once(parts))),
-        loaded=_plain(load_times(asked)),
+        mean_times=mean_times(samples if study.published else nothing),
+        question_times=question_times(against_files, clients_at_once(parts)),
+        load_times=load_times(against_files),
         parameters=parameters,
         steps=measured_steps(samples, series, parameters),
         storage=_by_trial([stored, node_storage(session_table, stored)]),
@@ -123,30 +123,28 @@ def measure(
         balance=balance,
         conditions=conditions,
         per_node=owners.per_node(by_owner, balance, walls, host, node_table, conditions),
-        crashes=owners.crashes(parts, told, checked),
+        crashes=owners.crashes(parts, others, checked),
         nodes=node_table,
         sessions=session_table,
-        canary=hosts.canary(told),
+        canary=hosts.canary(others),
         verification=checked,
         paced=hosts.paced_steps(samples),
-        histograms=found,
+        histograms=histograms,
         warnings=warnings,
     )
 
 
-def together(found: Sequence[Measured]) -> Measured:
+def together(lots: Sequence[Measured]) -> Measured:
     """The figures of several lots of trials, at least one, in their order."""
     values: dict[str, Any] = {}
     for name in (one.name for one in fields(Measured)):
-        each = [getattr(one, name) for one in found]
+        each = [getattr(one, name) for one in lots]
         if isinstance(each[0], pd.DataFrame):
             values[name] = joined(each)
         elif isinstance(each[0], Mapping):
             values[name] = {key: value for one in each for key, value in one.items()}
-        elif isinstance(each[0], Set):
-            values[name] = set().union(*each)
         else:
-            values[name] = [item for one in each for item in one]
+            values[name] = type(each[0])(item for one in each for item in one)
     return Measured(**values)
 
 
@@ -168,17 +166,10 @@ def _summed(rest: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
     counts, others = counts[counts["operation"].notna()], counts[counts["operation"].isna()]
     totals = rest[rest["second"].isna() & rest["operation"].notna()]
     both = pd.concat([counts[[*STEP, "metric"]], totals[[*STEP, "metric"]]])
-    groups = numbered(both, [*STEP, "metric"])
-    have = np.zeros(groups.groups, dtype=bool)
-    have[groups.number[len(counts) :]] = True
-    summable = have[groups.number[: len(counts)]]
-    left, counts = counts[~summable], counts[summable]
-    apart = counts["process"].notna().to_numpy()
-    if apart.any() and not apart.all():
-        of_worker = numbered(counts, [*STEP, "metric", "worker"])
-        split = np.zeros(of_worker.groups, dtype=bool)
-        split[of_worker.number[apart]] = True
-        counts = counts[apart | ~split[of_worker.number]]
+    of_total = np.repeat([False, True], [len(counts), len(totals)])
+    summable = numbered(both, [*STEP, "metric"]).any(of_total)[: len(counts)]
+    left = counts[~summable]
+    counts = rates.without_sums(counts[summable], [*STEP, "metric", "worker"])
     seconds = numbered(counts, [*STEP, "operation", "second", "warmup", "metric"])
     sums = counts.iloc[seconds.first].assign(
         value=seconds.sums(counts["value"]), worker=np.nan, process=np.nan
@@ -191,29 +182,15 @@ def _trials(rows: pd.DataFrame) -> pd.DataFrame:
     groups = numbered(rows, ["trial", "phase", "host"])
     # In the order in which they come.
     each = rows[["trial", "repeat", "phase", "host"]].iloc[np.sort(groups.first)]
-    found: dict[str, dict[str, Any]] = {}
-    for trial, repeat, phase, host in each[each["phase"] != SESSION].itertuples(index=False):
-        row = {"trial": str(trial), "repeat": repeat, "phases": {}, "host": {}}
-        own = found.setdefault(str(trial), row)
-        own["phases"][str(phase)] = own["host"][str(host)] = None
-    table = pd.DataFrame(
-        [
-            {**row, "phases": ", ".join(row["phases"]), "host": ", ".join(row["host"])}
-            for row in found.values()
-        ],
-        columns=["trial", "repeat", "phases", "host"],
+    each = each[each["phase"] != SESSION].astype({"trial": str, "phase": str, "host": str})
+    table = each.groupby("trial", sort=False).agg(
+        repeat=("repeat", "first"), phases=("phase", _listed), host=("host", _listed)
     )
-    return table.astype({"repeat": rows["repeat"].dtype})
+    return table.reset_index()
 
 
-def _with_volume(samples: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
-    """The samples with the level of the factor `volume`, where trials have it."""
-    levels = {p.trial: (p.conditions.get("factors") or {}).get("volume") for p in parts}
-    if all(level is None for level in levels.values()):
-        return samples
-    trial = samples["trial"].astype("category")
-    level = pd.Series([levels.get(str(name)) for name in trial.cat.categories], dtype=float)
-    return samples.assign(volume=level.to_numpy().take(trial.cat.codes.to_numpy()))
+def _listed(names: pd.Series) -> str:
+    return ", ".join(names.unique())
 
 
 def _by_trial(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -221,9 +198,3 @@ def _by_trial(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not any(map(len, tables[1:])):
         return tables[0]
     return joined(tables).sort_values("trial", kind="stable", ignore_index=True)
-
-
-def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with text instead of categories, which differ between lots of trials."""
-    names = [n for n in table if isinstance(table[n].dtype, pd.CategoricalDtype)]
-    return table.astype(dict.fromkeys(names, str))

@@ -7,13 +7,8 @@ import pandas as pd
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import VERIFY
 
-_METRICS = {
-    "expected_documents": "expected",
-    "counted_documents": "counted",
-    "checked_documents": "checked",
-    "lost_documents": "lost",
-    "wrong_documents": "wrong",
-}
+#: Metric -> column.
+_METRICS = {f"{n}_documents": n for n in ("expected", "counted", "checked", "lost", "wrong")}
 COLUMNS = ["trial", "kind", *_METRICS.values()]
 
 
@@ -44,18 +39,15 @@ def wrong_trials(table: pd.DataFrame) -> set[str]:
 
 def verification_warnings(table: pd.DataFrame) -> list[StudyWarning]:
     """One warning per trial whose store did not hold what was written to it."""
-    found = []
-    for trial in sorted(wrong_trials(table)):
-        mine = table[table["trial"] == trial]
-        lost, wrong = int(mine["lost"].fillna(0).sum()), int(mine["wrong"].fillna(0).sum())
-        found.append(
-            StudyWarning(
-                "wrong_documents",
-                trial,
-                f"of {int(mine['expected'].sum())} documents {lost} were lost, {wrong} of "
-                f"{int(mine['checked'].fillna(0).sum())} read back were wrong "
-                f"(phase {VERIFY}); its engine is not recommended at this level",
-                "see the trial's log; use a durable consistency level",
-            )
+    sums = table.groupby("trial")[list(_METRICS.values())].sum().astype(int)
+    return [
+        StudyWarning(
+            "wrong_documents",
+            str(trial),
+            f"of {row['expected']} documents {row['lost']} were lost, {row['wrong']} of "
+            f"{row['checked']} read back were wrong "
+            f"(phase {VERIFY}); its engine is not recommended at this level",
+            "see the trial's log; use a durable consistency level",
         )
-    return found
+        for trial, row in sums.loc[sorted(wrong_trials(table))].iterrows()
+    ]

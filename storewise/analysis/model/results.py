@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.files.attempts import FailedAttempt
 from storewise.analysis.files.inputs import FailedTrial, InputTotals, Quarantined
 from storewise.analysis.files.parts import HdrLog, Part
+from storewise.analysis.files.runs import FailedAttempt
 from storewise.metrics.sparse_histogram import Counted
 from storewise.study.references import Reference
 
@@ -27,16 +27,16 @@ class Measured:
     """Figures of trials; the tables are described where they are made.
 
     `trials` has trial, repeat, phases, host; `load` is `host` without what nodes measured;
-    `asked` and `loaded` are `breakeven.question_times` and `load_times`; `parameters` and
-    `conditions` are what steps were told; `paced` are trial, phase and step of open loops.
+    `parameters` and `conditions` are those of steps; `paced` are trial, phase and step of open
+    loops.
     """
 
     trials: pd.DataFrame
     series: pd.DataFrame
     throughput: pd.DataFrame
     mean_times: pd.DataFrame
-    asked: pd.DataFrame
-    loaded: pd.DataFrame
+    question_times: pd.DataFrame
+    load_times: pd.DataFrame
     parameters: pd.DataFrame
     steps: pd.DataFrame
     storage: pd.DataFrame

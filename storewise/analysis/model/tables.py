@@ -53,7 +53,7 @@ class Tables:
     plan_summary: pd.DataFrame
     warnings: Sequence[StudyWarning]
     judged: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """Tables that are made of the others (``storewise.analysis.pipeline.judges``), by name."""
+    """Tables that are made of the others (``storewise.analysis.pipeline.build``), by name."""
 
     def phases_of(self, table: pd.DataFrame) -> list[str]:
         """The phases in a table in the order in which they ran."""
@@ -69,9 +69,6 @@ class Tables:
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables by name, the warnings as one too."""
-        found = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name not in ("results", "warnings", "judged")
-        }
-        return {**found, **self.judged, "warnings": warning_table(self.warnings)}
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        measured = {name: one for name, one in named.items() if isinstance(one, pd.DataFrame)}
+        return {**measured, **self.judged, "warnings": warning_table(self.warnings)}

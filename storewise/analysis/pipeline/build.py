@@ -1,7 +1,17 @@
-"""All tables of a study, made in one go."""
+"""All tables of a study: those of what was measured, then those that judges make of them.
+
+A judge answers one question and has a module of its own. It takes the tables and gives one more (or
+some that one work makes), with warnings where its reader should doubt it. Judges read tables, never
+samples or files, so that each can be used on stored CSV files too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from storewise.analysis.judge import anova, bottlenecks, capacity, cost, differences, knee, noise
+from storewise.analysis.judge.usl import usl
 from storewise.analysis.measure import host_load as hosts
 from storewise.analysis.measure import latency as latencies
 from storewise.analysis.measure import per_node as owners
@@ -15,14 +25,42 @@ from storewise.analysis.measure.repeats import few_repeats, over_repeats
 from storewise.analysis.measure.scaling import scaling
 from storewise.analysis.measure.steps import highest_rates, searches, steps
 from storewise.analysis.measure.verification import verification_warnings
+from storewise.analysis.model.judged import Judged
 from storewise.analysis.model.results import Results
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.judges import judge
+from storewise.analysis.verdict.export import verdict_table
+
+#: Table name -> its judge; later ones may read the tables of earlier ones in `Tables.judged`.
+JUDGES: dict[str, Callable[[Tables], Judged]] = {
+    "variance": anova.variance,
+    "usl": usl,
+    "noise": noise.noise,
+    "differences": differences.differences,
+    "knees": knee.knees,
+    "response": knee.response,
+    "costs": cost.costs,
+    "limits": bottlenecks.limits,
+    "capacity": capacity.capacity,
+    # Of all the others.
+    "verdict": verdict_table,
+}
 
 
 def build_tables(results: Results) -> Tables:
     """All tables; a pure function."""
     return judge(measured_tables(results))
+
+
+def judge(tables: Tables) -> Tables:
+    """The tables with all judged ones and their warnings."""
+    for name, make in JUDGES.items():
+        judged = make(tables)
+        tables = replace(
+            tables,
+            judged={**tables.judged, name: judged.table, **judged.beside},
+            warnings=sorted({*tables.warnings, *judged.warnings}),
+        )
+    return tables
 
 
 def measured_tables(results: Results) -> Tables:
@@ -33,10 +71,7 @@ def measured_tables(results: Results) -> Tables:
     searched = searches(results)
     merged = latencies.merged_latency(measured.histograms, results)
     bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
-    published = compare(
-        results.references,
-        points(results, measured.mean_times, throughput) if results.references else (),
-    )
+    published = compare(results.references, points(results, measured.mean_times, throughput))
     planned = plans(results)
     warnings = [
         *results.warnings,
@@ -77,7 +112,7 @@ def measured_tables(results: Results) -> Tables:
         canary=measured.canary,
         verification=measured.verification,
         questions=questions(results, merged),
-        breakeven=breakeven(measured.asked, measured.loaded, results),
+        breakeven=breakeven(measured.question_times, measured.load_times, results),
         reference_values=published.values,
         reference_curves=published.curves,
         reference_shapes=published.shapes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,31 +15,21 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 
 from storewise.analysis.model.results import Results
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import measured_tables
-from storewise.analysis.pipeline.judges import judge
+from storewise.analysis.pipeline.build import judge, measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import LEVEL
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.export import verdict_data
 from storewise.atomic import aside, write_aside
 from storewise.errors import ResultError
+from storewise.layout import VERDICT
 
 #: Rows from which on a table is written by DuckDB.
 LONG = 50_000
 #: Latency percentiles that ``summary.csv`` has a row for.
 _SUMMARY_PERCENTILES = ("p50", "p99")
-SUMMARY_COLUMNS = (
-    "phase",
-    "step",
-    "measure",
-    "n",
-    "mean",
-    "low",
-    "high",
-    "level",
-    "resampled",
-    "unit",
-)
+SUMMARY_COLUMNS = ["phase", "step", "measure", "n", "mean", "low", "high"]
+SUMMARY_COLUMNS += ["level", "resampled", "unit"]
 
 
 def analyse(study_dir: Path, outdir: Path) -> None:
@@ -55,7 +45,7 @@ def analyse(study_dir: Path, outdir: Path) -> None:
 def write_study(results: Results, outdir: Path) -> tuple[Tables, Verdict]:
     """Make all tables and the verdict, and write them; long ones while the others are made."""
     tables = measured_tables(results)
-    long = {name: one for name, one in tables.frames().items() if len(one) >= LONG}
+    long = {name: table for name, table in tables.frames().items() if len(table) >= LONG}
     with ThreadPoolExecutor(1) as pool:
         # DuckDB does not hold up Python while it writes.
         written = pool.submit(_write, long, outdir)
@@ -66,29 +56,26 @@ def write_study(results: Results, outdir: Path) -> tuple[Tables, Verdict]:
 
 def write_tables(tables: Tables, outdir: Path, but: Collection[str] = ()) -> Verdict:
     """Write the tables, all `but` some, and the verdict, which is returned."""
-    found = verdict(tables)
-    _write({name: one for name, one in tables.frames().items() if name not in but}, outdir)
-    try:
-        write_aside(outdir / "verdict.json", json.dumps(verdict_data(found), indent=1) + "\n")
-    except OSError as error:
-        raise _unwritable(outdir, error) from error
-    return found
+    decision = verdict(tables)
+    short = {name: table for name, table in tables.frames().items() if name not in but}
+    _write(short, outdir, {VERDICT: json.dumps(verdict_data(decision), indent=1) + "\n"})
+    return decision
 
 
-def _write(tables: Mapping[str, pd.DataFrame], outdir: Path) -> None:
+def _write(
+    tables: Mapping[str, pd.DataFrame], outdir: Path, texts: Mapping[str, str] | None = None
+) -> None:
     try:
         outdir.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
             write_csv(table, outdir / f"{name}.csv")
+        for name, text in (texts or {}).items():
+            write_aside(outdir / name, text)
     except OSError as error:
-        raise _unwritable(outdir, error) from error
-
-
-def _unwritable(outdir: Path, error: OSError) -> ResultError:
-    return ResultError(
-        f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
-        "free space"
-    )
+        raise ResultError(
+            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+            "free space"
+        ) from error
 
 
 def summary_table(tables: Tables) -> pd.DataFrame:
@@ -97,7 +84,6 @@ def summary_table(tables: Tables) -> pd.DataFrame:
     Latencies are percentiles of service time from the histograms of all repeats together, in s.
     Columns: factors, then SUMMARY_COLUMNS.
     """
-    factors: Sequence[str] = tables.results.factors
     rates = tables.summary.assign(level=LEVEL)
     sizes = tables.storage_summary.assign(level=LEVEL)
     times = tables.latency_summary
@@ -107,11 +93,9 @@ def summary_table(tables: Tables) -> pd.DataFrame:
         mean=times["value"],
         level=LEVEL,
     )
-    columns = [*factors, *SUMMARY_COLUMNS]
-    frames = [t.reindex(columns=columns) for t in (rates, sizes, times) if not t.empty]
-    if not frames:
-        return pd.DataFrame(columns=columns)
-    return pd.concat(frames, ignore_index=True)
+    columns = [*tables.results.factors, *SUMMARY_COLUMNS]
+    filled = [t.reindex(columns=columns) for t in (rates, sizes, times) if not t.empty]
+    return pd.concat(filled or [pd.DataFrame(columns=columns)], ignore_index=True)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -18,7 +18,7 @@ from support.results.made import Made
 from storewise.analysis.common.text import all_of, binary, number, seconds
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
-from storewise.analysis.measure import verification
+from storewise.analysis.measure import throughput, verification
 from storewise.analysis.measure.storage import storage
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
@@ -356,7 +356,9 @@ def test_host_load_by_hand() -> None:
             for second, cpu in enumerate(seconds)
         ),
     ]
-    table = host.host_load(frame(rows)).set_index("metric")
+    samples = frame(rows)
+    load = host.host_load(samples, host.host_samples(samples), throughput.durations(samples))
+    table = load.set_index("metric")
     assert table.loc["cpu_iowait", "mean"] == pytest.approx((10 + 20 + 40) / 2.5)
     assert table.loc["cpu_iowait", "max"] == 80
     # The busiest process: 2.5 s of CPU in 2.5 s.

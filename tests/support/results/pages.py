@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.results.references import CSV, YAML
 
-from storewise.analysis.pipeline.load import REFERENCES
+from storewise.layout import REFERENCES
 
 #: A trial that the study does not have.
 FACTORS = {

@@ -2,35 +2,6 @@
 
 from __future__ import annotations
 
-
-import json
-import math
-from pathlib import Path
-
-import pandas as pd
-import pytest
-from support.paths import ROOT
-from support.results import synthetic
-
-from storewise.analysis.measure.reference_curves import Curve, base_of, measured, published, side, slope, trend
-from storewise.analysis.pipeline.load import REFERENCES, load_results
-from storewise.analysis.measure.points import Point, geometric, levels_of, within
-from storewise.analysis.measure.references import compare, finding
-from storewise.analysis.pipeline.build import build_tables
-from storewise.study.load import load_study
-from storewise.errors import ConfigError
-from storewise.figures.captions import make_figures
-from storewise.study.references import (
-    Reference,
-    cells,
-    find_reference,
-    load_reference,
-    parse_reference,
-    reason,
-    reference_texts,
-)
-from storewise.report.page.page import make_report
-
 YAML = """\
 citation: {authors: A. Nobody, title: On stores, venue: Nowhere, year: 2001}
 hardware: two hosts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from storewise.analysis.files.attempts import FailedAttempt, read_attempts
+from storewise.analysis.files.runs import FailedAttempt, read_attempts
 
 TAKEN = "EC2 takes back host data-dy-1 (spot interruption at 2026-03-01T08:22:00Z)"
 

@@ -15,7 +15,7 @@ from support.results import synthetic
 from storewise.analysis.files.parts import trial_files, whole_phases
 from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure import throughput
-from storewise.analysis.measure.host_load import cpu_series
+from storewise.analysis.measure.host_load import by_second, host_samples
 from storewise.analysis.measure.latency import counted_tag
 from storewise.analysis.measure.scaling import scaling
 from storewise.analysis.measure.trials import of_phases
@@ -346,7 +346,7 @@ def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays() -> Non
         row("b", 0, "sample_length", 0.1),
         row("b", 0, "cpu_user", 30.0),
     ]
-    found = cpu_series(pd.DataFrame(rows))
+    found = by_second(host_samples(pd.DataFrame(rows)))
     assert found[["trial", "second", "user"]].values.tolist() == [
         ["a", 0, 40.0],
         ["a", 1, 60.0],

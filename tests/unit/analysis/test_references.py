@@ -10,16 +10,17 @@ from support.paths import ROOT
 from support.results.references import CSV, YAML
 
 from storewise.analysis.measure.points import Point, geometric, levels_of, within
-from storewise.analysis.measure.reference_curves import (
+from storewise.analysis.measure.references import (
     Curve,
     base_of,
+    compare,
+    finding,
     measured,
     published,
     side,
     slope,
     trend,
 )
-from storewise.analysis.measure.references import compare, finding
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 from storewise.study.references import (

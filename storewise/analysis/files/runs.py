@@ -1,4 +1,4 @@
-"""Attempts that failed although their trial was measured in the end (``failures/*.jsonl``)."""
+"""What runs left: attempts that failed (``failures/*.jsonl``), the record of the last run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
-
-#: Where a run keeps them, below a study's directory (`storewise.session.coordination.run`).
-FAILURES = "failures"
+from storewise.layout import FAILURES, RECORD
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,29 +33,29 @@ def read_attempts(
     directory: Path, measured: Collection[str]
 ) -> tuple[list[FailedAttempt], list[StudyWarning]]:
     """Failed attempts at the trials that were `measured`, and a warning for each of these."""
-    found = sorted(
+    attempts = sorted(
         attempt
         for path in (directory / FAILURES).glob("*.jsonl")
         if path.stem in measured
         for attempt in _attempts(path)
     )
     warnings = []
-    for trial in dict.fromkeys(one.trial for one in found):
-        reasons = [one.reason for one in found if one.trial == trial]
-        number, told = "1 attempt", reasons[0]
+    for trial, group in groupby(attempts, key=lambda attempt: attempt.trial):
+        reasons = [attempt.reason for attempt in group]
+        number, words = "1 attempt", reasons[0]
         if len(reasons) > 1:
             number = f"{len(reasons)} attempts"
-            told = all_of([f"({i}) {reason}" for i, reason in enumerate(reasons, 1)])
+            words = all_of([f"({i}) {reason}" for i, reason in enumerate(reasons, 1)])
         warnings.append(
             StudyWarning(
                 "failed_attempt",
                 trial,
-                f"{number} failed before it was measured: {told}",
+                f"{number} failed before it was measured: {words}",
                 "its figures are those of the attempt that succeeded; where many trials fail so, "
                 "look for the cause before you trust their rates",
             )
         )
-    return found, warnings
+    return attempts, warnings
 
 
 def _attempts(path: Path) -> Iterator[FailedAttempt]:
@@ -67,12 +66,21 @@ def _attempts(path: Path) -> Iterator[FailedAttempt]:
         return
     for line in lines:
         try:
-            told = json.loads(line)
-            yield FailedAttempt(
-                path.stem,
-                float(told["at"]),
-                str(told["reason"]),
-                str(told.get("log_tail") or ""),
-            )
+            one = json.loads(line)
+            log_tail = str(one.get("log_tail") or "")
+            yield FailedAttempt(path.stem, float(one["at"]), str(one["reason"]), log_tail)
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
+
+
+def record_damage(results: Path) -> str | None:
+    """What is wrong with the last run's record, in words; None where there is none, or it is whole
+    (that of another version, too)."""
+    path = results / RECORD
+    try:
+        json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        return f"{path}: the record of the last run was cut short or changed: {error}"
+    return None
