@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from storewise.atomic import replacing
+from storewise.atomic import aside
 from storewise.errors import StorewiseError
 
 HEADING = "m,s,bt,et,mv\n"
@@ -47,7 +47,7 @@ def measures(
         sys.stdout.flush()
         return
     try:
-        with replacing(out) as place, place.open("w", encoding="utf-8") as stream:
+        with aside(out) as place, place.open("w", encoding="utf-8") as stream:
             stream.writelines(lines)
     except OSError as error:
         raise StorewiseError(
