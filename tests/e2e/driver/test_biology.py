@@ -197,7 +197,7 @@ def test_all_engines_are_asked_the_same_questions(tmp_path: Path) -> None:
     flags = replace(engine("duckdb").flags, finds=True)
     assert flags.finds
     first = asked()
-    assert [verb for verb, _, _ in first[:5]] == ["find", "find", "find", "aggregate", "histogram"]
+    assert [verb for verb, _, _ in first[:5]] == ["find", "find", "find", "top", "histogram"]
     assert asked(seed=99, engine=engine("duckdb")) == first
     assert asked(step=1) != first
     assert asked(thread=1, threads=2) != first[:5]

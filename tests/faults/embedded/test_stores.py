@@ -121,9 +121,10 @@ def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from storewise.documents import Kind\n"
         "from storewise.engines.contract.engine import Cluster\n"
+        "from storewise.engines.contract.queries import Count\n"
         "from storewise.engines.registry import engine\n"
         "e = engine(sys.argv[1]); p = Path(sys.argv[2])\n"
-        "print(e.connect(Cluster(engine=e.name, stores=(p,)), 'read').count(Kind.RNA))\n"
+        "print(e.connect(Cluster(engine=e.name, stores=(p,)), 'read').count(Count(Kind.RNA)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, name, str(tmp_path)], capture_output=True, text=True
@@ -374,9 +375,9 @@ def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:
     ("module", "unwanted"),
     [
         ("null", ("pandas", "numpy", "pyarrow", "duckdb", "sqlite3")),
-        ("sqlite", ("pandas", "numpy", "pyarrow", "duckdb")),
-        ("duck", ("pandas", "pyarrow", "sqlite3")),
-        ("parquet", ("pandas", "pyarrow", "sqlite3")),
+        ("sqlite.engine", ("pandas", "numpy", "pyarrow", "duckdb")),
+        ("duckdb.engine", ("pandas", "pyarrow", "sqlite3")),
+        ("parquet.engine", ("pandas", "pyarrow", "sqlite3")),
     ],
 )
 def test_imports_stay_light(module: str, unwanted: tuple[str, ...]) -> None:
