@@ -60,5 +60,5 @@ def test_types_are_imported_as_everything_else_is() -> None:
 
 def test_every_document_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    links = set(re.findall(r"\]\(([a-z0-9_]+\.md)\)", index))
+    links = set(re.findall(r"\]\(([a-z0-9_-]+\.md)\)", index))
     assert links == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
