@@ -34,7 +34,10 @@ class Sessions:
 def balance_table(tables: Tables) -> Table:
     """How operations spread over the owners of the documents, where there are several nodes."""
     factors = [f for f in tables.results.factors if f != "engine"]
+    caption = "How work spread over the nodes that own the documents"
     balance = tables.balance[tables.balance["trial"].isin(set(tables.nodes["trial"]))]
+    if balance.empty:
+        return Table("balance", caption, [], [])
     several = balance.groupby(["trial", "phase", "step", "operation"])["node"].transform("nunique")
     balance = with_trials(balance[several > 1], tables.trials[["trial", "engine", *factors]])
     # `node` here is the owner's name; the factor `nodes` is among the keys where it varies.
@@ -53,7 +56,6 @@ def balance_table(tables: Tables) -> Table:
         *cells.figures(cells.whole, "operations"),
         *cells.figures("{:.1%}".format, "share", even="share if even"),
     ]
-    caption = "How work spread over the nodes that own the documents"
     return Table.of("balance", caption, rows, columns, origins)
 
 
