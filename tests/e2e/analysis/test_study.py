@@ -437,7 +437,7 @@ def test_every_warning_code_is_documented() -> None:
     root = ROOT
     text = (root / "docs" / "analysis.md").read_text(encoding="utf-8")
     source = "".join(
-        p.read_text(encoding="utf-8") for p in (root / "storewise" / "analysis").glob("*.py")
+        p.read_text(encoding="utf-8") for p in (root / "storewise" / "analysis").rglob("*.py")
     )
     used = set(re.findall(r'StudyWarning\(\s*"([a-z_]+)"', source)) | {"worker", "session"}
     assert len(used) > 15
