@@ -230,7 +230,7 @@ def test_a_core_workload_keeps_its_mix(place):
         ("recordcount: 500", "recordcount: 0", "greater than or equal to 1"),
         ("recordcount: 500", "dataintegrity: true, fieldlengthdistribution: uniform", "constant"),
         ("sqlite", "parquet", "engine parquet cannot do this: it has no updates"),
-        ("run: {operationcount: 10}", "a: {operationcount: 9, readproportion: 1}", "not a param"),
+        ("run: {operationcount: 10}", "a: {operationcount: 9, readproportion: 1}", "not a known"),
         ("workload: ycsb", "workload: ycsb\ninputs: {paths: x}", "reads no inputs"),
     ],
 )
