@@ -199,7 +199,9 @@ def before_phase(wildcards):
 
 def run_local(rule_name):
     """Whether the profile wants a rule in the main process."""
-    resources = workflow.resource_settings._parsed_overwrite_resources.get(rule_name, {})
+    resources = workflow.resource_settings._parsed_overwrite_resources.get(
+        rule_name, {}
+    )
     return "run_local" in resources and bool(resources["run_local"].value)
 
 
@@ -208,7 +210,9 @@ def host_classes():
     resources = workflow.resource_settings._parsed_overwrite_resources.get("node", {})
     try:
         return parse_classes(
-            text_of(resources["node_classes"].raw) if "node_classes" in resources else ""
+            text_of(resources["node_classes"].raw)
+            if "node_classes" in resources
+            else ""
         )
     except StorewiseError as error:
         raise WorkflowError(str(error))

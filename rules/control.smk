@@ -177,7 +177,12 @@ def check_cost(plan):
     """Refuse what would cost more than the study's `max_cost`, before anything starts."""
     if STUDY.max_cost is None or not plan:
         return
-    from storewise.estimate.estimate import amount_text, estimate, money_text, refuse_above
+    from storewise.estimate.estimate import (
+        amount_text,
+        estimate,
+        money_text,
+        refuse_above,
+    )
 
     wanted = [trial for trial in ALL_TRIALS.values() if trial.id in plan]
     try:
