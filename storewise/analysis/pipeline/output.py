@@ -89,7 +89,7 @@ def summary_table(tables: Tables) -> pd.DataFrame:
     times = tables.latency_summary
     times = times[(times["time"] == "service") & times["percentile"].isin(_SUMMARY_PERCENTILES)]
     times = times.assign(
-        measure=times["operation"] + "_service_time_" + times["percentile"],
+        measure=times["operation"].astype(str) + "_service_time_" + times["percentile"].astype(str),
         mean=times["value"],
         level=LEVEL,
     )
