@@ -14,6 +14,7 @@ min_version("9.27")
 
 
 include: "rules/common.smk"
+include: "rules/plan.smk"
 include: "rules/failed_jobs.smk"
 include: "rules/control.smk"
 include: "rules/search.smk"

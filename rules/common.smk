@@ -1,17 +1,13 @@
 # The study, its trials and where things are. Nothing here writes a file.
 import hashlib
 import os
-import time
 
 from snakemake.exceptions import WorkflowError
-from snakemake.logging import logger
 
 try:
     from storewise.study.load import find_study, load_study
-    from storewise.run.doctor import missing_engines
     from storewise.errors import StorewiseError
-    from storewise.layout import FAILED
-    from storewise.study.host_classes import class_named, parse_classes, text_of
+    from storewise.study.host_classes import parse_classes, text_of
     from storewise.publish.results import study_files
     from storewise.study.references import find_reference, reference_texts
     from storewise.session.coordination.cluster import node_jobs
@@ -72,41 +68,7 @@ LOAD = next(phase.name for phase in STUDY.phases if PHASES[phase.name].loads)
 AFTER_LOAD = [phase.name for phase in STUDY.phases if not PHASES[phase.name].loads]
 
 
-def failed_for_good(trial_id):
-    """Whether `storewise run` has given a trial up after its retries."""
-    return os.path.exists(f"{R}/trials/{trial_id}/{FAILED}")
-
-
-def engines_left_out():
-    """Engines that this host does not have, with the reason, where the study leaves those out.
-
-    Only the process that plans asks: what it planned is found by each job on its own host.
-    """
-    if STUDY.if_missing != "leave_out" or not workflow.is_main_process:
-        return {}
-    return missing_engines(STUDY.engines)
-
-
-LEFT_OUT = engines_left_out()
-
-
-def planned(trial):
-    """Whether a trial is to be measured, or has been."""
-    if failed_for_good(trial.id):
-        return False
-    return trial.engine not in LEFT_OUT or os.path.exists(
-        f"{R}/trials/{trial.id}/verify.parquet"
-    )
-
-
 ALL_TRIALS = {trial.id: trial for trial in STUDY.trials()}
-TRIALS = {name: trial for name, trial in ALL_TRIALS.items() if planned(trial)}
-for name, reason in LEFT_OUT.items():
-    logger.warning(f"{name} is left out: {reason}")
-if LEFT_OUT and not TRIALS and not any(map(failed_for_good, ALL_TRIALS)):
-    raise WorkflowError(
-        f"study {STUDY.name}: no engine of it can run on this host, and there are no results"
-    )
 
 
 wildcard_constraints:
@@ -174,17 +136,6 @@ def final_outputs(trial):
     return [*measured_parts(trial), *parts]
 
 
-def only_analysis():
-    """Whether just analysis, report or publish was asked for: stored results are source files then.
-
-    In a job's own process the question does not arise (its rule is the only one allowed).
-    """
-    if not workflow.is_main_process:
-        return True
-    targets = set(workflow.dag_settings.targets)
-    return bool(targets) and targets <= {"analysis", "report", "publish"}
-
-
 def store_output(path):
     return directory(path) if STUDY.keep_data else temp(directory(path))
 
@@ -250,49 +201,3 @@ def code_digest(*packages):
             if path.suffix in {".py", ".html", ".css", ".js"}:
                 digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def asked():
-    """A file that is newer than everything: an explicit request always does the work again."""
-    if not workflow.is_main_process:
-        return []
-    # In a directory of its own: Snakemake may have listed the others before.
-    path = Path(R) / ".asked" / "now"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{time.time_ns()}\n")
-    return [str(path)]
-
-
-def measured(wildcards):
-    if only_analysis():
-        return asked()
-    return [part for trial in TRIALS.values() for part in final_outputs(trial)]
-
-
-def analysed(wildcards):
-    tables = [f"{R}/analysis", f"{R}/figures"]
-    if workflow.is_main_process:
-        targets = set(workflow.dag_settings.targets)
-        if targets == {"report"} and all(map(os.path.exists, tables)):
-            return asked()
-    return tables
-
-
-def to_publish(wildcards):
-    """What comes before a publication: the report, made anew only where that was asked for too."""
-    if not workflow.is_main_process:
-        return []
-    targets = set(workflow.dag_settings.targets)
-    if "publish" not in targets:
-        return [REPORT]
-    if STUDY.publish is None:
-        raise WorkflowError(
-            f"study {STUDY.name} does not say where its results go: give it the key "
-            "`publish: s3://BUCKET/PREFIX`, or use `storewise publish STUDY s3://BUCKET/PREFIX`"
-        )
-    made = (
-        not only_analysis()
-        or targets & {"analysis", "report"}
-        or not os.path.exists(REPORT)
-    )
-    return [*asked(), *([REPORT] if made else [])]

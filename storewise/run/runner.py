@@ -17,8 +17,6 @@ from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
 from storewise.layout import (
     ANALYSIS,
-    FAILED,
-    FAILURES,
     LIBRARY,
     LISTING,
     PUBLISH_LOG,
@@ -27,9 +25,9 @@ from storewise.layout import (
 )
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
+from storewise.run.retries import attempts, forget, give_up, given_up
 from storewise.session.coordination.cluster import node_jobs
 from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Failure, failures
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study
@@ -84,18 +82,17 @@ def run_study(
     if not (results / LISTING).is_file():
         load_study(name, scale=scale, root=home, many=many, inputs_exist=True)
     if retry_failed:
-        for one in study.trials():
-            (results / "trials" / one.id / FAILED).unlink(missing_ok=True)
+        forget(study, results)
     command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
     if many:
         command.append("many=true")
     started, published = clock(), last_attempt(results)
     while True:
-        before = _attempts(study, results, started)
+        before = attempts(study, results, started)
         status = _snakemake(command)
         if status == 0 or status < 0 or status >= 128:
             break
-        after = _attempts(study, results, started)
+        after = attempts(study, results, started)
         new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
         if not new:
             if last_attempt(results) in {None, published} or published_at(results):
@@ -121,13 +118,13 @@ def run_study(
                 return 128 + signal.SIGINT
     if status not in {0, NOT_PUBLISHED}:
         return status
-    given_up = [t.id for t in study.trials() if (results / "trials" / t.id / FAILED).exists()]
-    if given_up:
+    lost = given_up(study, results)
+    if lost:
         say(
-            f"{len(given_up)} of {len(study.trials())} trials failed: {', '.join(given_up)}; "
+            f"{len(lost)} of {len(study.trials())} trials failed: {', '.join(lost)}; "
             "the report has their reasons, --retry-failed tries them again"
         )
-    return status or (1 if given_up else 0)
+    return status or (1 if lost else 0)
 
 
 def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
@@ -171,39 +168,6 @@ def _await_end(
         say(f"waiting {left:.0f} s, until the host that is taken back is gone")
     while (left := until - clock()) > 0:
         sleep(min(left, 1.0))
-
-
-def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]) -> None:
-    """Mark a trial as failed for good: it leaves the plan, its reason goes into the report."""
-    trial = next(t for t in study.trials() if t.id == trial_id)
-    directory = results / "trials" / trial_id
-    directory.mkdir(parents=True, exist_ok=True)
-    last = tried[-1]
-    write_aside(
-        directory / FAILED,
-        json.dumps(
-            {
-                "trial": trial_id,
-                "factors": trial.factors,
-                "repeat": trial.repeat,
-                "attempts": len(tried),
-                "reason": last.reason,
-                "log_tail": last.log_tail,
-            },
-            indent=1,
-        )
-        + "\n",
-    )
-
-
-def _attempts(study: Study, results: Path, since: float) -> dict[str, list[Failure]]:
-    if not (results / FAILURES).is_dir():
-        return {}
-    attempts = {
-        trial.id: [f for f in failures(results, trial.id) if f.at >= since]
-        for trial in study.trials()
-    }
-    return {trial: tried for trial, tried in attempts.items() if tried}
 
 
 def slots_needed(study: Study) -> int:
