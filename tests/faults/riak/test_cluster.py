@@ -7,6 +7,7 @@ running clusters run on that Riak, too, and so do the contract tests of all engi
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -79,7 +80,8 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
             for process in (tree, *tree.children(recursive=True)):
                 assert secret not in " ".join(process.cmdline())
             # What an admin command runs, too.
-            server._run((str(server.node.directory / "bin/riak"), "admin", "ringready"), 60, _on)
+            settling = server.settling(lambda _: cluster.endpoints, _on, logging.getLogger())
+            settling.run((str(server.node.directory / "bin/riak"), "admin", "ringready"), 60)
             mode = (server.node.directory / ".erlang.cookie").stat().st_mode
             assert mode & 0o077 == 0
         client = engine("riak").connect(cluster, "write")
