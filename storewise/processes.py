@@ -51,14 +51,14 @@ def _die_with(parent: int, how: signal.Signals) -> None:
         os.kill(os.getpid(), how)
 
 
-class _Pool(ProcessPoolExecutor):
+class Pool(ProcessPoolExecutor):
     """New processes that end with this one; Ctrl-C ends them without a word.
 
     They are spawned, not forked: the caller may have threads. Spawned ones import the caller's main
     module, which may be a script that must not run twice; so they are shown an empty one.
     """
 
-    def __init__(self, processes: int, begin: Callable[[], None] | None) -> None:
+    def __init__(self, processes: int, begin: Callable[[], None] | None = None) -> None:
         super().__init__(
             processes,
             mp_context=multiprocessing.get_context("spawn"),
@@ -99,7 +99,7 @@ def in_processes(
     if processes <= 1:
         yield from map(work, things)
         return
-    with _Pool(processes, begin) as pool:
+    with Pool(processes, begin) as pool:
         running: deque[tuple[T, Future[R]]] = deque()
         try:
             for thing in things:
