@@ -7,17 +7,11 @@ measuring without any store. Nothing here may be slower than it must.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, ClassVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Engine, Flags, Mode, Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
-from storewise.engines.support.checks import (
-    consistency_of,
-    parse_settings,
-    store_directories,
-)
 
 
 class NullClient(Client):
@@ -68,9 +62,9 @@ class NullClient(Client):
 class NullEngine(Engine):
     """No store at all."""
 
-    name: ClassVar[str] = "null"
-    title: ClassVar[str] = "no store"
-    flags: ClassVar[Flags] = Flags(
+    name = "null"
+    title = "no store"
+    flags = Flags(
         embedded=True,
         durable=False,
         stores=False,
@@ -83,16 +77,13 @@ class NullEngine(Engine):
         finds=True,
         count="none",
     )
-    consistencies: ClassVar[Mapping[str, str]] = {
-        "durable": "nothing is kept; the level only lets it stand beside stores that have it",
-        "relaxed": "nothing is kept; the level only lets it stand beside stores that have it",
-    }
-
-    def versions(self) -> dict[str, str]:
-        return {"storewise": version("storewise")}
+    consistencies: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("durable", "relaxed"),
+        "nothing is kept; the level only lets it stand beside stores that have it",
+    )
 
     def connect(self, cluster: Cluster, mode: Mode) -> NullClient:
-        parse_settings(self.Settings, self, cluster)
-        consistency_of(self, cluster)
-        store_directories(self, cluster, mode)
+        self.settings_of(cluster.settings)
+        self.level_of(cluster)
+        self.stores_of(cluster, mode)
         return NullClient()

@@ -331,9 +331,9 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_a_parser_that_was_killed_is_said(tmp_path: Path, parsed: Parsed) -> None:
     client: Any = connect(embedded("files", tmp_path, parsed, "none"), "read")
     try:
-        for process in client._parsers._processes:
+        for process in client._parsers._pool._processes.copy().values():
             process.kill()
-            process.wait()
+            process.join()
         with pytest.raises(EngineError, match="ended"):
             client.count(Count(Kind.ALIGN))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -11,30 +12,26 @@ from cassandra import ConsistencyLevel
 from cassandra.concurrent import execute_concurrent
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
-from storewise.documents import Document, FieldType, Kind
+from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
 from storewise.engines.cassandra.connection import (
     KEYS,
+    PASSING,
     PATIENCE_SECONDS,
     CassandraLink,
-    open_shared,
-    passes,
 )
 from storewise.engines.cassandra.counters import counters_of, disk_bytes_of
-from storewise.engines.cassandra.cql import (
-    FIRST_TOKEN,
-    LAST_TOKEN,
-    bounds,
-    full_name,
-    insert_cql,
-    of_key,
-    select_cql,
-)
-from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
 from storewise.engines.support.conditions import conditions
-from storewise.engines.support.schema_note import SCHEMA_TABLE, describe
-from storewise.engines.support.table import Row, Table, make_tables, quoted
+from storewise.engines.support.table import (
+    SCHEMA_TABLE,
+    Row,
+    Table,
+    describe,
+    make_tables,
+    quoted,
+)
 from storewise.errors import EngineError
 
 _TYPES: Mapping[FieldType, str] = {
@@ -56,18 +53,14 @@ _COMPACTIONS = {
     "leveled": "LeveledCompactionStrategy",
     "unified": "UnifiedCompactionStrategy",
 }
+#: Of the ring, and of a column of integers.
+FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
 #: A count asks for so many parts of the ring of each node, so that none takes long.
 _PARTS = 16
-_COUNTS_AT_ONCE = 8
 #: Far above any build; one that fails never says so to clients.
 _INDEX_SECONDS = 4 * 3600.0
 #: An index that no node is building, and that cannot be asked either, has failed.
 _INDEX_IDLE_SECONDS = 300.0
-
-
-def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
-    """Connect to a formed cluster."""
-    return CassandraClient(open_shared(engine, cluster, mode))
 
 
 class CassandraClient(CassandraLink):
@@ -119,7 +112,8 @@ class CassandraClient(CassandraLink):
 
     def _make_indexes(self, schema: Schema) -> None:
         """Storage-attached indexes; returns when all rows are in them."""
-        oldest = min(self._versions())
+        hosts = self._shared.driver.metadata.all_hosts()
+        oldest = min(tuple(map(int, str(host.release_version).split(".")[:2])) for host in hosts)
         if schema.indexes and oldest < (5, 0):
             raise EngineError(
                 "cassandra: secondary indexes that know ranges (SAI) come with version 5.0; a node "
@@ -131,10 +125,6 @@ class CassandraClient(CassandraLink):
                 f"{KEYSPACE}.{kind.table} ({quoted(name)}) USING 'sai'"
             )
         self._await_indexes(schema)
-
-    def _versions(self) -> list[tuple[int, ...]]:
-        hosts = self._shared.driver.metadata.all_hosts()
-        return [tuple(map(int, str(host.release_version).split(".")[:2])) for host in hosts]
 
     def _await_indexes(self, schema: Schema) -> None:
         """Of a table with rows an index is built in the background, on each node."""
@@ -178,7 +168,10 @@ class CassandraClient(CassandraLink):
                     raise EngineError(
                         f"{table.name}.{table.names[n]}: {row[n]!r} is no id of bytes"
                     )
-        statement = self._prepared(insert_cql(table))
+        marks = ", ".join("?" * len(table.names))
+        statement = self._prepared(
+            f"INSERT INTO {full_name(table)} ({table.select}) VALUES ({marks})"
+        )
         unset = settings.nulls == "unset"
         with self._words(f"insert into {table.name}"):
             # All are bound before the first is sent: a refused batch leaves nothing behind.
@@ -223,7 +216,7 @@ class CassandraClient(CassandraLink):
             for n, (success, result) in zip(left, done, strict=True):
                 if success:
                     results[n] = result
-                elif passes(result) and self._clock() < until:
+                elif isinstance(result, PASSING) and self._clock() < until:
                     again.append(n)
                 elif isinstance(result, Exception):
                     raise self._error(verb, result) from result
@@ -379,3 +372,48 @@ class CassandraClient(CassandraLink):
 
     def status(self) -> dict[str, float]:
         return self._try("status", lambda: counters_of(self._shared))
+
+
+def full_name(table: Table) -> str:
+    return f"{KEYSPACE}.{table.name}"
+
+
+def select_cql(table: Table, rest: str) -> str:
+    return f"SELECT {table.select} FROM {full_name(table)} {rest}"
+
+
+def of_key(table: Table) -> str:
+    return f"WHERE {table.key_clause()}"
+
+
+def bounds(
+    column: Field, low: float | str | None, high: float | str | None
+) -> list[tuple[str, Any]] | None:
+    """Operators and values of low <= column <= high, with at least one end; None where nothing
+    can be between."""
+    if column.type == "float":
+        # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
+        least = None if low is None else float(low) or -0.0
+        most = math.inf if high is None else float(high) or 0.0
+        return [*([] if least is None else [(">=", least)]), ("<=", most)]
+    if column.type == "int":
+        whole = _whole(low, high)
+        if whole is None:
+            return None
+        low, high = whole
+    if low is not None and low == high:
+        # Text columns have an index of equal values only.
+        return [("=", low)]
+    pairs = ((">=", low), ("<=", high))
+    return [(operator, value) for operator, value in pairs if value is not None]
+
+
+def _whole(low: Any, high: Any) -> tuple[int | None, int | None] | None:
+    """Bounds of a column of 64-bit integers; None where nothing can be between."""
+    least = -math.inf if low is None else low
+    most = math.inf if high is None else high
+    if math.isnan(least) or math.isnan(most) or least > LAST_TOKEN or most < FIRST_TOKEN:
+        return None
+    first = FIRST_TOKEN if least < FIRST_TOKEN else math.ceil(least)
+    last = LAST_TOKEN if most > LAST_TOKEN else math.floor(most)
+    return (first, last) if first <= last else None

@@ -20,7 +20,7 @@ from cassandra.protocol import ErrorMessage, QueryMessage
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
-from storewise.engines.support.servers import wait_until, where
+from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 
 PROTOCOL = 4
@@ -120,18 +120,12 @@ def refused(error: BaseException) -> bool:
 def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
     """Whether the node answers a query of the session's user; EngineError if it refuses them."""
     try:
-        return bool(
-            query(
-                endpoint,
-                credentials.user,
-                credentials.password,
-                "SELECT release_version FROM system.local",
-            )
-        )
+        cql = "SELECT release_version FROM system.local"
+        return bool(query(endpoint, credentials.user, credentials.password, cql))
     except FAILURES as error:
         if refused(error):
             raise EngineError(
-                f"cassandra: {where(endpoint)} refuses the user or password of this session"
+                f"cassandra: {endpoint} refuses the user or password of this session"
             ) from error
         return False
 
@@ -162,7 +156,7 @@ def establish(
 
     for endpoint in endpoints:
         _await_ring(endpoint, nodes, login, check)
-    complaint = f"cassandra: {where(first)}: there is no user for the session"
+    complaint = f"cassandra: {first}: there is no user for the session"
     wait_until(unshared, _RING_SECONDS, complaint, check)
     for endpoint in endpoints:
         # A client makes tables at any node: each must know the keyspace.
@@ -190,7 +184,7 @@ def _await_ring(
             f"the nodes reach each other's port {endpoint.ports.get('gossip', '')} (gossip)"
         )
 
-    complaint = f"cassandra: {where(endpoint)} has not become one ring with the others"
+    complaint = f"cassandra: {endpoint} has not become one ring with the others"
     wait_until(lacking, _RING_SECONDS, complaint, check)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,14 +26,12 @@ from cassandra.policies import (
 )
 from cassandra.query import tuple_factory
 
-from storewise.documents import Kind
 from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, PROTOCOL, words_of
 from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Level
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
-from storewise.engines.support.checks import consistency_of, parse_settings
-from storewise.engines.support.schema_note import SCHEMA_TABLE, described
-from storewise.engines.support.servers import credentials_of, where
-from storewise.engines.support.table import Keys, Table, make_tables
+from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
+from storewise.engines.contract.server import Credentials
+from storewise.engines.support.clients import ProcessClient, ProcessState
+from storewise.engines.support.table import SCHEMA_TABLE, Keys, Table, described, make_tables
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -51,7 +48,7 @@ _RECONNECT_SECONDS = 0.5
 PATIENCE_SECONDS = 30.0
 _RETRIES = 3
 #: What passes by itself: a server that goes, or comes back, or is slow.
-_PASSING = (NoHostAvailable, ConnectionException, OperationTimedOut, ReadTimeout, WriteTimeout)
+PASSING = (NoHostAvailable, ConnectionException, OperationTimedOut, ReadTimeout, WriteTimeout)
 #: The driver's, and Python's for values that a column cannot hold.
 _FAILURES = (*FAILURES, TypeError, ValueError, OverflowError, struct.error)
 
@@ -62,43 +59,29 @@ logging.getLogger("cassandra").addHandler(logging.NullHandler())
 class Again(RetryPolicy):  # type: ignore[misc]
     """Every statement here may be sent twice: writes carry the client's time and overwrite."""
 
-    def on_read_timeout(self, *args: Any, retry_num: int = 0, **named: Any) -> tuple[int, Any]:
-        return self._next(retry_num)
+    def _next(self, *args: Any, retry_num: int = 0, **named: Any) -> tuple[int, Any]:
+        return (self.RETRY_NEXT_HOST if retry_num < _RETRIES else self.RETHROW), None
 
-    def on_write_timeout(self, *args: Any, retry_num: int = 0, **named: Any) -> tuple[int, Any]:
-        return self._next(retry_num)
-
-    def on_unavailable(self, *args: Any, retry_num: int = 0, **named: Any) -> tuple[int, Any]:
-        return self._next(retry_num)
-
-    def _next(self, tried: int) -> tuple[int, Any]:
-        return (self.RETRY_NEXT_HOST if tried < _RETRIES else self.RETHROW), None
+    on_read_timeout = on_write_timeout = on_unavailable = _next
 
 
-@dataclass
-class Shared:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(ProcessState[Table]):
     """What the clients of one process have in common."""
 
-    mode: Mode
     settings: CassandraSettings
     level: Level
     endpoints: tuple[Endpoint, ...]
     driver: Any
     session: Any
-    kinds: tuple[Kind, ...]
-    """What the workload stores (`Cluster.kinds`)."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    tables: dict[Kind, Table] = field(default_factory=dict)
-    schema: Schema | None = None
     prepared: dict[str, Any] = field(default_factory=dict)
-    closed: bool = False
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     """Connect; EngineError within seconds where no node answers or the password is refused."""
-    settings = parse_settings(CassandraSettings, engine, cluster)
-    level = LEVELS[consistency_of(engine, cluster)]
-    credentials = credentials_of(cluster)
+    settings: CassandraSettings = engine.settings_of(cluster.settings)
+    level = LEVELS[engine.level_of(cluster)]
+    credentials = Credentials.of(cluster)
     endpoints = tuple(sorted(cluster.endpoints, key=lambda endpoint: endpoint.index))
     if not endpoints:
         raise EngineError("cassandra: the cluster has no endpoints of data nodes")
@@ -128,14 +111,24 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         session = driver.connect(wait_for_all_pools=True)
     except FAILURES as error:
         driver.shutdown()
-        hosts = ", ".join(map(where, endpoints))
+        hosts = ", ".join(map(str, endpoints))
         raise EngineError(f"cassandra: connect to {hosts}: {words_of(error)}") from error
     session.default_fetch_size = settings.page_rows
-    return Shared(mode, settings, level, endpoints, driver, session, cluster.kinds)
+    return Shared(
+        mode=mode,
+        kinds=cluster.kinds,
+        settings=settings,
+        level=level,
+        endpoints=endpoints,
+        driver=driver,
+        session=session,
+    )
 
 
-class CassandraLink(Client):
+class CassandraLink(ProcessClient[Shared, Table]):
     """A session of the driver, which all threads of a process share."""
+
+    engine_name = "cassandra"
 
     def __init__(
         self,
@@ -144,8 +137,8 @@ class CassandraLink(Client):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        super().__init__(shared)
         self._clock, self._sleep = clock, sleep
-        self._shared = shared
 
     def _learn(self) -> None:
         """Take the schema that another client has created."""
@@ -165,18 +158,6 @@ class CassandraLink(Client):
             with self._shared.lock:
                 self._shared.schema = schema
                 self._shared.tables = make_tables(schema, KEYS)
-
-    def _table(self, kind: Kind) -> Table:
-        if kind not in self._shared.tables:
-            self._learn()
-        if kind not in self._shared.tables:
-            raise EngineError(f"cassandra: {kind.table} was never created")
-        return self._shared.tables[kind]
-
-    def _writing(self, verb: str) -> Shared:
-        if self._shared.mode != "write":
-            raise EngineError(f"cassandra: {verb} needs a client that is connected to write")
-        return self._shared
 
     def close(self) -> None:
         """Closes the connections of all threads."""
@@ -212,14 +193,13 @@ class CassandraLink(Client):
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again for some seconds where no server answers."""
-        if self._shared.closed:
-            raise EngineError("cassandra: this client is closed")
+        self._check_open()
         until: float | None = None
         with self._words(verb):
             while until is None or self._clock() < until:
                 try:
                     return action()
-                except _PASSING:
+                except PASSING:
                     until = until or self._clock() + PATIENCE_SECONDS
                     self._sleep(_RECONNECT_SECONDS / 2)
             return action()
@@ -233,11 +213,6 @@ class CassandraLink(Client):
 
     def _error(self, verb: str, error: BaseException) -> EngineError:
         words = words_of(error)
-        if isinstance(error, (*_PASSING, Unavailable)):
-            words = f"{', '.join(map(where, self._shared.endpoints))}: {words}"
+        if isinstance(error, (*PASSING, Unavailable)):
+            words = f"{', '.join(map(str, self._shared.endpoints))}: {words}"
         return EngineError(f"cassandra: {verb}: {words}")
-
-
-def passes(error: BaseException) -> bool:
-    """Whether the same request may succeed in a moment."""
-    return isinstance(error, _PASSING)

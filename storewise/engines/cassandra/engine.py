@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any, ClassVar
 
 from storewise.engines.cassandra import cluster as cassandra_cluster
-from storewise.engines.cassandra.client import open_client
+from storewise.engines.cassandra.client import CassandraClient
 from storewise.engines.cassandra.config import GOSSIP, launch_of
+from storewise.engines.cassandra.connection import open_shared
 from storewise.engines.cassandra.settings import CONSISTENCIES, CassandraSettings
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
     Credentials,
     Installation,
@@ -26,11 +26,10 @@ from storewise.engines.contract.server import (
     Settling,
     Topology,
 )
-from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
-from storewise.engines.support.servers import check_topology, settings_of
+from storewise.engines.support.java import OWN_STORES, find_jars, java_version
+from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
-ROLE = "data"
 #: Versions that are taken, and the versions of Java that each runs with.
 JAVAS: Mapping[str, tuple[int, ...]] = {"5.0": (11, 17), "4.1": (8, 11)}
 _JAR = r"(?:cassandra-all|apache-cassandra)-(\d+\.\d+\S*)\.jar"
@@ -40,9 +39,9 @@ _JAMM = re.compile(r"jamm-[0-9.]+\.jar")
 class CassandraEngine(ServerEngine):
     """Cassandra's servers."""
 
-    name: ClassVar[str] = "cassandra"
-    title: ClassVar[str] = "Cassandra"
-    flags: ClassVar[Flags] = Flags(
+    name = "cassandra"
+    title = "Cassandra"
+    flags = Flags(
         embedded=False,
         durable=True,
         distributed=True,
@@ -51,45 +50,34 @@ class CassandraEngine(ServerEngine):
         secondary_indexes=True,
         updates=True,
         deletes=True,
-        # Rows lie in the order of their ids' hashes; groups can be made of primary keys only.
-        scans=False,
+        # No scans: rows lie in the order of their ids' hashes. No aggregation on the servers:
+        # groups can be made of primary keys only.
         ranges=True,
-        server_aggregation=False,
         count="scan",
         owner=True,
     )
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: what commit logs have only in memory is lost with their hosts.
-    losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    losing = frozenset(CONSISTENCIES) - {"durable"}
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
-    Settings: ClassVar[type[EngineSettings]] = CassandraSettings
+    Settings = CassandraSettings
+    guard = "password (PasswordAuthenticator)"
+    packages = ("cassandra-driver",)
     #: Three servers that start together on two processors have taken 40 s.
-    ready_seconds: ClassVar[float] = 240.0
-    own_loopback: ClassVar[bool] = True
-    programs: ClassVar[tuple[str, ...]] = ("java",)
-    install_hint: ClassVar[str] = (
+    ready_seconds = 240.0
+    own_loopback = True
+    programs = ("java",)
+    install_hint = (
         "fetch Cassandra with `make cassandra` (Maven; conda: envs/cassandra.yaml), or name the "
         "directory of a tarball or package in the setting `home` or in STOREWISE_CASSANDRA_HOME"
     )
 
-    def versions(self) -> dict[str, str]:
-        return {"cassandra-driver": version("cassandra-driver")}
-
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        settings_of(CassandraSettings, self, settings)
+        self.settings_of(settings)
         check_topology(self.name, topology, most_replicas=topology.nodes)
-        return tuple(
-            NodeSpec(
-                ROLE,
-                index,
-                topology.threads,
-                topology.memory_mb,
-                # Alone it has nobody to meet, and may try another port if one is taken.
-                meets=(ROLE,) if topology.nodes > 1 else (),
-                ports=(GOSSIP,),
-            )
-            for index in range(topology.nodes)
-        )
+        # Alone it has nobody to meet, and may try another port if one is taken.
+        meets = ("data",) if topology.nodes > 1 else ()
+        return data_nodes(topology, meets=meets, ports=(GOSSIP,))
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """The jars and a Java that fits them; EngineError for other versions of either."""
@@ -103,20 +91,11 @@ class CassandraEngine(ServerEngine):
                 "/opt/apache-cassandra*",
                 "/usr/share/cassandra",
             ),
+            javas=JAVAS,
             hint=self.install_hint,
         )
         home, jars = installed.programs["home"], installed.programs["jars"]
-        series = ".".join(installed.version.split(".")[:2])
-        if series not in JAVAS:
-            raise EngineError(
-                f"Cassandra: {jars} holds version {installed.version}; versions "
-                f"{' and '.join(JAVAS)} are taken; {self.install_hint}"
-            )
-        title = f"Cassandra {installed.version}"
-        java = find_java(title, JAVAS[series], settings)
-        inside = [
-            path for place in (jars, home / "lib") for path in sorted(place.glob("jamm-*.jar"))
-        ]
+        inside = (path for place in (jars, home / "lib") for path in sorted(place.glob("*.jar")))
         jamm = next((path for path in inside if _JAMM.fullmatch(path.name)), None)
         if jamm is None:
             raise EngineError(
@@ -124,13 +103,13 @@ class CassandraEngine(ServerEngine):
                 f"{self.install_hint}"
             )
         return Installation(
-            {**installed.programs, "java": java, "jamm": jamm},
-            f"{title} (Java {java_version(java)})",
+            {**installed.programs, "jamm": jamm},
+            f"{self.title} {installed.version} (Java {java_version(installed.programs['java'])})",
             installed.environment,
         )
 
     def launch(self, node: Node) -> Launch:
-        return launch_of(node, settings_of(CassandraSettings, self, node.settings))
+        return launch_of(node, self.settings_of(node.settings))
 
     def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return cassandra_cluster.greets(endpoint)
@@ -142,15 +121,12 @@ class CassandraEngine(ServerEngine):
         """data0 waits for the ring and gives each node the session's user, whom it has made."""
         if settling.node.spec.index == 0:
             cassandra_cluster.establish(
-                settling.endpoints(ROLE),
+                settling.endpoints("data"),
                 settling.node.credentials,
                 settling.node.topology.replicas,
                 settling.check,
                 settling.log,
             )
-
-    def guards(self, endpoint: Endpoint) -> str:
-        return "password (PasswordAuthenticator)"
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         return {GOSSIP: "nothing; TLS and loopback where there is one node"}
@@ -163,4 +139,4 @@ class CassandraEngine(ServerEngine):
         return {GOSSIP: "read and write all data as a node of the ring"}
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return open_client(self, cluster, mode)
+        return CassandraClient(open_shared(self, cluster, mode))

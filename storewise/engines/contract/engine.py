@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 from zlib import crc32
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storewise.documents import KINDS, Document, Encoding, Kind
 from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
@@ -107,6 +108,10 @@ class Endpoint:
         """Of its node: ``data0``."""
         return f"{self.role}{self.index}"
 
+    def __str__(self) -> str:
+        """As messages name it: ``data0 (10.0.0.1:9042)``."""
+        return f"{self.name} ({self.address}:{self.port})"
+
 
 class Placement(ABC):
     """Which of an embedded engine's stores holds a document."""
@@ -181,6 +186,18 @@ class Client(ABC):
     that say what they cost. What a store cannot do at all raises EngineError, and so does every
     failure of it: never a driver's own exception type.
     """
+
+    def greet(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
+        """Ask the store for a first answer; EngineError where there is none."""
+
+    def greeted(self) -> Self:
+        """Itself after the first answer, for `Engine.connect`; closed where there is none."""
+        try:
+            self.greet()
+        except EngineError:
+            self.close()
+            raise
+        return self
 
     def for_thread(self) -> Client:
         """The client for the calling thread: itself where it may be shared between threads."""
@@ -312,11 +329,57 @@ class Engine(ABC):
     """The level that each of the two words stands for which all engines share
     (`docs/consistency.md`)."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
+    packages: ClassVar[tuple[str, ...]] = ("storewise",)
+    """Python packages of the client library, and of the engine where it is embedded."""
 
-    @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Versions of the client library, and of the engine where it is embedded (the version of
-        a server is its installation's)."""
+        """Versions of `packages` (the version of a server is its installation's)."""
+        return {name: version(name) for name in self.packages}
+
+    def settings_of(self, settings: Mapping[str, Any]) -> Any:
+        """Settings of a study as `Settings`; EngineError that names each wrong key."""
+        try:
+            return self.Settings.model_validate(dict(settings))
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+                for problem in error.errors()
+            )
+            known = ", ".join(self.Settings.model_fields) or "none"
+            raise EngineError(f"settings of {self.name}: {problems} (known: {known})") from error
+
+    def level_of(self, cluster: Cluster) -> str:
+        """The consistency level of a cluster, the engine's first where it names none; EngineError
+        for one that the engine does not have."""
+        level = cluster.consistency or next(iter(self.consistencies))
+        if level not in self.consistencies:
+            raise EngineError(
+                f"{self.name} has no consistency level {level!r}; "
+                f"it has {', '.join(self.consistencies)}"
+            )
+        return level
+
+    def stores_of(self, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
+        """The store directories of a cluster, checked; a writer's one is made where it is
+        missing."""
+        if mode == "write":
+            if len(cluster.stores) != 1:
+                raise EngineError(
+                    f"{self.name}: a writing client needs one store directory of its own, "
+                    f"not {len(cluster.stores)}"
+                )
+            try:
+                cluster.stores[0].mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise EngineError(
+                    f"{self.name}: cannot make the store directory: {error}"
+                ) from error
+        elif not cluster.stores:
+            raise EngineError(f"{self.name}: there is no store directory to read from")
+        for directory in cluster.stores:
+            if not directory.is_dir():
+                raise EngineError(f"{self.name}: {directory} is not a directory")
+        return cluster.stores
 
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:  # noqa: B027
         """EngineError for settings that do not fit what the workload stores."""

@@ -240,6 +240,8 @@ class ServerEngine(Engine):
     """Names of the programs it needs, for `storewise doctor`."""
     install_hint: ClassVar[str]
     """What to install where they are missing, in a line."""
+    guard: ClassVar[str] = "nothing"
+    """What guards the ports of its nodes, in a few words for the report ("password (scram)")."""
 
     @abstractmethod
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
@@ -289,9 +291,9 @@ class ServerEngine(Engine):
                 while not self.answers(endpoint, forming.credentials):
                     forming.check()
 
-    @abstractmethod
     def guards(self, endpoint: Endpoint) -> str:
-        """What guards the port of a node, in a few words for the report ("password (scram)")."""
+        """What guards the port of a node."""
+        return self.guard
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         """The same for each of its further ports; by name."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any, ClassVar
 
 import duckdb
 
 from storewise.documents import FieldType, Kind
-from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Flags, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Engine, Mode
 from storewise.engines.sql.duckdb_reads import (
     FAILURES,
     DuckReads,
@@ -23,31 +22,9 @@ from storewise.engines.sql.duckdb_reads import (
     open_duckdb,
     sql_string,
 )
-from storewise.engines.sql.reads import SqlState, check_columns
-from storewise.engines.support.checks import consistency_of, parse_settings, store_directories
-from storewise.engines.support.routing import Router
-from storewise.engines.support.table import (
-    Keys,
-    Row,
-    Table,
-    index_ddl,
-    make_tables,
-    quoted,
-    table_from_names,
-)
-from storewise.errors import EngineError
+from storewise.engines.sql.reads import FLAGS, SqlState
+from storewise.engines.support.table import Table, quoted
 
-FILE_NAME = "documents.duckdb"
-#: Blocks are left out by the limits of single columns.
-KEYS: Keys = "columns"
-
-_TYPES: Mapping[FieldType, str] = {
-    "id": "BLOB",
-    "key": "BLOB",
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "str": "VARCHAR",
-}
 _INCOMING = "storewise_incoming"
 
 
@@ -59,6 +36,16 @@ class DuckdbClient(DuckReads[SqlState]):
     """
 
     engine_name = "duckdb"
+    file_name = "documents.duckdb"
+    # The primary key's index (an adaptive radix tree) costs a fifth of the load's speed, and point
+    # reads are five times as fast with it as with DuckDB's block minima and maxima alone.
+    types: ClassVar[Mapping[FieldType, str]] = {
+        "id": "BLOB",
+        "key": "BLOB",
+        "int": "BIGINT",
+        "float": "DOUBLE",
+        "str": "VARCHAR",
+    }
     # Whether it takes an index shows only when it runs: its plan always names a sequential scan.
     explained = "EXPLAIN ANALYZE"
 
@@ -66,16 +53,21 @@ class DuckdbClient(DuckReads[SqlState]):
         name = quoted(table.name)
         return name if self._shared.mode == "write" else f"{_alias(store)}.{name}"
 
-    def create(self, schema: Schema) -> None:
-        shared = self._writing("create")
-        tables = make_tables(schema, KEYS)
-        for table in tables.values():
-            self._execute(_table_ddl(table))
-        check_columns(self, tables)
-        if schema.index_time == "before":
-            self._make_indexes(schema)
-        shared.tables, shared.schema = tables, schema
-        self._use_tables(tables)
+    def _attach(self, store: int) -> None:
+        super()._attach(store)
+        file = sql_string(str(self._file(store)))
+        self._rows(store, f"ATTACH {file} AS {_alias(store)} (READ_ONLY)")
+
+    def _columns(self, store: int, kind: Kind) -> list[str]:
+        writes = self._shared.mode == "write"
+        database = "current_database()" if writes else sql_string(_alias(store))
+        rows = self._rows(
+            store,
+            f"SELECT column_name FROM duckdb_columns() WHERE database_name = {database} "
+            "AND table_name = ? ORDER BY column_index",
+            (kind.table,),
+        )
+        return [str(row[0]) for row in rows]
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         from storewise.engines.sql.arrow import arrow_table
@@ -83,8 +75,9 @@ class DuckdbClient(DuckReads[SqlState]):
         shared = self._writing("insert")
         table = self._table(kind)
         sql = f"INTO {quoted(table.name)} SELECT * FROM {_INCOMING}"
-        self._register(arrow_table(table, documents))
+        batch = arrow_table(table, documents)
         try:
+            self._connection.register(_INCOMING, batch)
             # Ids are nearly always new, and a plain insert loads about 1.4 times as fast as one
             # that replaces; it leaves nothing behind when an id exists.
             try:
@@ -92,7 +85,7 @@ class DuckdbClient(DuckReads[SqlState]):
             except (duckdb.ConstraintException, duckdb.TransactionException):
                 # The last document of an id counts, in the batch as over batches.
                 unique = {document["_id"]: document for document in documents}
-                self._register(arrow_table(table, list(unique.values())))
+                self._connection.register(_INCOMING, arrow_table(table, list(unique.values())))
                 with shared.lock:
                     self._connection.execute(f"INSERT OR REPLACE {sql}")
         except FAILURES as error:
@@ -101,11 +94,9 @@ class DuckdbClient(DuckReads[SqlState]):
             self._connection.unregister(_INCOMING)
 
     def finish(self) -> None:
-        schema = self._writing("finish").schema
-        if schema is not None and schema.index_time == "after":
-            self._make_indexes(schema)
+        super().finish()
         # The log goes into the database file, so that readers need not replay it.
-        self._execute("CHECKPOINT")
+        self._rows(0, "CHECKPOINT")
 
     def _exclusive(self, store: int) -> AbstractContextManager[Any]:
         lock: AbstractContextManager[Any] = self._shared.lock
@@ -122,80 +113,17 @@ class DuckdbClient(DuckReads[SqlState]):
         )
         return {**super().status(), "used_blocks": float(used), "free_blocks": float(free)}
 
-    def _register(self, batch: Any) -> None:
-        try:
-            self._connection.register(_INCOMING, batch)
-        except FAILURES as error:
-            self._fail(0, error)
-
-    def _make_indexes(self, schema: Schema) -> None:
-        for index in schema.indexes:
-            self._execute(index_ddl(*index))
-
-    def _execute(self, sql: str) -> None:
-        try:
-            self._connection.execute(sql)
-        except FAILURES as error:
-            self._fail(0, error)
-
 
 def _alias(store: int) -> str:
     return f"store_{store}"
 
 
-def _table_ddl(table: Table) -> str:
-    # The primary key's index (an adaptive radix tree) costs a fifth of the load's speed, and point
-    # reads are five times as fast with it as with DuckDB's block minima and maxima alone.
-    columns = [f"{quoted(c.name)} {_TYPES[c.type]}" for c in table.columns]
-    return (
-        f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} "
-        f"({', '.join(columns)}, PRIMARY KEY ({table.key_list}))"
-    )
-
-
-def _attach(client: DuckdbClient, shared: SqlState) -> dict[Kind, Table]:
-    """Attach all stores to read; the tables that they have."""
-    tables: dict[Kind, Table] = {}
-    for store, directory in enumerate(shared.stores):
-        path = directory / FILE_NAME
-        if not path.is_file():
-            raise EngineError(f"duckdb: {path} does not exist: nothing was loaded there")
-        client._execute(f"ATTACH {sql_string(str(path))} AS {_alias(store)} (READ_ONLY)")
-        columns: dict[str, list[str]] = {}
-        rows: list[Row] = client._rows(
-            store,
-            "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = ? "
-            "ORDER BY table_name, column_index",
-            (_alias(store),),
-        )
-        for table_name, column_name in rows:
-            columns.setdefault(table_name, []).append(column_name)
-        for kind in shared.kinds:
-            if kind.table in columns:
-                table = table_from_names(kind, columns[kind.table], path, KEYS)
-                if tables.setdefault(kind, table) != table:
-                    raise EngineError(f"duckdb: {path}: {kind.table} has other columns than before")
-    return tables
-
-
 class DuckdbEngine(Engine):
     """DuckDB in the client's process."""
 
-    name: ClassVar[str] = "duckdb"
-    title: ClassVar[str] = "DuckDB"
-    flags: ClassVar[Flags] = Flags(
-        embedded=True,
-        durable=True,
-        secondary_indexes=True,
-        updates=True,
-        deletes=True,
-        scans=True,
-        ranges=True,
-        server_aggregation=True,
-        finds=True,
-        explains=True,
-        concurrent_writers=False,
-    )
+    name = "duckdb"
+    title = "DuckDB"
+    flags = FLAGS
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a transaction, in the log on disk (fsync) when acknowledged",
         "relaxed": (
@@ -204,33 +132,18 @@ class DuckdbEngine(Engine):
             "may leave the file damaged"
         ),
     }
-    Settings: ClassVar[type[EngineSettings]] = DuckSettings
-
-    def versions(self) -> dict[str, str]:
-        return {"duckdb": duckdb.__version__, "pyarrow": version("pyarrow")}
+    Settings = DuckSettings
+    packages = ("duckdb", "pyarrow")
 
     def connect(self, cluster: Cluster, mode: Mode) -> DuckdbClient:
-        settings = parse_settings(DuckSettings, self, cluster)
-        level = consistency_of(self, cluster)
-        stores = store_directories(self, cluster, mode)
-        shared = SqlState(
-            mode=mode,
-            kinds=cluster.kinds,
-            stores=stores,
-            router=Router(len(stores), cluster.placement),
-        )
+        settings, level = self.settings_of(cluster.settings), self.level_of(cluster)
+        shared = SqlState.of(cluster, mode, self.stores_of(cluster, mode))
+        database, options = ":memory:", {}
         if mode == "write":
             # Imported now, so that the first batch does not wait for it; readers need no Arrow.
             import_module("storewise.engines.sql.arrow")
             # `fsync_mode` came with DuckDB 2; an older one refuses it by name.
-            extra = {"fsync_mode": "NONE"} if level == "relaxed" else {}
-            database = str(stores[0] / FILE_NAME)
-            return DuckdbClient(open_duckdb(self.name, database, settings, extra), shared)
-        client = DuckdbClient(open_duckdb(self.name, ":memory:", settings), shared)
-        try:
-            shared.tables = _attach(client, shared)
-            client._use_tables(shared.tables)
-        except EngineError:
-            client.close()
-            raise
-        return client
+            options = {"fsync_mode": "NONE"} if level == "relaxed" else {}
+            database = str(shared.stores[0] / DuckdbClient.file_name)
+        connection = open_duckdb(self.name, database, settings, options)
+        return DuckdbClient(connection, shared).greeted()

@@ -13,25 +13,21 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
-import queue
-import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field as Setting
 
+from storewise.atomic import write_aside
 from storewise.documents import DIGEST_BYTES, KINDS, Document, Kind, split_id
 from storewise.engines.contract.engine import (
-    Client,
     Cluster,
     Engine,
     EngineSettings,
@@ -41,17 +37,13 @@ from storewise.engines.contract.engine import (
     SourceFile,
 )
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
-from storewise.engines.files.worker import Task, command, send
+from storewise.engines.files.worker import Task, answer
 from storewise.engines.sql.histogram import checked_classes
-from storewise.engines.support.checks import (
-    consistency_of,
-    parse_settings,
-    store_directories,
-)
+from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.conditions import conditions
 from storewise.engines.support.table import Table, make_table
-from storewise.errors import EngineError
-from storewise.processes import dies_with_parent
+from storewise.errors import EngineError, StorewiseError
+from storewise.processes import Pool
 
 #: What a store directory of this engine holds.
 _SCHEMA_FILE = "schema.json"
@@ -71,95 +63,71 @@ class _Parsers:
     """Processes that parse, shared by the client threads of one process."""
 
     def __init__(self, count: int) -> None:
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        # Started before there are threads: the kernel ends them with the thread that starts them.
-        tie = dies_with_parent()
+        self._pool = Pool(count)
+        # The kernel ends the processes with the thread that starts them: one that stays.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="parser")
         for _ in range(count):
-            process = subprocess.Popen(
-                command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=tie
-            )
-            self._processes.append(process)
-            self._idle.put(process)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="parser")
-        self.count = count
+            self._submit(os.getpid)
+
+    def _submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        return self._starter.submit(self._pool.submit, work, *arguments).result()
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """The answers in the order of the tasks; what is no longer asked for is left out."""
-        futures = [self._threads.submit(self._one, task) for task in tasks]
+        futures: list[Future[Any]] = []
+        done = 0
         try:
+            futures.extend(self._submit(answer, task) for task in tasks)
             for future in futures:
                 yield future.result()
+                done += 1
+        except BrokenProcessPool as error:
+            raise EngineError(
+                f"files: the process that read {tasks[done].path} ended; if nobody ended it, the "
+                "kernel did for lack of memory: set `files: {processes: ...}` lower"
+            ) from error
+        except (StorewiseError, OSError) as error:
+            raise EngineError(f"files: {error}") from error
         finally:
             for future in futures:
                 future.cancel()
 
-    def _one(self, task: Task) -> Any:
-        process = self._idle.get()
-        try:
-            assert process.stdin is not None and process.stdout is not None
-            try:
-                send(task, process.stdin)
-                good, answer = pickle.load(process.stdout)
-            except (OSError, EOFError, pickle.UnpicklingError) as error:
-                raise EngineError(
-                    f"files: the process that read {task.path} ended (status {process.poll()}); "
-                    "if nobody ended it, the kernel did for lack of memory: set `files: "
-                    "{processes: ...}` lower"
-                ) from error
-        finally:
-            self._idle.put(process)
-        if not good:
-            raise EngineError(f"files: {answer}")
-        return answer
-
     def close(self) -> None:
-        self._threads.shutdown(cancel_futures=True)
-        for process in self._processes:
-            assert process.stdin is not None and process.stdout is not None
-            try:
-                process.stdin.close()
-            except OSError:
-                process.kill()  # it has ended already, or will not hear of it
-            process.wait()
-            process.stdout.close()
-        self._processes.clear()
+        self._starter.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
 
-class FilesClient(Client):
+class FilesClient(ProcessClient[ProcessState[Table], Table]):
     """One process's view of the files; may be shared between threads."""
 
+    engine_name = "files"
+
     def __init__(self, cluster: Cluster, mode: Mode, stores: Sequence[Path], count: int) -> None:
-        self._mode, self._stores = mode, stores
+        super().__init__(ProcessState(mode=mode, kinds=cluster.kinds))
+        self._stores = stores
         self._sources: dict[bytes, SourceFile] = {
             source.digest[:DIGEST_BYTES]: source
             for source in sorted(cluster.sources, key=lambda s: s.digest)
         }
-        self._lock = threading.Lock()
         self._study_fields = _read_schema(stores[0])
         self._parsers = _Parsers(count)
-        self._closed = False
 
     def create(self, schema: Schema) -> None:
-        self._check_writing("create")
+        self._writing("create")
         if unknown := [kind.table for kind in schema.kinds if kind not in KINDS]:
             raise EngineError(f"files: SSEARCH outputs hold no {', '.join(unknown)}")
         text = json.dumps({"study_fields": schema.study_fields})
-        (self._stores[0] / _SCHEMA_FILE).write_text(text, encoding="utf-8")
+        write_aside(self._stores[0] / _SCHEMA_FILE, text)
         self._study_fields = schema.study_fields
-
-    def _check_writing(self, verb: str) -> None:
-        if self._mode != "write":
-            raise EngineError(f"files: {verb} needs a client that is connected to write")
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         """Nothing is stored: what the files hold counts as stored up to these documents."""
-        self._check_writing("insert")
+        self._writing("insert")
         last: dict[bytes, int] = {}
         for document in documents:
             prefix, _, ordinal = split_id(document["_id"])
             last[prefix] = max(last.get(prefix, 0), ordinal + 1)
-        with self._lock:
+        with self._shared.lock:
             for prefix, count in last.items():
                 source = self._sources.get(prefix)
                 if source is None:
@@ -230,9 +198,8 @@ class FilesClient(Client):
         return sum(source.size for source in self._sources.values() if any(source.documents))
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._parsers.close()
+        self._shared.closed = True
+        self._parsers.close()
 
     def _table(self, kind: Kind) -> Table:
         return make_table(kind, study_fields=self._study_fields)
@@ -249,8 +216,7 @@ class FilesClient(Client):
         return self._run([self._task(query, s) for s in sources if s.documents[query.kind.number]])
 
     def _run(self, tasks: Sequence[Task]) -> Iterator[Any]:
-        if self._closed:
-            raise EngineError("files: the client is closed")
+        self._check_open()
         return self._parsers.run(tasks)
 
 
@@ -275,9 +241,9 @@ def _read_schema(store: Path) -> bool:
 class FilesEngine(Engine):
     """The SSEARCH outputs themselves."""
 
-    name: ClassVar[str] = "files"
-    title: ClassVar[str] = "SSEARCH files"
-    flags: ClassVar[Flags] = Flags(
+    name = "files"
+    title = "SSEARCH files"
+    flags = Flags(
         embedded=True,
         durable=True,
         scans=True,
@@ -291,15 +257,12 @@ class FilesEngine(Engine):
         "durable": "nothing is written: the input files are as durable as they were",
         "relaxed": "nothing is written; the level only lets it stand beside stores that have it",
     }
-    Settings: ClassVar[type[EngineSettings]] = FilesSettings
-
-    def versions(self) -> dict[str, str]:
-        return {"storewise": version("storewise")}
+    Settings = FilesSettings
 
     def connect(self, cluster: Cluster, mode: Mode) -> FilesClient:
-        settings = parse_settings(FilesSettings, self, cluster)
-        consistency_of(self, cluster)
-        stores = store_directories(self, cluster, mode)
+        settings: FilesSettings = self.settings_of(cluster.settings)
+        self.level_of(cluster)
+        stores = self.stores_of(cluster, mode)
         count = settings.processes or _cores()
         sources = len(cluster.sources)
         return FilesClient(cluster, mode, stores, max(1, min(count, sources or count)))

@@ -1,22 +1,17 @@
 """Reading SSEARCH outputs for the engine ``files``: one file, one query at a time.
 
-Run as a program it is a worker process: it takes pickled `Task` objects on its standard input and
-answers each with a pickled (True, result) or (False, message); it ends when its input does.
-"""
+Processes of their own do it, which import this module and no engine."""
 
 from __future__ import annotations
 
-import pickle
-import sys
-from collections.abc import Iterator, Sequence
-from copyreg import dispatch_table
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Any
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
-from storewise.errors import StorewiseError
 from storewise.ssearch.parse.batch import no_gc
 from storewise.ssearch.parse.reader import DocumentReader
 
@@ -35,20 +30,12 @@ class Task:
     """Only documents with these ids; None: all."""
 
 
-class _Pickler(pickle.Pickler):
-    """Kinds exist once in a process: their numbers are sent."""
-
-    dispatch_table = {**dispatch_table, Kind: lambda kind: (_kind, (kind.number,))}  # noqa: RUF012
-
-
 def _kind(number: int) -> Kind:
     return KINDS[number]
 
 
-def send(message: Any, stream: IO[bytes]) -> None:
-    """Write a pickled message."""
-    _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(message)
-    stream.flush()
+# Kinds exist once in a process: their numbers are sent.
+ForkingPickler.register(Kind, lambda kind: (_kind, (kind.number,)))
 
 
 def answer(task: Task) -> Any:
@@ -70,26 +57,3 @@ def _batches(task: Task) -> Iterator[list[Document]]:
         left -= len(documents)
         if not left:
             return
-
-
-def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer pickled tasks of one binary stream on another until the first ends."""
-    while True:
-        try:
-            task = pickle.load(tasks)
-        except EOFError:
-            return
-        try:
-            reply: tuple[bool, Any] = (True, answer(task))
-        except (StorewiseError, OSError) as error:
-            reply = (False, str(error))
-        send(reply, answers)
-
-
-def command() -> Sequence[str]:
-    """How a worker process is started."""
-    return [sys.executable, "-m", "storewise.engines.files.worker"]
-
-
-if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer)

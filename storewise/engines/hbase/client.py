@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
+from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.queries import Count, Scan
-from storewise.engines.contract.server import Credentials
 from storewise.engines.hbase import counters as hbase_status
-from storewise.engines.hbase.config import HAPPYBASE, THRIFT, no_async
 from storewise.engines.hbase.connection import (
     Cells,
     HappybaseLink,
@@ -30,8 +28,8 @@ from storewise.engines.hbase.connection import (
 from storewise.engines.hbase.rows import Layout, make_layouts
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.hbase.tables import About, make_table, tables_of
-from storewise.engines.support.checks import consistency_of, parse_settings
-from storewise.engines.support.routing import chunks
+from storewise.engines.support.clients import ProcessClient, ProcessState
+from storewise.engines.support.stores import chunks
 from storewise.errors import EngineError
 
 #: Rows of one get.
@@ -49,11 +47,10 @@ _CREATE_SECONDS = 180.0
 _PATIENCE = 8.0
 
 
-@dataclass
-class Shared:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(ProcessState[Layout]):
     """What the clients of one process have in common."""
 
-    mode: Mode
     settings: HbaseSettings
     level: str
     gateways: tuple[Endpoint, ...]
@@ -62,12 +59,8 @@ class Shared:
     """Of Thrift 1, for happybase."""
     servers: tuple[Endpoint, ...]
     """Those that hold documents."""
-    kinds: tuple[Kind, ...]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    layouts: dict[Kind, Layout] = field(default_factory=dict)
     locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
-    clients: weakref.WeakSet[HbaseClient] = field(default_factory=weakref.WeakSet)
-    closed: bool = False
+    open: weakref.WeakSet[HbaseClient] = field(default_factory=weakref.WeakSet)
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def link(self) -> Link:
@@ -92,56 +85,29 @@ class Shared:
         return here[next(self.numbers) % len(here)]
 
 
-def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> HbaseClient:
-    """Connect to a formed cluster; EngineError within seconds where it cannot be reached."""
-    settings = parse_settings(HbaseSettings, engine, cluster)
-    level = consistency_of(engine, cluster)
-    Credentials.of(cluster)  # the session's own file, or this is no session of ours
-    gateways, others = (
-        tuple(e for e in cluster.endpoints if e.role == role) for role in (THRIFT, HAPPYBASE)
-    )
-    happybase = settings.gateway == "happybase"
-    if happybase and LEVELS[level].durability == "ASYNC_WAL":
-        raise EngineError(no_async(level))
-    if not gateways or (happybase and not others):
-        missing = "happybase" if gateways else "thrift"
-        raise EngineError(f"hbase: the cluster has no endpoints of role {missing}")
-    servers = hbase_status.holding(cluster.endpoints)
-    shared = Shared(mode, settings, level, gateways, others, servers, cluster.kinds)
-    client = HbaseClient(shared)
-    try:
-        client.greet()
-    except EngineError:
-        client.close()
-        raise
-    return client
-
-
-class HbaseClient(Client):
+class HbaseClient(ProcessClient[Shared, Layout]):
     """One thread's connections: a gateway takes one call at a time on each."""
 
+    engine_name = "hbase"
+
     def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+        super().__init__(shared)
         self._link = shared.link()
         self._rows = shared.rows(self._link)
         self._buffers: dict[Kind, dict[bytes, Cells]] = {}
         # Threads end with their step, and each connection holds a thread of its gateway.
         self._end = weakref.finalize(self, _shut, self._link, self._rows.link)
         with shared.lock:
-            shared.clients.add(self)
+            shared.open.add(self)
 
     def for_thread(self) -> HbaseClient:
-        if self._shared.closed:
-            raise EngineError("hbase: this client is closed")
+        self._check_open()
         return HbaseClient(self._shared)
 
     def greet(self) -> None:
         """Ask for what was created; EngineError where nobody answers."""
-        link = Link(self._link.endpoint, _GREET_SECONDS)
-        try:
+        with closing(Link(self._link.endpoint, _GREET_SECONDS)) as link:
             link.call("connect", lambda c: c.getThriftServerType())
-        finally:
-            link.close()
         self._learn()
 
     def create(self, schema: Schema) -> None:
@@ -160,16 +126,13 @@ class HbaseClient(Client):
         missing = [kind for kind in schema.kinds if kind not in known]
 
         def make(kind: Kind) -> None:
-            link = Link(self._link.endpoint, _CREATE_SECONDS, shared.explain)
-            try:
+            with closing(Link(self._link.endpoint, _CREATE_SECONDS, shared.explain)) as link:
                 make_table(link, kind, schema, shared.settings, shared.level, len(shared.servers))
-            finally:
-                link.close()
 
         with ThreadPoolExecutor(len(schema.kinds)) as pool:
             list(pool.map(make, missing))
         with shared.lock:
-            shared.layouts = layouts
+            shared.tables = layouts
 
     def _learn(self) -> None:
         """Take the schema of the tables that there are."""
@@ -179,18 +142,11 @@ class HbaseClient(Client):
             for kind, about in notes.items()
         }
         with self._shared.lock:
-            self._shared.layouts = layouts
-
-    def _layout(self, kind: Kind) -> Layout:
-        if kind not in self._shared.layouts:
-            self._learn()
-        if kind not in self._shared.layouts:
-            raise EngineError(f"hbase: {kind.table} was never created")
-        return self._shared.layouts[kind]
+            self._shared.tables = layouts
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         shared = self._writing("insert")
-        rows = self._layout(kind).rows(documents)
+        rows = self._table(kind).rows(documents)
         size = shared.settings.buffer
         if not size:
             self._put(kind, rows)
@@ -241,7 +197,7 @@ class HbaseClient(Client):
         """How the kind is kept; what this thread has buffered is sent first."""
         if kind in self._buffers:
             self._send(kind)
-        return self._layout(kind)
+        return self._table(kind)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Compare and set, again where another client was faster."""
@@ -288,7 +244,7 @@ class HbaseClient(Client):
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """The region server of the id's region, as the master knew at most 10 s ago."""
-        self._layout(kind)
+        self._table(kind)
         known = self._shared.locations.get(kind)
         if known is None or time.monotonic() - known[0] > _LOCATIONS_SECONDS:
             known = self._shared.locations[kind] = self._locations(kind)
@@ -318,14 +274,9 @@ class HbaseClient(Client):
         """Closes the connections of all threads."""
         with self._shared.lock:
             self._shared.closed = True
-            clients = list(self._shared.clients)
+            clients = list(self._shared.open)
         for client in clients:
             client._end()
-
-    def _writing(self, verb: str) -> Shared:
-        if self._shared.mode != "write":
-            raise EngineError(f"hbase: {verb} needs a client that is connected to write")
-        return self._shared
 
 
 def _shut(*links: Link) -> None:

@@ -20,7 +20,6 @@ from thriftpy2.transport import TSocket, TTransportException
 from thriftpy2.transport.buffered import TCyBufferedTransport
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.support.servers import where
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -108,7 +107,7 @@ class Link:
                 # Its answer may still come: the connection cannot be used for another call.
                 self._drop()
             raise EngineError(
-                f"hbase: {verb}: {where(self.endpoint)}: {_words(error)}{self._explain()}"
+                f"hbase: {verb}: {self.endpoint}: {_words(error)}{self._explain()}"
             ) from error
 
     def _drop(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.hbase.config import INFO, MASTER, REGION
-from storewise.engines.support.checks import directory_bytes
 from storewise.engines.support.servers import get_json, sum_counters
+from storewise.engines.support.stores import directory_bytes
 from storewise.errors import EngineError
 
 _SECONDS = 5.0

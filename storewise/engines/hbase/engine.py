@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.metadata import version
+from contextlib import closing
 from typing import Any, ClassVar
 
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
     Credentials,
     Forming,
@@ -21,7 +21,7 @@ from storewise.engines.contract.server import (
     ServerEngine,
     Topology,
 )
-from storewise.engines.hbase.client import open_client
+from storewise.engines.hbase.client import HbaseClient, Shared
 from storewise.engines.hbase.config import (
     HAPPYBASE,
     INFO,
@@ -31,16 +31,22 @@ from storewise.engines.hbase.config import (
     ZOOKEEPER,
     class_path,
     launch_of,
+    no_async,
 )
 from storewise.engines.hbase.connection import HappybaseLink, Link
-from storewise.engines.hbase.counters import region_servers, server_answers, zookeeper_answers
-from storewise.engines.hbase.settings import CONSISTENCIES, HbaseSettings
-from storewise.engines.support.java import OWN_STORES, find_jars, find_java, java_version
-from storewise.engines.support.servers import check_topology, settings_of, wait_until, where
+from storewise.engines.hbase.counters import (
+    holding,
+    region_servers,
+    server_answers,
+    zookeeper_answers,
+)
+from storewise.engines.hbase.settings import CONSISTENCIES, LEVELS, HbaseSettings
+from storewise.engines.support.java import OWN_STORES, find_jars, java_version
+from storewise.engines.support.servers import check_topology, wait_until
 from storewise.errors import EngineError
 
-_JAVAS = (8, 11, 17)
-_SERIES = ("2.5.", "2.6.")
+#: Versions that are taken, and the versions of Java that each runs with.
+_JAVAS: Mapping[str, tuple[int, ...]] = {"2.5": (8, 11, 17), "2.6": (8, 11, 17)}
 #: Memory of nodes that hold no documents, MiB: a heap of 256 and Java's own.
 _SMALL_MB = 512
 _ANSWER_SECONDS = 5.0
@@ -64,9 +70,9 @@ _OPEN: Mapping[str, Mapping[str, str]] = {
 class HbaseEngine(ServerEngine):
     """HBase's servers."""
 
-    name: ClassVar[str] = "hbase"
-    title: ClassVar[str] = "HBase"
-    flags: ClassVar[Flags] = Flags(
+    name = "hbase"
+    title = "HBase"
+    flags = Flags(
         embedded=False,
         durable=True,
         distributed=True,
@@ -77,27 +83,22 @@ class HbaseEngine(ServerEngine):
         owner=True,
     )
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
-    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "async"})
-    Settings: ClassVar[type[EngineSettings]] = HbaseSettings
+    losing = frozenset({"relaxed", "async"})
+    Settings = HbaseSettings
+    guard = "none"
+    packages = ("happybase", "thriftpy2")
     #: The master answers when its region servers have come.
-    ready_seconds: ClassVar[float] = 180.0
-    programs: ClassVar[tuple[str, ...]] = ("java", "jars")
-    install_hint: ClassVar[str] = (
+    ready_seconds = 180.0
+    programs = ("java", "jars")
+    install_hint = (
         "fetch its jars with `make hbase`, or name the directory of HBase 2.5 or 2.6 in the "
         "setting `home`, in STOREWISE_HBASE_HOME or in HBASE_HOME"
     )
 
-    def versions(self) -> dict[str, str]:
-        return {"happybase": version("happybase"), "thriftpy2": version("thriftpy2")}
-
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen = settings_of(HbaseSettings, self, settings)
-        if topology.replicas != 1:
-            raise EngineError(
-                f"hbase: replicas is {topology.replicas}; copies are a matter of HDFS "
-                "(`rootdir` and its own dfs.replication): leave replicas at 1"
-            )
-        check_topology(self.name, topology, most_replicas=1, routers=True)
+        chosen: HbaseSettings = self.settings_of(settings)
+        why = "copies are a matter of HDFS (`rootdir` and its own dfs.replication)"
+        check_topology(self.name, topology, routers=True, one_copy=why)
         distributed = topology.nodes > 1 or chosen.distributed
         # Clients connect to the gateways, which therefore come first.
         before = (ZOOKEEPER,) if distributed else (MASTER,)
@@ -131,30 +132,24 @@ class HbaseEngine(ServerEngine):
             jar=r"hbase-server-(\d+\.\d+\.\d+(?:-(?!tests\b)[\w.]+)*)\.jar",
             variables=("STOREWISE_HBASE_HOME", "HBASE_HOME"),
             usual=(f"{OWN_STORES}/hbase*", "/opt/hbase*", "/usr/local/hbase*"),
+            javas=_JAVAS,
             hint=self.install_hint,
         )
-        jars = installed.programs["jars"]
-        if not installed.version.startswith(_SERIES):
-            raise EngineError(
-                f"{self.title}: {jars} holds version {installed.version}; version 2.5 or 2.6 is "
-                f"needed; {self.install_hint}"
-            )
-        java = find_java(self.title, _JAVAS, settings)
-        number = java_version(java)
+        number = java_version(installed.programs["java"])
         assert number is not None
-        path = class_path(jars, number)
+        path = class_path(installed.programs["jars"], number)
         if settings.get("rootdir"):
             # How to reach the site's HDFS.
             hadoop = {**os.environ, **installed.environment}.get("HADOOP_CONF_DIR")
             path = f"{hadoop}:{path}" if hadoop else path
         return Installation(
-            {**installed.programs, "java": java},
+            installed.programs,
             f"HBase {installed.version}, Java {number}",
             {**installed.environment, "CLASSPATH": path},
         )
 
     def launch(self, node: Node) -> Launch:
-        return launch_of(node, settings_of(HbaseSettings, self, node.settings))
+        return launch_of(node, self.settings_of(node.settings))
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         if endpoint.role == ZOOKEEPER:
@@ -162,16 +157,14 @@ class HbaseEngine(ServerEngine):
         if endpoint.role in (MASTER, REGION):
             return server_answers(endpoint)
         kind = HappybaseLink if endpoint.role == HAPPYBASE else Link
-        link = kind(endpoint, _ANSWER_SECONDS)
         try:
-            if endpoint.role == HAPPYBASE:
-                link.call("greet", lambda client: client.tables())
-            else:
-                link.call("greet", lambda client: client.getThriftServerType())
+            with closing(kind(endpoint, _ANSWER_SECONDS)) as link:
+                if endpoint.role == HAPPYBASE:
+                    link.call("greet", lambda client: client.tables())
+                else:
+                    link.call("greet", lambda client: client.getThriftServerType())
         except EngineError:
             return False
-        finally:
-            link.close()
         return True
 
     def form(self, forming: Forming) -> None:
@@ -187,11 +180,8 @@ class HbaseEngine(ServerEngine):
             words = f"it knows {known} of {wanted} region servers; their logs say why"
             return words if known < wanted else None
 
-        complaint = f"hbase: {where(master)} does not know all region servers"
+        complaint = f"hbase: {master} does not know all region servers"
         wait_until(lacking, _GATHER_SECONDS, complaint, forming.check)
-
-    def guards(self, endpoint: Endpoint) -> str:
-        return "none"
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         """A standalone server has its ZooKeeper on loopback."""
@@ -208,4 +198,26 @@ class HbaseEngine(ServerEngine):
         return ports
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return open_client(self, cluster, mode)
+        """EngineError within seconds where the cluster cannot be reached."""
+        settings: HbaseSettings = self.settings_of(cluster.settings)
+        level = self.level_of(cluster)
+        Credentials.of(cluster)  # the session's own file, or this is no session of ours
+        gateways, others = (
+            tuple(e for e in cluster.endpoints if e.role == role) for role in (THRIFT, HAPPYBASE)
+        )
+        happybase = settings.gateway == "happybase"
+        if happybase and LEVELS[level].durability == "ASYNC_WAL":
+            raise EngineError(no_async(level))
+        if not gateways or (happybase and not others):
+            missing = "happybase" if gateways else "thrift"
+            raise EngineError(f"hbase: the cluster has no endpoints of role {missing}")
+        shared = Shared(
+            mode=mode,
+            kinds=cluster.kinds,
+            settings=settings,
+            level=level,
+            gateways=gateways,
+            others=others,
+            servers=holding(cluster.endpoints),
+        )
+        return HbaseClient(shared).greeted()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field as Setting
 from pydantic import field_validator, model_validator
@@ -116,9 +116,7 @@ class HbaseSettings(JavaSettings):
 
     @field_validator("config")
     @classmethod
-    def _not_reserved(
-        cls, config: dict[str, str | int | float | bool]
-    ) -> dict[str, str | int | float | bool]:
+    def _not_reserved(cls, config: dict[str, Any]) -> dict[str, Any]:
         refuse_reserved(config, __package__)
         return config
 

@@ -14,7 +14,7 @@ from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
 from storewise.engines.mongodb import commands
 from storewise.engines.mongodb.cluster import DATABASE, PASSING
@@ -22,28 +22,14 @@ from storewise.engines.mongodb.connection import (
     SCHEMA,
     MongoCollection,
     MongoLink,
-    open_shared,
 )
 from storewise.engines.mongodb.documents import forms_of
 from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
-from storewise.engines.support.schema_note import describe
-from storewise.engines.support.table import make_tables
+from storewise.engines.support.table import describe, make_tables
 from storewise.errors import EngineError
 
 _DUPLICATE_KEY = 11000
 _IN_LIST = 1000
-
-
-def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> MongodbClient:
-    """Connect to a formed cluster; EngineError within seconds where it cannot be reached."""
-    shared = open_shared(engine, cluster, mode)
-    client = MongodbClient(shared, shared.connect())
-    try:
-        client.greet()
-    except EngineError:
-        client.close()
-        raise
-    return client
 
 
 class MongodbClient(MongoLink):
@@ -75,7 +61,7 @@ class MongodbClient(MongoLink):
             safe = self._schemas(WriteConcern("majority", j=True))
             safe.replace_one({"_id": SCHEMA}, record, upsert=True)
         with shared.lock:
-            shared.schema, shared.forms = schema, forms
+            shared.schema, shared.tables = schema, forms
 
     def _make_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:
@@ -84,7 +70,7 @@ class MongodbClient(MongoLink):
     def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
         """As BSON or as dicts."""
         self._writing("insert")
-        form = self._form(kind)
+        form = self._table(kind)
         if not documents:
             return
         collection = self._collections[kind]
@@ -145,7 +131,7 @@ class MongodbClient(MongoLink):
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
-        form = self._form(kind)
+        form = self._table(kind)
         with self._words("update"):
             values = form.changes(changes)
             done = self._answering(kind).update_one(
@@ -155,7 +141,7 @@ class MongodbClient(MongoLink):
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
-        form = self._form(kind)
+        form = self._table(kind)
         with self._words("delete"):
             done = self._answering(kind).delete_one({"_id": form.stored_id(document_id)})
             return done.deleted_count > 0
@@ -205,14 +191,14 @@ class MongodbClient(MongoLink):
     # Reading.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        form = self._form(kind)
+        form = self._table(kind)
         with self._words("get"):
             condition = {"_id": form.stored_id(document_id)}
         stored = self._try("get", lambda: self._collections[kind].find_one(condition))
         return None if stored is None else form.document(stored)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        form = self._form(kind)
+        form = self._table(kind)
         with self._words("get"):
             wanted = [form.stored_id(i) for i in dict.fromkeys(document_ids)]
         documents: dict[bytes, Document] = {}
@@ -230,12 +216,12 @@ class MongodbClient(MongoLink):
 
     def _documents(self, query: Scan | Find) -> list[Document]:
         with self._words("find"):
-            command = commands.command_of(self._form(query.kind), query)
+            command = commands.command_of(self._table(query.kind), query)
         # The server takes a limit of 0 for none.
         return [] if query.limit == 0 else self._rows(query.kind, command)
 
     def _rows(self, kind: Kind, command: commands.Command) -> list[Document]:
-        form = self._form(kind)
+        form = self._table(kind)
         sort = list(command["sort"].items()) if "sort" in command else None
 
         def find() -> list[Document]:
@@ -247,16 +233,16 @@ class MongodbClient(MongoLink):
         return self._try("find", find)
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
-        form = self._form(query.kind)
+        form = self._table(query.kind)
         rows = self._groups("aggregate", query) if query.limit else []
         return [(form.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        return commands.classes(self._form(query.kind), query, self._groups("histogram", query))
+        return commands.classes(self._table(query.kind), query, self._groups("histogram", query))
 
     def _groups(self, verb: str, query: Top | Histogram | Count) -> list[dict[str, Any]]:
         with self._words(verb):
-            command = commands.command_of(self._form(query.kind), query)
+            command = commands.command_of(self._table(query.kind), query)
         collection = self._collections[query.kind]
         return self._try(
             verb, lambda: list(collection.aggregate(command["pipeline"], allowDiskUse=True))
@@ -265,14 +251,14 @@ class MongodbClient(MongoLink):
     def explain(self, query: Query) -> str:
         """The winning plan in MongoDB's own names of stages and indexes; of shards the first's."""
         with self._words("explain"):
-            command = commands.to_explain(self._form(query.kind), query)
+            command = commands.to_explain(self._table(query.kind), query)
             return commands.plan_of(self._mongo[DATABASE].command(command))
 
     def count(self, query: Count) -> int:
         """Exact. Of a whole kind by a look at all keys: the number in the metadata is wrong after
         a crash, and counts documents twice that a shard has given away."""
         kind = query.kind
-        self._form(kind)
+        self._table(kind)
         if query.where:
             return sum(int(row["n"]) for row in self._groups("count", query))
         collection = self._collections[kind].with_options(

@@ -37,7 +37,16 @@ def command_of(form: Form, query: Query) -> Command:
             where = form.filter((Where("_id", ">=", query.start),))
             return {"filter": where, "sort": {"_id": 1}, "limit": query.limit}
         case Find():
-            return _find(form, query)
+            command: Command = {
+                "filter": form.filter(query.where, present=query.order_by),
+                "limit": query.limit or 0,
+            }
+            if query.order_by is not None:
+                form.table.column(query.order_by)
+                # Ties by id, of which there are none where the id is the order.
+                command["sort"] = {query.order_by: -1 if query.descending else 1}
+                command["sort"].setdefault("_id", 1)
+            return command
         case Count():
             return _pipeline(
                 {"$match": form.filter(query.where)}, {"$group": {"_id": None, "n": {"$sum": 1}}}
@@ -52,19 +61,6 @@ def command_of(form: Form, query: Query) -> Command:
             )
         case Histogram():
             return _histogram(form, query)
-
-
-def _find(form: Form, query: Find) -> Command:
-    command: Command = {
-        "filter": form.filter(query.where, present=query.order_by),
-        "limit": query.limit or 0,
-    }
-    if query.order_by is not None:
-        form.table.column(query.order_by)
-        # Ties by id, of which there are none where the id is the order.
-        command["sort"] = {query.order_by: -1 if query.descending else 1}
-        command["sort"].setdefault("_id", 1)
-    return command
 
 
 def _histogram(form: Form, query: Histogram) -> Command:

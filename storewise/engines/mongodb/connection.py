@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,8 @@ from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Engine, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
+from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb.cluster import (
     DATABASE,
     SET_NAME,
@@ -37,9 +37,8 @@ from storewise.engines.mongodb.counters import Counters
 from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
-from storewise.engines.support.checks import consistency_of, parse_settings
-from storewise.engines.support.schema_note import described
-from storewise.engines.support.servers import credentials_of
+from storewise.engines.support.clients import ProcessClient, ProcessState
+from storewise.engines.support.table import described
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -67,11 +66,10 @@ _READ_PREFERENCES = {
 }
 
 
-@dataclass
-class Shared:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(ProcessState[Form]):
     """What the clients of one process have in common."""
 
-    mode: Mode
     settings: MongoSettings
     concern: WriteConcern
     data: tuple[Endpoint, ...]
@@ -79,10 +77,6 @@ class Shared:
     sharded: bool
     connect: Callable[..., Connection]
     counters: Counters
-    kinds: tuple[Kind, ...]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    forms: dict[Kind, Form] = field(default_factory=dict)
-    schema: Schema | None = None
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     opened: list[Connection] = field(default_factory=list)
@@ -90,10 +84,10 @@ class Shared:
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     """What the clients of a process share; nothing is connected yet."""
-    settings = parse_settings(MongoSettings, engine, cluster)
+    settings: MongoSettings = engine.settings_of(cluster.settings)
     check_key_field(settings, cluster.kinds)
-    concern = WRITE_CONCERNS[consistency_of(engine, cluster)]
-    credentials = credentials_of(cluster)
+    concern = WRITE_CONCERNS[engine.level_of(cluster)]
+    credentials = Credentials.of(cluster)
     data = tuple(e for e in cluster.endpoints if e.role == "data")
     routers = tuple(e for e in cluster.endpoints if e.role == "router")
     sharded = bool(routers) or any(e.role == "config" for e in cluster.endpoints)
@@ -126,9 +120,16 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             options["directConnection"] = True
         return connect(seeds, **options)
 
-    counters = Counters(data, connect)
     return Shared(
-        mode, settings, concern, data, seeds, sharded, connect_cluster, counters, cluster.kinds
+        mode=mode,
+        kinds=cluster.kinds,
+        settings=settings,
+        concern=concern,
+        data=data,
+        seeds=seeds,
+        sharded=sharded,
+        connect=connect_cluster,
+        counters=Counters(data, connect),
     )
 
 
@@ -144,11 +145,13 @@ def _own_host_first(routers: Sequence[Endpoint]) -> Callable[[Sequence[Any]], Se
     return select
 
 
-class MongoLink(Client):
+class MongoLink(ProcessClient[Shared, Form]):
     """A connection pool and what its verbs stand on."""
 
+    engine_name = "mongodb"
+
     def __init__(self, shared: Shared, mongo: Connection) -> None:
-        self._shared = shared
+        super().__init__(shared)
         self._mongo = mongo
         shared.opened.append(mongo)
         settings = shared.settings
@@ -189,25 +192,13 @@ class MongoLink(Client):
         schema, _ = described(record["content"], self._shared.kinds)
         forms = forms_of(schema.kinds, study_fields=schema.study_fields)
         with self._shared.lock:
-            self._shared.schema, self._shared.forms = schema, forms
-
-    def _form(self, kind: Kind) -> Form:
-        if kind not in self._shared.forms:
-            self._learn()
-        if kind not in self._shared.forms:
-            raise EngineError(f"mongodb: {kind.table} was never created")
-        return self._shared.forms[kind]
+            self._shared.schema, self._shared.tables = schema, forms
 
     def close(self) -> None:
         """Closes the connections of all threads."""
         for mongo in self._shared.opened:
             mongo.close()
         self._shared.counters.close()
-
-    def _writing(self, verb: str) -> Shared:
-        if self._shared.mode != "write":
-            raise EngineError(f"mongodb: {verb} needs a client that is connected to write")
-        return self._shared
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again where a primary was lost on the way."""

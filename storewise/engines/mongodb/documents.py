@@ -17,7 +17,7 @@ from bson.objectid import ObjectId
 from storewise.documents import ID_BYTES, KEY_BYTES, Document, Kind, fields
 from storewise.engines.contract.queries import Where
 from storewise.engines.support.conditions import check
-from storewise.engines.support.table import make_table
+from storewise.engines.support.table import check_names, make_table
 from storewise.errors import EngineError
 
 _MOST = 1 << 63
@@ -87,21 +87,13 @@ class Form:
     def bson(self, document: Document) -> bytes:
         """A document as it is sent; EngineError where it has other fields than its kind."""
         if document.keys() != self._names:
-            self._check_names(document)
+            check_names(self.kind, self._names, document)
         self.table.check_ids((document,))
         changed = dict(document)
         for name in self._bytes:
             if name in changed:
                 changed[name] = self.stored(name, changed[name])
         return bson.encode(changed)
-
-    def _check_names(self, document: Document) -> None:
-        table = self.table.name
-        if lacking := sorted(self._names - document.keys()):
-            raise EngineError(f"a document of {table} lacks the field {lacking[0]!r}")
-        extra = sorted(document.keys() - self._names)
-        if extra and not self.kind.open_fields:
-            raise EngineError(f"a document of {table} has unknown fields: {', '.join(extra)}")
 
     def changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The values of an update as they are stored; EngineError for what cannot be changed."""

@@ -11,11 +11,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any, ClassVar
 
-from storewise.documents import Encoding, Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.documents import Kind
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
     Credentials,
     Forming,
@@ -27,7 +26,7 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.mongodb import cluster as mongo_cluster
-from storewise.engines.mongodb.client import open_client
+from storewise.engines.mongodb.client import MongodbClient
 from storewise.engines.mongodb.cluster import (
     CONFIG_SET,
     SET_NAME,
@@ -36,10 +35,11 @@ from storewise.engines.mongodb.cluster import (
     is_sharded,
     shard_name,
 )
+from storewise.engines.mongodb.connection import open_shared
 from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings, flattened, nested
 from storewise.engines.mongodb.sharding import check_key_field
 from storewise.engines.support.installation import find_installation
-from storewise.engines.support.servers import check_topology, settings_of
+from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
 #: Voting members that a replica set can have.
@@ -55,9 +55,9 @@ _STEP_DOWN_MS = 1000
 class MongoEngine(ServerEngine):
     """MongoDB's servers."""
 
-    name: ClassVar[str] = "mongodb"
-    title: ClassVar[str] = "MongoDB"
-    flags: ClassVar[Flags] = Flags(
+    name = "mongodb"
+    title = "MongoDB"
+    flags = Flags(
         embedded=False,
         durable=True,
         distributed=True,
@@ -69,36 +69,31 @@ class MongoEngine(ServerEngine):
         scans=True,
         ranges=True,
         server_aggregation=True,
-        count="native",
         owner=True,
         finds=True,
         explains=True,
         size_has_copies=False,
     )
-    encoding: ClassVar[Encoding] = "bson"
+    encoding = "bson"
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: memory is lost in a crash, and what only the primary has in a failover.
-    losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    losing = frozenset(CONSISTENCIES) - {"durable"}
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "unacknowledged"}
-    Settings: ClassVar[type[EngineSettings]] = MongoSettings
+    Settings = MongoSettings
+    guard = "password (SCRAM-SHA-256); among servers a key file"
+    packages = ("pymongo",)
     #: A router answers only when the config servers have been formed.
-    ready_seconds: ClassVar[float] = 180.0
-    programs: ClassVar[tuple[str, ...]] = ("mongod", "mongos")
-    install_hint: ClassVar[str] = (
+    ready_seconds = 180.0
+    programs = ("mongod", "mongos")
+    install_hint = (
         "install MongoDB 5 or newer (packages mongodb-org-server and mongodb-org-mongos), or name "
         "its directory in the setting `home` or in STOREWISE_MONGODB_BIN"
     )
 
-    def versions(self) -> dict[str, str]:
-        return {"pymongo": version("pymongo")}
-
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen = settings_of(MongoSettings, self, settings)
+        chosen: MongoSettings = self.settings_of(settings)
         check_topology(self.name, topology, MAX_REPLICAS, routers=True)
-        data = tuple(
-            NodeSpec("data", index, topology.threads, topology.memory_mb)
-            for index in range(topology.nodes * topology.replicas)
-        )
+        data = data_nodes(topology, topology.replicas)
         if not is_sharded(topology, chosen.sharded == "always"):
             return data
         config = tuple(
@@ -184,7 +179,7 @@ class MongoEngine(ServerEngine):
         }
 
     def _server(self, node: Node) -> dict[str, Any]:
-        chosen = settings_of(MongoSettings, self, node.settings)
+        chosen: MongoSettings = self.settings_of(node.settings)
         cache = max(_LEAST_CACHE_GB, chosen.cache_share * node.spec.memory_mb / 1024)
         options: dict[str, Any] = {
             "security.authorization": "enabled",
@@ -212,11 +207,9 @@ class MongoEngine(ServerEngine):
         sharded = any(spec.role == "router" for spec in forming.specs)
         Former(forming).form(sharded=sharded)
 
-    def guards(self, endpoint: Endpoint) -> str:
-        return "password (SCRAM-SHA-256); among servers a key file"
-
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
-        check_key_field(settings_of(MongoSettings, self, settings), kinds)
+        check_key_field(self.settings_of(settings), kinds)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return open_client(self, cluster, mode)
+        shared = open_shared(self, cluster, mode)
+        return MongodbClient(shared, shared.connect()).greeted()

@@ -4,50 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pymysql
-from pydantic import Field as Setting
-from pydantic import field_validator
 
 from storewise.documents import KEY_BYTES, Field, FieldType, Kind
+from storewise.engines.contract.engine import Endpoint
 from storewise.engines.mysql.connection import FAILURES, Link, again, sign_in
 from storewise.engines.mysql.load_data import check_value, load_text, value_lists
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.sql.sharded_client import ShardedClient
-from storewise.engines.sql.shards import Shard, ShardedSettings
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
-#: Options that make a server part of the session; a study cannot have its own.
-_OURS = frozenset(
-    """
-    admin-address admin-port basedir bind-address bootstrap chroot datadir defaults-file
-    general-log general-log-file grant-tables init-connect init-file initialize initialize-insecure
-    innodb-doublewrite innodb-flush-log-at-trx-commit local-infile log-bin log-error
-    lower-case-table-names mysqlx mysqlx-bind-address mysqlx-port networking pid-file plugin-load
-    plugin-load-add port secure-file-priv slow-query-log slow-query-log-file socket tmpdir user
-    """.split()  # noqa: SIM905 - a list of 35 lines otherwise
-)
-#: Words before an option's name that change nothing of which option it is.
-_PREFIXES = re.compile(r"^(loose|skip|disable|enable|maximum|autoset)-")
-#: Options of ours that open the server, whose beginnings are refused as well.
-_CLOSED = (
-    *("bind-address", "skip-grant-tables", "grant-tables", "skip-networking", "networking"),
-    *("init-file", "plugin-load", "secure-file-priv", "mysqlx-bind-address", "extra-port"),
-    *("admin-address", "wsrep-notify-cmd", "wsrep-sst-method", "wsrep-provider"),
-)
-#: What a server runs, loads or writes by an option, and who may come in.
-_DOORS = re.compile(
-    r"wsrep|plugin|mysqlx|admin|extra-port|extra-max|ssl|tls|require-secure|proxy-protocol|"
-    r"init-(file|connect|slave|replica)|(general|slow-query|audit|server-audit).*-file|log-error|"
-    r"log-basename|debug|core-file|chroot|defaults|report-|authentication|default-auth|"
-    r"secure-|local-infile|grant|skip-name|.*-dir$|.*-(cmd|command|script)$|early-plugin|"
-    r"lc-messages-dir|socket|unix|named-pipe|shared-memory|daemonize|basedir|port"
-)
 #: Characters of a text that are in a secondary index; a whole LONGTEXT cannot be.
 _INDEXED_CHARACTERS = 191
 _DUPLICATE_INDEX = 1061
@@ -82,45 +53,11 @@ _COUNTERS = (
 )
 
 
-class MysqlSettings(ShardedSettings):
-    """Settings of MariaDB and MySQL."""
-
-    bulk: Literal["load_data", "insert"] = Setting(
-        default="load_data",
-        description="batches go in by LOAD DATA LOCAL INFILE, or by REPLACE with many rows",
-    )
-    config: dict[str, bool | int | float | str] = Setting(
-        default_factory=dict,
-        description="further options of the server, such as `innodb_io_capacity: 2000`",
-    )
-
-    @field_validator("config")
-    @classmethod
-    def _check(cls, config: dict[str, Any]) -> dict[str, Any]:
-        for name, value in config.items():
-            plain = name.replace("_", "-").lower()
-            if not plain.replace("-", "").isalnum():
-                raise ValueError(f"{name!r} is no name of a server option")
-            while (shorter := _PREFIXES.sub("", plain)) != plain:
-                plain = shorter
-            # The servers take an option's beginning for it, too.
-            if plain in _OURS or any(len(plain) > 2 and o.startswith(plain) for o in _CLOSED):
-                raise ValueError(f"the option {name!r} is set by the session")
-            if _DOORS.match(plain):
-                raise ValueError(
-                    f"the option {name!r} runs a program, names files or opens a door: it cannot "
-                    "be in `config`"
-                )
-            if isinstance(value, str) and not value.isprintable():
-                raise ValueError(f"the value of {name!r} has a character that no option can have")
-        return config
-
-
 class MysqlClient(ShardedClient[Link]):
     """One thread's connections to the servers."""
 
     engine_name = "mariadb"
-    failures: ClassVar[tuple[type[Exception], ...]] = FAILURES
+    failures = FAILURES
     types: ClassVar[Mapping[FieldType, str]] = {
         "id": "BINARY(12)",
         "key": f"VARBINARY({KEY_BYTES})",
@@ -129,12 +66,12 @@ class MysqlClient(ShardedClient[Link]):
         # Texts have no longest length here; InnoDB keeps short ones in the row as it does VARCHAR.
         "str": "LONGTEXT",
     }
-    json_type: ClassVar[str] = "JSON"
-    infinite: ClassVar[bool] = False
-    int_division: ClassVar[str] = "DIV"
+    json_type = "JSON"
+    infinite = False
+    int_division = "DIV"
 
-    def _open(self, shard: Shard) -> Link:
-        return sign_in(shard.address, shard.port, self._shared.credentials)
+    def _open(self, server: Endpoint) -> Link:
+        return sign_in(server.address, server.port, self._shared.credentials)
 
     def _shut(self, connection: Link) -> None:
         if connection.open:
@@ -269,14 +206,12 @@ class MysqlClient(ShardedClient[Link]):
             ddl = f"{ddl[:-1]}, {', '.join(virtual)})"
         return f"{ddl} ENGINE=InnoDB"
 
-    def _index_ddl(self, table: Table, field_name: str) -> list[str]:
-        name = quoted(f"{table.name}_{field_name}")
-        column = table.column(field_name)
+    def _index_ddl(self, table: Table, name: str, column: Field) -> str:
         part = quoted(column.name)
         types = _VIRTUAL_TYPES if isinstance(table, JsonTable) else self.types
         if types[column.type] == "LONGTEXT":
             part += f"({_INDEXED_CHARACTERS})"
-        return [f"CREATE INDEX {name} ON {quoted(table.name)} ({part})"]
+        return f"CREATE INDEX {quoted(name)} ON {quoted(table.name)} ({part})"
 
     def _settle(self, connection: Link) -> None:
         names = ", ".join(quoted(table.name) for table in self._tables.values())
@@ -312,7 +247,7 @@ class MysqlClient(ShardedClient[Link]):
         names = ", ".join(f"'{name}'" for name in _COUNTERS)
         sql = f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"
         totals: dict[str, float] = {}
-        for rows in self._on_all(lambda store: self._rows(store, sql)):
+        for rows in self._ask_all(sql):
             for name, value in rows:
                 totals[name] = totals.get(name, 0.0) + float(value)
         return totals

@@ -11,7 +11,7 @@ from pymysql.constants import CLIENT
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
-from storewise.engines.support.servers import where
+from storewise.engines.support.clients import retried
 from storewise.errors import EngineError
 
 DATABASE = "storewise"
@@ -104,34 +104,26 @@ def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
     # The kernel accepts connections as soon as the server listens; the greeting comes when it is
     # ready, so that "not yet" is often a time-out.
     try:
-        link = sign_in(endpoint.address, endpoint.port, credentials, seconds=5)
-        try:
-            with link.cursor() as cursor:
-                cursor.execute("SELECT 1")
-                return cursor.fetchone() == (1,)
-        finally:
-            link.close()
-    except (pymysql.OperationalError, OSError) as error:
-        if isinstance(error, OSError) or error.args[0] in _NOT_YET:
-            return False
-        raise failed(endpoint, error) from error
+        with (
+            sign_in(endpoint.address, endpoint.port, credentials, seconds=5) as link,
+            link.cursor() as cursor,
+        ):
+            cursor.execute("SELECT 1")
+            return cursor.fetchone() == (1,)
+    except OSError:
+        return False
     except pymysql.Error as error:
-        raise failed(endpoint, error) from error
-
-
-def failed(endpoint: Endpoint, error: Exception) -> EngineError:
-    """The server's own words, with where it is."""
-    words = error.args[1] if isinstance(error, pymysql.Error) and len(error.args) > 1 else error
-    return EngineError(f"mariadb: {where(endpoint)}: {words}")
+        if isinstance(error, pymysql.OperationalError) and error.args[0] in _NOT_YET:
+            return False
+        words = error.args[1] if len(error.args) > 1 else error
+        raise EngineError(f"mariadb: {endpoint}: {words}") from error
 
 
 def again(do: Callable[[], _T]) -> _T:
     """Do a transaction, once more where the server has undone it for the sake of another one."""
-    for _ in range(_TRIES - 1):
-        try:
-            return do()
-        except (pymysql.Error, EngineError) as error:
-            words = error.__cause__ if isinstance(error, EngineError) else error
-            if not isinstance(words, pymysql.Error) or not _AGAIN.intersection(words.args[:1]):
-                raise
-    return do()
+
+    def undone(error: Exception) -> bool:
+        words = error.__cause__ if isinstance(error, EngineError) else error
+        return isinstance(words, pymysql.Error) and bool(_AGAIN.intersection(words.args[:1]))
+
+    return retried(do, undone, _TRIES)

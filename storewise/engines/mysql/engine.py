@@ -14,22 +14,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import pymysql
-
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import (
     Credentials,
     Installation,
     Launch,
     Node,
     NodeSpec,
-    ServerEngine,
     Topology,
 )
-from storewise.engines.mysql.client import MysqlClient, MysqlSettings
+from storewise.engines.mysql.client import MysqlClient
 from storewise.engines.mysql.connection import DATABASE, answers
-from storewise.engines.sql.shards import Shared, sharded_roles
-from storewise.engines.support.checks import consistency_of, parse_settings
+from storewise.engines.mysql.settings import MysqlSettings
+from storewise.engines.sql.sharded_engine import ShardedEngine
 from storewise.engines.support.installation import find_installation
 from storewise.engines.support.servers import fixed_options
 from storewise.errors import EngineError
@@ -73,26 +70,11 @@ _LEVELS: Mapping[str, tuple[int, str]] = {
 }
 
 
-class MysqlEngine(ServerEngine):
+class MysqlEngine(ShardedEngine):
     """MariaDB's or MySQL's server."""
 
-    name: ClassVar[str] = "mariadb"
-    title: ClassVar[str] = "MariaDB"
-    flags: ClassVar[Flags] = Flags(
-        embedded=False,
-        durable=True,
-        distributed=True,
-        authentication=True,
-        secondary_indexes=True,
-        updates=True,
-        deletes=True,
-        scans=True,
-        ranges=True,
-        server_aggregation=True,
-        finds=True,
-        explains=True,
-        owner=True,
-    )
+    name = "mariadb"
+    title = "MariaDB"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": (
             "innodb_flush_log_at_trx_commit=1: a batch is a transaction, on disk (fsync) when "
@@ -117,18 +99,18 @@ class MysqlEngine(ServerEngine):
             "a second of transactions in its memory, and a crash of the machine may damage pages"
         ),
     }
-    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", "uncommitted", "unsafe"})
+    losing = frozenset({"relaxed", "uncommitted", "unsafe"})
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "uncommitted"}
-    Settings: ClassVar[type[EngineSettings]] = MysqlSettings
-    ready_seconds: ClassVar[float] = 90.0
-    programs: ClassVar[tuple[str, ...]] = ("mariadbd", "mariadb-install-db")
-    install_hint: ClassVar[str] = _HINT
-
-    def versions(self) -> dict[str, str]:
-        return {"pymysql": pymysql.__version__}
+    Settings = MysqlSettings
+    guard = "password (hashed challenge)"
+    client = MysqlClient
+    packages = ("pymysql",)
+    ready_seconds = 90.0
+    programs = ("mariadbd", "mariadb-install-db")
+    install_hint = _HINT
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        specs = sharded_roles(self.name, topology)
+        specs = super().roles(topology, settings)
         if topology.memory_mb < _MIN_MEMORY_MB:
             raise EngineError(
                 f"mariadb: node_memory_mb = {topology.memory_mb}: a server needs at least "
@@ -211,20 +193,6 @@ class MysqlEngine(ServerEngine):
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return answers(endpoint, credentials)
 
-    def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        settings = parse_settings(MysqlSettings, self, cluster)
-        consistency_of(self, cluster)
-        client = MysqlClient(Shared.of(cluster, mode, settings))
-        try:
-            client.discover()
-        except EngineError:
-            client.close()
-            raise
-        return client
-
-    def guards(self, endpoint: Endpoint) -> str:
-        return "password (hashed challenge)"
-
 
 _SAYS = re.compile(r"(?:Ver\s+|MariaDB |MySQL )(\d+(?:\.\d+)+)(-MariaDB)?")
 
@@ -283,15 +251,10 @@ def option_file(node: Node, *, first: bool = False) -> str:
     for name, value in config.items():
         name = name.replace("_", "-")
         if not first or name.startswith(_SHAPING):
-            options[name] = _value(value)
+            switch = "ON" if value else "OFF"
+            options[name] = switch if isinstance(value, bool) else str(value)
     lines = [f"{name}={value}" for name, value in options.items()]
     return "\n".join(["[mysqld]", *lines, ""])
-
-
-def _value(value: str | int | float | bool) -> str:
-    if isinstance(value, bool):
-        return "ON" if value else "OFF"
-    return str(value)
 
 
 def accounts(flavour: str, credentials: Credentials) -> str:

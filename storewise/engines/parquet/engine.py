@@ -12,33 +12,30 @@ https://duckdb.org/docs/stable/data/parquet/overview.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
 import duckdb
 from pydantic import Field as Setting
 
+from storewise.atomic import aside
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Flags, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
 from storewise.engines.sql.duckdb_reads import (
     DuckReads,
     DuckSettings,
     open_duckdb,
     sql_string,
 )
-from storewise.engines.sql.reads import SqlState
-from storewise.engines.support.checks import consistency_of, parse_settings, store_directories
-from storewise.engines.support.routing import Router
-from storewise.engines.support.table import Keys, Table, make_tables, table_from_names
+from storewise.engines.sql.reads import FLAGS, SqlState
+from storewise.engines.support.table import Table, make_tables
 from storewise.errors import EngineError
 
 PARTS_KEY = "storewise.parts"
-#: Row groups are left out by the limits of single columns.
-KEYS: Keys = "columns"
 
 
 def final_file(store: Path, kind: Kind) -> Path:
@@ -63,7 +60,7 @@ def last_part(store: Path, kind: Kind) -> int:
 
 
 def sync(path: Path) -> None:
-    """Force a file or directory to disk."""
+    """Force a directory to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -109,6 +106,27 @@ class ParquetClient(DuckReads[_Shared]):
         self._sources: dict[tuple[Kind, int], str] = {}
         self._seen = -1
 
+    def greet(self) -> None:
+        if self._shared.mode == "write" and not os.access(self._stores[0], os.W_OK | os.X_OK):
+            raise EngineError(f"parquet: {self._stores[0]} is not writable")
+        super().greet()
+        self._seen = self._shared.version
+
+    def _attach(self, store: int) -> None:
+        if next(self._stores[store].rglob("*.parquet"), None) is None:
+            raise EngineError(
+                f"parquet: {self._stores[store]} has no Parquet files: nothing was loaded"
+            )
+
+    def _columns(self, store: int, kind: Kind) -> list[str]:
+        directory = self._stores[store]
+        final = final_file(directory, kind)
+        files = [final] if final.is_file() else part_files(directory, kind)
+        if not files:
+            return []
+        sql = f"DESCRIBE SELECT * FROM read_parquet({sql_string(str(files[-1]))})"
+        return [row[0] for row in self._rows(store, sql)]
+
     def _source(self, table: Table, store: int) -> str:
         source = self._sources.get((table.kind, store))
         if source is None:
@@ -137,11 +155,13 @@ class ParquetClient(DuckReads[_Shared]):
             self._use_tables(shared.tables)
 
     def create(self, schema: Schema) -> None:
+        from storewise.engines.sql import arrow
+
         shared = self._writing("create")
         if schema.index_time != "none" and schema.indexes:
             raise EngineError("parquet has no secondary indexes: its flags say so")
         with shared.lock:
-            shared.tables = make_tables(schema, KEYS)
+            shared.tables = make_tables(schema, self.keys)
             for kind, table in shared.tables.items():
                 # An empty part makes the columns known even where no document of a kind comes.
                 last, final = last_part(self._stores[0], kind), final_file(self._stores[0], kind)
@@ -149,12 +169,14 @@ class ParquetClient(DuckReads[_Shared]):
                     # A finished file takes parts up to its own number for merged already.
                     last = max(last, _merged_parts(self, 0, final))
                 shared.next_part[kind] = last + 1
-                self._write_part(kind, _arrow().arrow_table(table, []))
+                self._write_part(kind, arrow.arrow_table(table, []))
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        from storewise.engines.sql import arrow
+
         shared = self._writing("insert")
         table = shared.tables.get(kind) or super()._table(kind)
-        batch = _arrow().arrow_table(table, documents)
+        batch = arrow.arrow_table(table, documents)
         if shared.durable:
             self._write_part(kind, batch)
             return
@@ -196,28 +218,27 @@ class ParquetClient(DuckReads[_Shared]):
             shared.next_part[kind] = number + 1
         directory = parts_directory(self._stores[0], kind)
         path = directory / f"{number:010d}.parquet"
-        aside = path.with_suffix(".tmp")
         try:
             if not directory.is_dir():
                 directory.mkdir(exist_ok=True)
                 if shared.durable:
                     sync(directory.parent)
             # Parts are read once, by `finish`: no statistics, no dictionaries.
-            pq.write_table(
-                batch, aside, compression="zstd", use_dictionary=False, write_statistics=False
-            )
-            self._publish(aside, path)
+            with self._published(path) as place:
+                pq.write_table(
+                    batch, place, compression="zstd", use_dictionary=False, write_statistics=False
+                )
         except (OSError, pa.ArrowException) as error:
-            aside.unlink(missing_ok=True)
             raise EngineError(f"parquet: {path}: {error}") from error
         with shared.lock:
             shared.version += 1
 
-    def _publish(self, aside: Path, path: Path) -> None:
-        """Rename a finished file; where durable, only after its content is on disk."""
-        if self._shared.durable:
-            sync(aside)
-        aside.replace(path)
+    @contextmanager
+    def _published(self, path: Path) -> Iterator[Path]:
+        """Where a file is written before it gets its name; where durable, content and name are on
+        disk afterwards."""
+        with aside(path, durable=self._shared.durable) as place:
+            yield place
         if self._shared.durable:
             sync(path.parent)
 
@@ -228,33 +249,25 @@ class ParquetClient(DuckReads[_Shared]):
         parts = part_files(store, table.kind)
         if not parts:
             return
-        aside = path.with_suffix(".tmp")
         size = shared.settings.row_group_size
         try:
-            self._rows(
-                0,
-                f"COPY (SELECT {table.select} FROM {self._source(table, 0)} "
-                f"ORDER BY {table.key_list}) "
-                f"TO {sql_string(str(aside))} (FORMAT parquet, COMPRESSION zstd, "
-                f"COMPRESSION_LEVEL {shared.settings.compression_level}, ROW_GROUP_SIZE {size}, "
-                f"KV_METADATA {{{sql_string(PARTS_KEY)}: {sql_string(str(last))}}})",
-            )
-            self._publish(aside, path)
+            with self._published(path) as place:
+                self._rows(
+                    0,
+                    f"COPY (SELECT {table.select} FROM {self._source(table, 0)} "
+                    f"ORDER BY {table.key_list}) "
+                    f"TO {sql_string(str(place))} (FORMAT parquet, COMPRESSION zstd, "
+                    f"COMPRESSION_LEVEL {shared.settings.compression_level}, "
+                    f"ROW_GROUP_SIZE {size}, "
+                    f"KV_METADATA {{{sql_string(PARTS_KEY)}: {sql_string(str(last))}}})",
+                )
             # From here on the parts are superseded, whether they can be removed or not.
             shared.version += 1
             for part in parts:
                 part.unlink()
             parts_directory(store, table.kind).rmdir()
         except OSError as error:
-            aside.unlink(missing_ok=True)
             raise EngineError(f"parquet: {path}: {error}") from error
-        except EngineError:
-            aside.unlink(missing_ok=True)
-            raise
-
-
-def _arrow() -> Any:
-    return import_module("storewise.engines.sql.arrow")
 
 
 def _from_item(client: ParquetClient, table: Table, store: int) -> str:
@@ -291,43 +304,12 @@ def _merged_parts(client: ParquetClient, store: int, final: Path) -> int:
     return int(rows[0][0])
 
 
-def _find_tables(client: ParquetClient) -> dict[Kind, Table]:
-    """The tables that all stores have, from the files themselves."""
-    tables: dict[Kind, Table] = {}
-    for store, directory in enumerate(client._stores):
-        kinds = 0
-        for kind in client._shared.kinds:
-            files = part_files(directory, kind)
-            if final_file(directory, kind).is_file():
-                files.append(final_file(directory, kind))
-            if not files:
-                continue
-            kinds += 1
-            sql = f"DESCRIBE SELECT * FROM read_parquet({sql_string(str(files[-1]))})"
-            names = [row[0] for row in client._rows(store, sql)]
-            table = table_from_names(kind, names, files[-1], KEYS)
-            if tables.setdefault(kind, table) != table:
-                raise EngineError(f"parquet: {files[-1]} has other columns than the store before")
-        if not kinds:
-            raise EngineError(f"parquet: {directory} has no Parquet files: nothing was loaded")
-    return tables
-
-
 class ParquetEngine(Engine):
     """Sorted Parquet files, read through DuckDB in the client's process."""
 
-    name: ClassVar[str] = "parquet"
-    title: ClassVar[str] = "Parquet files"
-    flags: ClassVar[Flags] = Flags(
-        embedded=True,
-        durable=True,
-        scans=True,
-        ranges=True,
-        server_aggregation=True,
-        finds=True,
-        explains=True,
-        concurrent_writers=False,
-    )
+    name = "parquet"
+    title = "Parquet files"
+    flags = replace(FLAGS, secondary_indexes=False, updates=False, deletes=False)
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a complete file of its own, on disk (fsync) when acknowledged",
         "relaxed": (
@@ -335,35 +317,21 @@ class ParquetEngine(Engine):
             "process until a part is full or the load is finished, and nothing is forced to disk"
         ),
     }
-    Settings: ClassVar[type[EngineSettings]] = ParquetSettings
-
-    def versions(self) -> dict[str, str]:
-        return {"duckdb": duckdb.__version__, "pyarrow": version("pyarrow")}
+    Settings = ParquetSettings
+    packages = ("duckdb", "pyarrow")
 
     def connect(self, cluster: Cluster, mode: Mode) -> ParquetClient:
-        settings = parse_settings(ParquetSettings, self, cluster)
-        level = consistency_of(self, cluster)
-        stores = store_directories(self, cluster, mode)
-        shared = _Shared(
-            mode=mode,
-            kinds=cluster.kinds,
-            stores=stores,
-            router=Router(len(stores), cluster.placement),
+        settings: ParquetSettings = self.settings_of(cluster.settings)
+        shared = _Shared.of(
+            cluster,
+            mode,
+            self.stores_of(cluster, mode),
             settings=settings,
-            durable=level == "durable",
+            durable=self.level_of(cluster) == "durable",
         )
         # Readers come after `finish`, which alone replaces files: DuckDB may keep their footers.
         extra = {"parquet_metadata_cache": mode == "read"}
-        client = ParquetClient(open_duckdb(self.name, ":memory:", settings, extra), shared)
-        try:
-            if mode == "write":
-                _arrow()
-                if not os.access(stores[0], os.W_OK | os.X_OK):
-                    raise EngineError(f"parquet: {stores[0]} is not writable")
-            else:
-                shared.tables = _find_tables(client)
-                client._look()
-        except EngineError:
-            client.close()
-            raise
-        return client
+        if mode == "write":
+            import_module("storewise.engines.sql.arrow")
+        connection = open_duckdb(self.name, ":memory:", settings, extra)
+        return ParquetClient(connection, shared).greeted()

@@ -15,14 +15,13 @@ import psycopg
 from psycopg.types.json import set_json_loads
 
 from storewise.documents import Field, FieldType, Kind
+from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.postgres.prepared import Prepared
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
-from storewise.engines.sql.reads import Request
 from storewise.engines.sql.sharded_client import ShardedClient
-from storewise.engines.sql.shards import Shard
+from storewise.engines.support.clients import retried
 from storewise.engines.support.table import Row, Table, quoted
-from storewise.engines.support.thread_client import step_aside
 from storewise.errors import EngineError
 
 DATABASE = "postgres"
@@ -40,13 +39,6 @@ _TYPES: Mapping[FieldType, str] = {
     "key": "bytea",
     "int": "bigint",
     "float": "double precision",
-    "str": "text",
-}
-_COPY_TYPES: Mapping[FieldType, str] = {
-    "id": "bytea",
-    "key": "bytea",
-    "int": "int8",
-    "float": "float8",
     "str": "text",
 }
 #: Of pg_stat_database.
@@ -99,6 +91,11 @@ class Session:
     prepared: Prepared | None
     """None where the study wants no prepared statements."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether no transaction has begun."""
+        return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
 
 class PostgresClient(ShardedClient[Session]):
     """One thread's connections to the servers."""
@@ -110,8 +107,8 @@ class PostgresClient(ShardedClient[Session]):
     types = _TYPES
     json_type = "jsonb"
 
-    def _open(self, shard: Shard) -> Session:
-        connection = connect(shard.address, shard.port, self._shared.credentials)
+    def _open(self, server: Endpoint) -> Session:
+        connection = connect(server.address, server.port, self._shared.credentials)
         connection.prepare_threshold = 0 if self._shared.settings.prepare else None
         # A JSON column gives its text: the table makes the document of it.
         set_json_loads(lambda data: data, connection)
@@ -129,18 +126,15 @@ class PostgresClient(ShardedClient[Session]):
     ) -> list[Row]:
         # The server may keep one plan for all parameters of a prepared statement.
         prepare = False if anew else None
-        try:
+
+        def ask() -> list[Row]:
             if connection.prepared is not None and not anew:
                 rows = connection.prepared.rows(sql, values)
                 if rows is not None:
                     return rows
             return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
-        except _UNDONE:
-            if not _alone(connection):
-                raise
-            return _again(
-                lambda: connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
-            )
+
+        return _again(ask, connection)
 
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         return "\n".join(row[0] for row in self._rows(store, f"EXPLAIN {sql}", values, anew=True))
@@ -149,16 +143,14 @@ class PostgresClient(ShardedClient[Session]):
         return f"float8 '{super().double(value)}'"
 
     def _execute(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
-        try:
+        def change() -> int:
             if connection.prepared is not None and values:
                 changed = connection.prepared.change(sql, values)
                 if changed is not None:
                     return changed
             return connection.connection.execute(_sql(sql), values or None).rowcount
-        except _UNDONE:
-            if not _alone(connection):
-                raise
-            return _again(lambda: connection.connection.execute(_sql(sql), values or None).rowcount)
+
+        return _again(change, connection)
 
     def _transaction(self, connection: Session) -> AbstractContextManager[Any]:
         return connection.connection.transaction()
@@ -184,10 +176,9 @@ class PostgresClient(ShardedClient[Session]):
         members = ",".join(f"{json.dumps(name)}:{text}" for name, text in texts.items())
         return f"{quoted(DOCUMENT_COLUMN)} || %s::jsonb", [f"{{{members}}}"]
 
-    def _index_ddl(self, table: Table, field_name: str) -> list[str]:
-        name = quoted(f"{table.name}_{field_name}")
-        value = table.expression(table.column(field_name))
-        return [f"CREATE INDEX IF NOT EXISTS {name} ON {quoted(table.name)} (({value}))"]
+    def _index_ddl(self, table: Table, name: str, column: Field) -> str:
+        value = f"(({table.expression(column)}))"
+        return f"CREATE INDEX IF NOT EXISTS {quoted(name)} ON {quoted(table.name)} {value}"
 
     def _settle(self, connection: Session) -> None:
         # Without statistics the planner guesses until autovacuum comes by.
@@ -244,8 +235,7 @@ class PostgresClient(ShardedClient[Session]):
             "JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = current_schema() AND c.relkind = 'r'"
         )
-        requests: list[Request] = [(store, sql, ()) for store in range(len(self._stores))]
-        return sum(int(rows[0][0]) for rows in self._gather(requests))
+        return sum(int(rows[0][0]) for rows in self._ask_all(sql))
 
     def status(self) -> dict[str, float]:
         """Counters of pg_stat_database and pg_stat_wal, summed over the servers.
@@ -257,8 +247,7 @@ class PostgresClient(ShardedClient[Session]):
             f"SELECT {columns}, w.wal_records::float8, w.wal_bytes::float8 "
             "FROM pg_stat_database d, pg_stat_wal w WHERE d.datname = current_database()"
         )
-        requests: list[Request] = [(store, sql, ()) for store in range(len(self._stores))]
-        rows = [answer[0] for answer in self._gather(requests)]
+        rows = [answer[0] for answer in self._ask_all(sql)]
         names = (*_COUNTERS, "wal_records", "wal_bytes")
         return {name: float(sum(row[n] for row in rows)) for n, name in enumerate(names)}
 
@@ -268,23 +257,16 @@ _UNDONE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 _Result = TypeVar("_Result")
 
 
-def _again(do: Callable[[], _Result]) -> _Result:
-    """Do a transaction, once more where the server has undone it for the sake of another one."""
-    for tried in range(_TRIES - 1):
-        try:
-            return do()
-        except (*_UNDONE, EngineError) as error:
-            words = error.__cause__ if isinstance(error, EngineError) else error
-            if not isinstance(words, _UNDONE):
-                raise
-        step_aside(tried)
-    return do()
+def _again(do: Callable[[], _Result], session: Session | None = None) -> _Result:
+    """Do a transaction, once more where the server has undone it for the sake of another one.
 
+    Of a statement on `session`: only where it was a transaction of its own."""
 
-def _alone(session: Session) -> bool:
-    """Whether a failed statement was a transaction of its own, so that it can be repeated."""
-    status = session.connection.info.transaction_status
-    return status == psycopg.pq.TransactionStatus.IDLE
+    def undone(error: Exception) -> bool:
+        words = error.__cause__ if isinstance(error, EngineError) else error
+        return isinstance(words, _UNDONE) and (session is None or session.idle)
+
+    return retried(do, undone, _TRIES)
 
 
 def _overwrite(table: Table) -> str:
@@ -301,7 +283,7 @@ def _copy(session: Session, table: Table, into: str, rows: Sequence[Row]) -> Non
         types = ["bytea", "bytea"]
         rows = [(row[0], b"\x01" + row[1].encode()) for row in rows]
     else:
-        types = [_COPY_TYPES[column.type] for column in table.columns]
+        types = [_TYPES[column.type] for column in table.columns]
     sql = _sql(f"COPY {quoted(into)} FROM STDIN (FORMAT BINARY)")
     with session.connection.cursor() as cursor, cursor.copy(sql) as copy:
         copy.set_types(types)

@@ -16,22 +16,12 @@ import psycopg
 from pydantic import Field as Setting
 from pydantic import field_validator
 
-from storewise.engines.contract.engine import Cluster, Endpoint, EngineSettings, Flags, Mode
-from storewise.engines.contract.server import (
-    Credentials,
-    Installation,
-    Launch,
-    Node,
-    NodeSpec,
-    ServerEngine,
-    Topology,
-)
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Installation, Launch, Node
 from storewise.engines.postgres.client import UNLOGGED, PostgresClient, connect
-from storewise.engines.sql.sharded_client import ShardedClient
-from storewise.engines.sql.shards import ShardedSettings, Shared, sharded_roles
-from storewise.engines.support.checks import consistency_of, parse_settings
+from storewise.engines.sql.sharded_engine import ShardedEngine, ShardedSettings
 from storewise.engines.support.installation import find_installation
-from storewise.engines.support.servers import fixed_options, reserved_options, where
+from storewise.engines.support.servers import fixed_options, reserved_options
 from storewise.errors import EngineError
 
 _HINT = (
@@ -107,26 +97,11 @@ class PostgresSettings(ShardedSettings):
         return config
 
 
-class PostgresEngine(ServerEngine):
+class PostgresEngine(ShardedEngine):
     """PostgreSQL as a server, sharded by the client where there are several."""
 
-    name: ClassVar[str] = "postgres"
-    title: ClassVar[str] = "PostgreSQL"
-    flags: ClassVar[Flags] = Flags(
-        embedded=False,
-        durable=True,
-        distributed=True,
-        authentication=True,
-        secondary_indexes=True,
-        updates=True,
-        deletes=True,
-        scans=True,
-        ranges=True,
-        server_aggregation=True,
-        finds=True,
-        explains=True,
-        owner=True,
-    )
+    name = "postgres"
+    title = "PostgreSQL"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "synchronous_commit=on: a batch is a transaction, on disk (fsync) when "
         "acknowledged",
@@ -139,17 +114,18 @@ class PostgresEngine(ServerEngine):
         "unsafe": "fsync=off, full_page_writes=off, synchronous_commit=off: as relaxed, and a "
         "crash of the machine may leave the database damaged",
     }
-    losing: ClassVar[frozenset[str]] = frozenset({"relaxed", UNLOGGED, "unsafe"})
+    losing = frozenset({"relaxed", UNLOGGED, "unsafe"})
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": UNLOGGED}
-    Settings: ClassVar[type[EngineSettings]] = PostgresSettings
-    programs: ClassVar[tuple[str, ...]] = ("postgres", "initdb")
-    install_hint: ClassVar[str] = _HINT
+    Settings = PostgresSettings
+    packages = ("psycopg",)
+    guard = "password (scram-sha-256)"
+    client = PostgresClient
+    programs = ("postgres", "initdb")
+    install_hint = _HINT
 
     def versions(self) -> dict[str, str]:
-        return {"psycopg": psycopg.__version__, "libpq": _dotted(psycopg.pq.version())}
-
-    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        return sharded_roles(self.name, topology)
+        number = psycopg.pq.version()  # 170005 is 17.5
+        return {**super().versions(), "libpq": f"{number // 10000}.{number % 10000}"}
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         installed = find_installation(
@@ -211,22 +187,8 @@ class PostgresEngine(ServerEngine):
         except psycopg.OperationalError as error:
             words = " ".join(str(error).split())
             if any(text in words for text in _REFUSED) and not any(t in words for t in _NOT_YET):
-                raise EngineError(f"{self.name}: {where(endpoint)}: {words}") from error
+                raise EngineError(f"{self.name}: {endpoint}: {words}") from error
             return False
-
-    def guards(self, endpoint: Endpoint) -> str:
-        return "password (scram-sha-256)"
-
-    def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient[Any]:
-        settings = parse_settings(PostgresSettings, self, cluster)
-        consistency_of(self, cluster)
-        client = PostgresClient(Shared.of(cluster, mode, settings))
-        try:
-            client.discover()
-        except EngineError:
-            client.close()
-            raise
-        return client
 
 
 def configuration(node: Node) -> str:
@@ -267,8 +229,3 @@ def _literal(value: str | int | float | bool) -> str:
     if isinstance(value, int | float):
         return str(value)
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _dotted(number: int) -> str:
-    """libpq's version number 170005 as 17.5."""
-    return f"{number // 10000}.{number % 10000}"

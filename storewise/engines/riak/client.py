@@ -8,59 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Engine, Mode, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.config import endpoint_name
 from storewise.engines.riak.connection import Link, Shared
 from storewise.engines.riak.counters import read_stats
 from storewise.engines.riak.ring import partition_of
-from storewise.engines.riak.settings import (
-    RiakSettings,
-    check_level,
-    quorums_of,
-    ring_size_of,
-)
-from storewise.engines.sql.json_table import JsonTable, make_json_tables
-from storewise.engines.support.checks import consistency_of, parse_settings
-from storewise.engines.support.table import named_kinds
+from storewise.engines.sql.json_table import make_json_tables
+from storewise.engines.support.clients import ProcessClient
+from storewise.engines.support.table import Table, describe, described
 from storewise.errors import EngineError
 
 #: Where the schema is kept, for clients that connect later.
 SCHEMA = (b"schema", b"schema")
 
 
-def open_client(engine: Engine, cluster: Cluster, mode: Mode) -> RiakClient:
-    """Connect to a cluster; EngineError within seconds where no node answers."""
-    settings = parse_settings(RiakSettings, engine, cluster)
-    level = consistency_of(engine, cluster)
-    check_level(settings, level)
-    if not cluster.endpoints:
-        raise EngineError("riak: the cluster has no endpoints of data nodes")
-    shared = Shared(
-        mode=mode,
-        settings=settings,
-        quorums=quorums_of(settings, level),
-        endpoints=cluster.endpoints,
-        ring_size=ring_size_of(settings, len(cluster.endpoints)),
-        kinds=cluster.kinds,
-    )
-    client = RiakClient(shared, shared.link())
-    try:
-        client.greet()
-    except EngineError:
-        client.close()
-        raise
-    return client
-
-
-class RiakClient(Client):
+class RiakClient(ProcessClient[Shared, Table]):
     """One thread's client; each has connections of its own."""
 
+    engine_name = "riak"
+
     def __init__(self, shared: Shared, link: Link) -> None:
-        self._shared = shared
+        super().__init__(shared)
         self._link = link
         quorums = shared.quorums
         self._r, self._w, self._dw = map(pb.quorum, (quorums.r, quorums.w, quorums.dw))
@@ -76,41 +46,30 @@ class RiakClient(Client):
         self._writing("create")
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
-        record = {
-            "kinds": [kind.table for kind in schema.kinds],
-            "study_fields": schema.study_fields,
-        }
         # Whatever the level says: no client may miss it.
         everyone = pb.quorum("quorum")
-        request = pb.put_request(*SCHEMA, orjson.dumps(record), w=everyone, dw=everyone)
+        request = pb.put_request(
+            *SCHEMA, describe(schema, "json").encode(), w=everyone, dw=everyone
+        )
         self._link.ask("create", request, pb.PUT_ANSWER)
         self._keep(schema)
 
     def _keep(self, schema: Schema) -> None:
         tables = make_json_tables(schema, lambda field: field.name)
         with self._shared.lock:
-            self._shared.schema = schema
-            self._shared.tables = {
-                kind: table for kind, table in tables.items() if isinstance(table, JsonTable)
-            }
+            self._shared.schema, self._shared.tables = schema, tables
 
     def _learn(self) -> None:
         """Take the schema that another client has created."""
         request = pb.get_request(*SCHEMA, r=pb.quorum("quorum"))
         note = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
         if note is not None:
-            record = orjson.loads(note.values[0])
-            kinds = named_kinds(record["kinds"], self._shared.kinds)
-            self._keep(Schema(kinds, study_fields=record["study_fields"]))
+            schema, _ = described(note.values[0].decode(), self._shared.kinds)
+            self._keep(schema)
 
-    def _table(self, kind: Kind) -> JsonTable:
-        if self._shared.closed:
-            raise EngineError("riak: this client is closed")
-        if kind not in self._shared.tables:
-            self._learn()
-        if kind not in self._shared.tables:
-            raise EngineError(f"riak: {kind.table} was never created")
-        return self._shared.tables[kind]
+    def _table(self, kind: Kind) -> Table:
+        self._check_open()
+        return super()._table(kind)
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
@@ -151,7 +110,7 @@ class RiakClient(Client):
                 documents[key] = self._decoded(kind, key, value, decode)
         return [documents.get(key) for key in document_ids]
 
-    def _only(self, kind: Kind, key: bytes, body: bytes) -> pb.Found | None:
+    def _only(self, kind: Kind, key: bytes, body: bytes) -> pb.StoredObject | None:
         """The one value of a key; EngineError for siblings."""
         try:
             value = pb.read_get(body)
@@ -167,7 +126,7 @@ class RiakClient(Client):
             )
         return value
 
-    def _decoded(self, kind: Kind, key: bytes, value: pb.Found, decode: Any) -> Document:
+    def _decoded(self, kind: Kind, key: bytes, value: pb.StoredObject, decode: Any) -> Document:
         try:
             document: Document = decode((key, value.values[0]))
         except (ValueError, KeyError, TypeError) as error:
@@ -181,8 +140,7 @@ class RiakClient(Client):
         """Read, change and write back: an update of somebody else between is overwritten."""
         self._writing("update")
         table = self._table(kind)
-        if not changes or "_id" in changes or not table.has_params:
-            table.check_changes(changes)
+        table.check_changes(changes)
         bucket = kind.table.encode()
         request = pb.get_request(bucket, document_id, r=self._r)
         value = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
@@ -243,12 +201,12 @@ class RiakClient(Client):
 
     def disk_bytes(self) -> int | None:
         """None: no node tells a client how many bytes its backend holds."""
-        self._alive()
+        self._check_open()
         return None
 
     def status(self) -> dict[str, float]:
         """Riak's counters, and how often this process had to send a request again."""
-        self._alive()
+        self._check_open()
         return {
             **read_stats(self._shared.endpoints),
             "client.reconnects": float(self._shared.reconnects),
@@ -257,12 +215,3 @@ class RiakClient(Client):
     def close(self) -> None:
         """Closes the connections of all threads."""
         self._shared.close()
-
-    def _alive(self) -> None:
-        if self._shared.closed:
-            raise EngineError("riak: this client is closed")
-
-    def _writing(self, verb: str) -> None:
-        self._alive()
-        if self._shared.mode != "write":
-            raise EngineError(f"riak: {verb} needs a client that is connected to write")

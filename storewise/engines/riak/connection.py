@@ -5,42 +5,35 @@ from __future__ import annotations
 
 import itertools
 import selectors
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from storewise.documents import Kind
-from storewise.engines.contract.engine import Endpoint, Mode, Schema
+from storewise.engines.contract.engine import Endpoint
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.protocol import Broken, Connection, GaveUp
 from storewise.engines.riak.settings import Quorums, RiakSettings
-from storewise.engines.sql.json_table import JsonTable
+from storewise.engines.support.clients import ProcessState
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
 _CONNECT_SECONDS = 5.0
 _GREET_SECONDS = 10.0
 
 
-@dataclass
-class Shared:
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(ProcessState[Table]):
     """What the clients of one process have in common."""
 
-    mode: Mode
     settings: RiakSettings
     quorums: Quorums
     endpoints: tuple[Endpoint, ...]
     ring_size: int
-    kinds: tuple[Kind, ...]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    tables: dict[Kind, JsonTable] = field(default_factory=dict)
-    schema: Schema | None = None
     owners: dict[int, str] = field(default_factory=dict)
     """Nodes by number of partition, as far as they were asked for."""
     links: list[Link] = field(default_factory=list)
     reconnects: int = 0
     """Requests that were sent again, on a new connection or to another node."""
-    closed: bool = False
     _turn: Iterator[int] = field(default_factory=itertools.count)
 
     def link(self) -> Link:

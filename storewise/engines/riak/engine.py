@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from storewise.documents import Encoding
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, EngineSettings, Flags, Mode
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
     Credentials,
     Forming,
@@ -24,26 +23,28 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.riak import cluster as riak_cluster
 from storewise.engines.riak import config as riak_conf
-from storewise.engines.riak.client import open_client
+from storewise.engines.riak.client import RiakClient
 from storewise.engines.riak.config import PORTS
+from storewise.engines.riak.connection import Shared
 from storewise.engines.riak.installation import HINT, find_release
 from storewise.engines.riak.settings import (
     CONSISTENCIES,
     Quorums,
     RiakSettings,
+    check_level,
     quorums_of,
     ring_size_of,
 )
-from storewise.engines.support.servers import check_topology, settings_of
+from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
 
 class RiakEngine(ServerEngine):
     """Riak KV's nodes."""
 
-    name: ClassVar[str] = "riak"
-    title: ClassVar[str] = "Riak KV"
-    flags: ClassVar[Flags] = Flags(
+    name = "riak"
+    title = "Riak KV"
+    flags = Flags(
         embedded=False,
         durable=True,
         distributed=True,
@@ -53,22 +54,19 @@ class RiakEngine(ServerEngine):
         count="none",
         owner=True,
     )
-    encoding: ClassVar[Encoding] = "dict"
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: what is not synced goes with its hosts.
-    losing: ClassVar[frozenset[str]] = frozenset(CONSISTENCIES) - {"durable"}
+    losing = frozenset(CONSISTENCIES) - {"durable"}
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
-    Settings: ClassVar[type[EngineSettings]] = RiakSettings
-    ready_seconds: ClassVar[float] = 180.0
-    programs: ClassVar[tuple[str, ...]] = ("riak",)
-    install_hint: ClassVar[str] = HINT
-
-    def versions(self) -> dict[str, str]:
-        """The client is Storewise's own."""
-        return {}
+    Settings = RiakSettings
+    #: The client is Storewise's own.
+    packages = ()
+    ready_seconds = 180.0
+    programs = ("riak",)
+    install_hint = HINT
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen = settings_of(RiakSettings, self, settings)
+        chosen: RiakSettings = self.settings_of(settings)
         check_topology(self.name, topology, most_replicas=topology.nodes)
         if ring_size_of(chosen, topology.nodes) < topology.nodes:
             raise EngineError(
@@ -81,23 +79,13 @@ class RiakEngine(ServerEngine):
                 raise EngineError(
                     f"riak: setting {name}: {number} of {topology.replicas} replicas cannot answer"
                 )
-        return tuple(
-            NodeSpec(
-                "data",
-                index,
-                topology.threads,
-                topology.memory_mb,
-                meets=("data",),
-                ports=PORTS,
-            )
-            for index in range(topology.nodes)
-        )
+        return data_nodes(topology, meets=("data",), ports=PORTS)
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         return find_release(settings)
 
     def launch(self, node: Node) -> Launch:
-        return riak_conf.launch(node, settings_of(RiakSettings, self, node.settings))
+        return riak_conf.launch(node, self.settings_of(node.settings))
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return riak_cluster.answers(endpoint)
@@ -115,11 +103,8 @@ class RiakEngine(ServerEngine):
 
     def _serving(self, of: Forming | Node) -> tuple[int, Quorums]:
         """The ring's size and the level's numbers."""
-        settings = settings_of(RiakSettings, self, of.settings)
+        settings: RiakSettings = self.settings_of(of.settings)
         return ring_size_of(settings, of.topology.nodes), quorums_of(settings, of.consistency)
-
-    def guards(self, endpoint: Endpoint) -> str:
-        return "nothing"
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         guards = dict.fromkeys(endpoint.ports, "nothing")
@@ -137,4 +122,18 @@ class RiakEngine(ServerEngine):
         }
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return open_client(self, cluster, mode)
+        """EngineError within seconds where no node answers."""
+        settings: RiakSettings = self.settings_of(cluster.settings)
+        level = self.level_of(cluster)
+        check_level(settings, level)
+        if not cluster.endpoints:
+            raise EngineError("riak: the cluster has no endpoints of data nodes")
+        shared = Shared(
+            mode=mode,
+            settings=settings,
+            quorums=quorums_of(settings, level),
+            endpoints=cluster.endpoints,
+            ring_size=ring_size_of(settings, len(cluster.endpoints)),
+            kinds=cluster.kinds,
+        )
+        return RiakClient(shared, shared.link()).greeted()

@@ -13,12 +13,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from glob import glob
 from pathlib import Path
 from typing import Any
 
 from storewise.engines.contract.server import Installation
-from storewise.engines.support.installation import module_environment
+from storewise.engines.support.installation import environment_of, place_of, usual_places
 from storewise.errors import EngineError
 
 VARIABLES = ("STOREWISE_RIAK_HOME", "RIAK_HOME")
@@ -45,7 +44,7 @@ def find_release(settings: Mapping[str, Any]) -> Installation:
     RIAK_HOME name, else behind the ``riak`` on the PATH (after loading ``settings["module"]``),
     else where packages put it. Raises EngineError with the places, or for another version than 3.
     """
-    environment = dict(module_environment(settings["module"])) if settings.get("module") else {}
+    environment = environment_of(settings)
     named = settings.get("home") or next(filter(None, map(os.environ.get, VARIABLES)), None)
     for place in _places(named, environment.get("PATH", os.environ.get("PATH", os.defpath))):
         program = place / "bin" / "riak"
@@ -60,7 +59,7 @@ def find_release(settings: Mapping[str, Any]) -> Installation:
 
 def _places(named: str | None, path: str) -> Iterator[Path]:
     if named:
-        home = Path(os.path.expandvars(named)).expanduser()
+        home = place_of(named)
         if home.name == "bin":
             home = home.parent
         yield from (home / within for within in _WITHIN)
@@ -68,8 +67,7 @@ def _places(named: str | None, path: str) -> Iterator[Path]:
     program = shutil.which("riak", path=path)
     if program is not None:
         yield Path(program).resolve().parent.parent
-    for pattern in _USUAL:
-        yield from map(Path, sorted(glob(pattern), reverse=True))  # noqa: PTH207
+    yield from usual_places(_USUAL)
 
 
 def _version(release: Path) -> str:

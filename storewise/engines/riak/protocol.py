@@ -184,14 +184,14 @@ def delete_request(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredObject:
     """An object: its values (more than one: siblings) and its vector clock."""
 
     values: tuple[bytes, ...]
     vclock: bytes | None
 
 
-def read_get(body: bytes) -> Found | None:
+def read_get(body: bytes) -> StoredObject | None:
     """The object of a get's answer; None where there is none (or only its tombstone)."""
     values: list[bytes] = []
     vclock: bytes | None = None
@@ -202,7 +202,7 @@ def read_get(body: bytes) -> Found | None:
                 values.append(next((_bytes(n, v) for n, v in content if n == 1), b""))
         elif number == 2:
             vclock = _bytes(number, value)
-    return Found(tuple(values), vclock) if values else None
+    return StoredObject(tuple(values), vclock) if values else None
 
 
 def read_error(body: bytes) -> str:

@@ -16,8 +16,8 @@ import duckdb
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import EngineSettings
-from storewise.engines.sql.reads import Part, SqlReads, State
-from storewise.engines.support.checks import directory_bytes
+from storewise.engines.sql.embedded import EmbeddedSql
+from storewise.engines.sql.reads import Part, State
 from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
 
@@ -91,7 +91,7 @@ def sql_string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class DuckReads(SqlReads[State]):
+class DuckReads(EmbeddedSql[State]):
     """The reading verbs over a DuckDB connection that can see all stores."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, shared: State) -> None:
@@ -158,9 +158,6 @@ class DuckReads(SqlReads[State]):
             0, "SELECT sum(memory_usage_bytes), sum(temporary_storage_bytes) FROM duckdb_memory()"
         )
         return {"memory_bytes": float(memory), "temporary_bytes": float(temporary)}
-
-    def disk_bytes(self) -> int:
-        return directory_bytes(self._stores)
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
         raise EngineError(f"{self.engine_name}: {self._stores[store]}: {error}") from error

@@ -15,7 +15,7 @@ import orjson
 
 from storewise.documents import Document, Field, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.support.table import Row, Table, make_tables
+from storewise.engines.support.table import Row, Table, check_names, make_tables
 from storewise.errors import EngineError
 
 DOCUMENT_COLUMN = "document"
@@ -52,7 +52,7 @@ class JsonTable(Table):
         names = frozenset(self.names)
         for document in documents:
             if document.keys() != names:
-                self._check_names(document)
+                check_names(self.kind, names, document)
         return [(document["_id"], self._text(document)) for document in documents]
 
     def json_texts(self, changes: Mapping[str, Any]) -> dict[str, str]:
@@ -96,13 +96,6 @@ class JsonTable(Table):
                 if isinstance(part, float) and not isfinite(part):
                     raise EngineError(f"{self.name}.{name}: JSON cannot hold {part}")
         return text.decode()
-
-    def _check_names(self, document: Document) -> None:
-        if lacking := [name for name in self.names if name not in document]:
-            raise EngineError(f"a document of {self.name} lacks the field {lacking[0]!r}")
-        extra = sorted(document.keys() - set(self.names))
-        if extra and not self.has_params:
-            raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
 
 
 def _is_hex(column: Field) -> bool:

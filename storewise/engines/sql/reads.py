@@ -13,17 +13,33 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from sys import float_info
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from storewise.documents import Document, Kind
+from storewise.engines.contract.engine import Cluster, Flags, Mode
 from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
 from storewise.engines.sql.histogram import Dialect, added_classes, checked_classes, class_of
+from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import CompositeKey, quoted
 from storewise.engines.support.conditions import conditions
-from storewise.engines.support.routing import IN_LIST, Router, chunks
+from storewise.engines.support.stores import IN_LIST, Router, chunks
 from storewise.engines.support.table import Row, Table
-from storewise.engines.support.thread_client import ProcessState, ThreadClient
 from storewise.errors import EngineError
+
+#: What a store with SQL in the client's process can do.
+FLAGS = Flags(
+    embedded=True,
+    durable=True,
+    secondary_indexes=True,
+    updates=True,
+    deletes=True,
+    scans=True,
+    ranges=True,
+    server_aggregation=True,
+    finds=True,
+    explains=True,
+    concurrent_writers=False,
+)
 
 #: A group of stores that one statement can read: (a store of the group, its FROM item).
 Part = tuple[int, str]
@@ -32,18 +48,24 @@ Request = tuple[int, str, Sequence[Any]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SqlState(ProcessState):
+class SqlState(ProcessState[Table]):
     """What the clients of one process have in common."""
 
     stores: tuple[Any, ...]
     """Directories or servers; their texts stand in messages."""
     router: Router
 
+    @classmethod
+    def of(cls, cluster: Cluster, mode: Mode, stores: tuple[Any, ...], **more: Any) -> Self:
+        """For `Engine.connect`; `more` are the fields of a subclass."""
+        router = Router(len(stores), cluster.placement)
+        return cls(mode=mode, kinds=cluster.kinds, stores=stores, router=router, **more)
+
 
 State = TypeVar("State", bound=SqlState)
 
 
-class SqlReads(Dialect, ThreadClient[State]):
+class SqlReads(Dialect, ThreadClient[State, Table]):
     """The reading verbs by SQL, and how the store would answer them.
 
     `_requests` makes the statements of a query, so that `explain` shows the plan of just those.
@@ -272,14 +294,26 @@ class SqlReads(Dialect, ThreadClient[State]):
         table = self._table(query.kind)
         match query:
             case Get():
-                return self._get_requests(table, query.document_id)
+                key = table.key_values(query.document_id)
+                if key is None:
+                    raise EngineError(
+                        f"{table.name}: no document can have the id {query.document_id!r}"
+                    )
+                stores = self._router.stores_of(query.document_id)
+                return [(store, self._get_sql[query.kind, store], key) for store in stores]
             case Scan():
                 clause, values = table.key_compared(">=", query.start, self.mark)
                 rest = f" ORDER BY {table.key_list} LIMIT {query.limit}"
                 parts = self._scan_parts(table, query.start)
                 return self._select(parts, table.select, [clause], values, rest)
             case Top():
-                return self._top_requests(table, query)
+                name = table.expression(table.column(query.field))
+                parts = self._parts(table)
+                # A store alone knows which values are frequent; of several each must tell all.
+                end = f" ORDER BY n DESC, {name} LIMIT {query.limit}" if len(parts) == 1 else ""
+                some = [f"{name} IS NOT NULL"]
+                rest = f" GROUP BY {name}{end}"
+                return self._select(parts, f"{name}, count(*) AS n", some, (), rest)
         clauses, values = conditions(table, query.where, self.mark, infinite=self.infinite)
         parts = self._parts(table)
         match query:
@@ -290,21 +324,6 @@ class SqlReads(Dialect, ThreadClient[State]):
                 return self._select(parts, "count(*)", clauses, values)
             case Histogram():
                 return self._histogram_requests(table, query, clauses, values)
-
-    def _get_requests(self, table: Table, document_id: bytes) -> list[Request]:
-        values = table.key_values(document_id)
-        if values is None:
-            raise EngineError(f"{table.name}: no document can have the id {document_id!r}")
-        stores = self._router.stores_of(document_id)
-        return [(store, self._get_sql[table.kind, store], values) for store in stores]
-
-    def _top_requests(self, table: Table, query: Top) -> list[Request]:
-        name = table.expression(table.column(query.field))
-        parts = self._parts(table)
-        # A store alone knows which values are frequent; of several each must tell all.
-        end = f" ORDER BY n DESC, {name} LIMIT {query.limit}" if len(parts) == 1 else ""
-        rest = f" GROUP BY {name}{end}"
-        return self._select(parts, f"{name}, count(*) AS n", [f"{name} IS NOT NULL"], (), rest)
 
     def _order(self, table: Table, query: Find, clauses: list[str]) -> str:
         """ORDER BY and LIMIT of a query; adds the condition that leaves nulls out."""
@@ -352,16 +371,3 @@ class SqlReads(Dialect, ThreadClient[State]):
             (store, f"SELECT {selected} FROM {source}{which}{rest}", values)
             for store, source in parts
         ]
-
-
-def check_columns(client: SqlReads[Any], tables: Mapping[Kind, Table]) -> None:
-    """Raise EngineError where a table that was there before `create` has other columns (SQLite
-    and DuckDB)."""
-    for table in tables.values():
-        rows = client._rows(0, f"PRAGMA table_info({quoted(table.name)})")
-        names = tuple(row[1] for row in rows)
-        if names != table.names:
-            raise EngineError(
-                f"{client.engine_name}: {client._stores[0]}: {table.name} has the columns "
-                f"{', '.join(names)}; expected {', '.join(table.names)}: load into an empty store"
-            )

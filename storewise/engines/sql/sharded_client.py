@@ -13,26 +13,66 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
-from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
+from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
-from storewise.engines.sql.reads import Part, Request, SqlReads
-from storewise.engines.sql.shards import Shard, Shared
-from storewise.engines.support.schema_note import SCHEMA_TABLE, describe, described
-from storewise.engines.support.table import Keys, Row, Table, make_tables, quoted
+from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
+from storewise.engines.support.table import (
+    SCHEMA_TABLE,
+    Keys,
+    Row,
+    Table,
+    create_table,
+    describe,
+    described,
+    make_tables,
+    quoted,
+)
 from storewise.errors import EngineError
 
 Connection = TypeVar("Connection")
 _Result = TypeVar("_Result")
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(SqlState):
+    """What the clients of one process have in common; `stores` are the servers."""
+
+    settings: Any
+    """The engine's own settings, a `ShardedSettings`."""
+    credentials: Credentials
+    consistency: str
+
+    @classmethod
+    def of_servers(cls, cluster: Cluster, mode: Mode, settings: Any) -> Shared:
+        """For `Engine.connect`; EngineError without endpoints or credentials."""
+        nodes = sorted((e for e in cluster.endpoints if e.role == "data"), key=lambda e: e.index)
+        if not nodes or [e.index for e in nodes] != list(range(len(nodes))):
+            names = ", ".join(e.name for e in cluster.endpoints) or "none"
+            raise EngineError(
+                f"{cluster.engine}: a client needs the endpoints data0, data1 and so on; got "
+                f"{names}"
+            )
+        cluster = replace(cluster, placement=cluster.placement or HashPlacement(len(nodes)))
+        return cls.of(
+            cluster,
+            mode,
+            tuple(nodes),
+            settings=settings,
+            credentials=Credentials.of(cluster),
+            consistency=cluster.consistency,
+        )
+
+
 class ShardedClient(SqlReads[Shared], Generic[Connection]):
     """One thread's connections to the servers, each opened when it is first needed.
 
     A subclass gives the driver's part: the class variables, the abstract methods, and what its SQL
-    says differently. `Engine.connect` makes the first client and calls `discover`.
+    says differently.
     """
 
     mark = "%s"
@@ -52,7 +92,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     # What the driver does.
 
     @abstractmethod
-    def _open(self, shard: Shard) -> Connection:
+    def _open(self, server: Endpoint) -> Connection:
         """A new connection that commits each statement by itself; raises of `failures`."""
 
     @abstractmethod
@@ -95,18 +135,13 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def _settle(self, connection: Connection) -> None:
         """The end of a load on one server, after its indexes (statistics, for example)."""
 
-    def _index_ddl(self, table: Table, field_name: str) -> list[str]:
-        """Statements that make a secondary index; nothing where it exists."""
-        name = quoted(f"{table.name}_{field_name}")
-        value = table.expression(table.column(field_name))
-        return [f"CREATE INDEX IF NOT EXISTS {name} ON {quoted(table.name)} ({value})"]
+    @abstractmethod
+    def _index_ddl(self, table: Table, name: str, column: Field) -> str:
+        """The statement that makes the secondary index `name`; nothing where it exists."""
 
     def _table_ddl(self, table: Table) -> str:
-        columns = [f"{quoted(c.name)} {self.types[c.type]}" for c in table.columns]
-        if isinstance(table, JsonTable):
-            columns = [columns[0], f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"]
-        columns.append(f"PRIMARY KEY ({table.key_list})")
-        return f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({', '.join(columns)})"
+        document = f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"
+        return create_table(table, self.types, document if isinstance(table, JsonTable) else "")
 
     # Creating and finding tables.
 
@@ -142,10 +177,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
 
-    def discover(self) -> None:
-        """Find what `create` made on the servers; nothing where it was not called yet.
-
-        For `Engine.connect`: also shows that every server is there and takes the password."""
+    def greet(self) -> None:
+        """Find what `create` made on the servers, nothing where it was not called yet; every
+        server must be there and take the password."""
 
         def look(store: int) -> str:
             there = self._rows(
@@ -181,7 +215,10 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         return make_tables(schema, self.keys)
 
     def _indexes(self, tables: Mapping[Kind, Table], schema: Schema) -> list[str]:
-        return [s for kind, name in schema.indexes for s in self._index_ddl(tables[kind], name)]
+        return [
+            self._index_ddl(tables[kind], f"{kind.table}_{name}", tables[kind].column(name))
+            for kind, name in schema.indexes
+        ]
 
     # Writing.
 
@@ -280,23 +317,20 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             self._fail(store, error)
 
     def _gather(self, requests: Sequence[Request], anew: bool = False) -> list[list[Row]]:
-        by_store: dict[int, list[int]] = {}
-        for number, request in enumerate(requests):
-            by_store.setdefault(request[0], []).append(number)
+        stores = list(dict.fromkeys(request[0] for request in requests))
 
-        def ask(store: int) -> list[tuple[int, list[Row]]]:
-            return [
-                (number, self._rows(*requests[number], anew=anew)) for number in by_store[store]
-            ]
+        def ask(store: int) -> Iterator[list[Row]]:
+            mine = [request for request in requests if request[0] == store]
+            return iter([self._rows(*request, anew=anew) for request in mine])
 
-        answers = dict(pair for part in self._on(list(by_store), ask) for pair in part)
-        return [answers[number] for number in range(len(requests))]
+        answers = dict(zip(stores, self._on(stores, ask), strict=True))
+        return [next(answers[request[0]]) for request in requests]
+
+    def _ask_all(self, sql: str) -> list[list[Row]]:
+        """The rows that each server gives."""
+        return self._on_all(lambda store: self._rows(store, sql))
 
     # Connections and threads.
-
-    def for_thread(self) -> ShardedClient[Connection]:
-        """A client with connections of its own; `finish` and `close` belong to the first one."""
-        return type(self)(self._shared)
 
     def _disconnect(self) -> None:
         if self._threads is not None:
@@ -308,10 +342,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def _connection(self, store: int) -> Connection:
         connection = self._connections.get(store)
         if connection is None:
-            if self._closed:
-                raise EngineError(
-                    f"{self.engine_name}: the client of {self._stores[store]} is closed"
-                )
+            self._check_open()
             try:
                 connection = self._connections[store] = self._open(self._stores[store])
             except self.failures as error:
@@ -327,8 +358,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         The first one is done by the caller's thread. Waits for all before it raises an error, so
         that no connection is still busy when the caller goes on.
         """
-        if self._closed:
-            raise EngineError(f"{self.engine_name}: the client of {self._stores[0]} is closed")
+        self._check_open()
 
         def one(store: int) -> _Result:
             try:

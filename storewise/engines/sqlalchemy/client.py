@@ -16,19 +16,17 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
 from storewise.engines.sql.histogram import added_classes, checked_classes
 from storewise.engines.sqlalchemy.tables import (
+    EXPLAIN,
     Explain,
     SqlTables,
     class_of,
     compared,
     conditions,
     description,
-    explains,
     keyed,
-    plan_text,
 )
-from storewise.engines.support.schema_note import describe, described
-from storewise.engines.support.table import Table
-from storewise.engines.support.thread_client import ProcessState, ThreadClient, step_aside
+from storewise.engines.support.clients import ProcessState, ThreadClient, retried
+from storewise.engines.support.table import Table, describe, described
 from storewise.errors import EngineError
 
 #: What drivers raise for values that they cannot bind, besides their own errors.
@@ -48,7 +46,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState):
+class Shared(ProcessState[Table]):
     """What the clients of one process have in common."""
 
     engine: sa.Engine
@@ -63,7 +61,7 @@ class Shared(ProcessState):
     known: SqlTables | None = None
 
 
-class SqlClient(ThreadClient[Shared]):
+class SqlClient(ThreadClient[Shared, Any]):
     """One thread's connections, each opened when it is first needed."""
 
     engine_name = "sql"
@@ -77,8 +75,7 @@ class SqlClient(ThreadClient[Shared]):
     # Connections.
 
     def _open(self, writes: bool) -> sa.Connection:
-        if self._closed:
-            raise EngineError(f"sql: the client of {self._shared.place} is closed")
+        self._check_open()
         if self._shared.autocommit and not writes:
             if self._reader is None:
                 connection = self._shared.engine.connect()
@@ -94,19 +91,18 @@ class SqlClient(ThreadClient[Shared]):
         """Do `work` in a transaction, again where another one stood in its way.
 
         `refusable`: an IntegrityError is the caller's matter."""
-        tried = 0
-        while True:
-            tried += 1
-            try:
-                connection = self._open(writes=True)
-                with connection.begin():
-                    return work(connection)
-            except _FAILURES as error:
-                if refusable and isinstance(error, IntegrityError):
-                    raise
-                if tried >= _TRIES or not _again(error):
-                    self._fail(error)
-            step_aside(tried)
+
+        def once() -> _Result:
+            connection = self._open(writes=True)
+            with connection.begin():
+                return work(connection)
+
+        try:
+            return retried(once, _again, _TRIES)
+        except _FAILURES as error:
+            if refusable and isinstance(error, IntegrityError):
+                raise
+            self._fail(error)
 
     def _rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         if not self._shared.autocommit:
@@ -133,13 +129,11 @@ class SqlClient(ThreadClient[Shared]):
                     connection.invalidate()
         self._reader = self._writer = None
 
-    def for_thread(self) -> SqlClient:
-        """A client with connections of its own; `finish` and `close` belong to the first one."""
-        return SqlClient(self._shared)
-
-    def greet(self) -> str:
-        """Connect; the server's version. EngineError where nobody answers."""
+    def greet(self) -> None:
         self._rows(sa.select(sa.literal(1)))
+
+    def server_version(self) -> str:
+        """As the server has said it to the driver; empty where it has not."""
         info = getattr(self._shared.engine.dialect, "server_version_info", None) or ()
         return ".".join(map(str, info))
 
@@ -148,8 +142,7 @@ class SqlClient(ThreadClient[Shared]):
     def create(self, schema: Schema) -> None:
         self._writing("create")
         shared = self._shared
-        created = SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
-        about = description(shared.prefix, shared.owner)
+        created, about = self._named(schema), description(shared.prefix, shared.owner)
         text = describe(schema, "columns")
 
         def make(connection: sa.Connection) -> None:
@@ -168,6 +161,10 @@ class SqlClient(ThreadClient[Shared]):
         with shared.lock:
             shared.known = created
 
+    def _named(self, schema: Schema) -> SqlTables:
+        shared = self._shared
+        return SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
+
     def _known(self) -> SqlTables:
         """The tables; those that another process has made are looked up once."""
         shared = self._shared
@@ -185,8 +182,7 @@ class SqlClient(ThreadClient[Shared]):
                     f"sql: {shared.place}: the tables {shared.prefix}_* were never created"
                 )
             schema, _ = described(str(rows[0][0]), shared.kinds)
-            dialect = shared.engine.dialect.name
-            shared.known = SqlTables(schema, dialect, shared.prefix, shared.owner)
+            shared.known = self._named(schema)
         return shared.known
 
     def _table(self, kind: Kind) -> tuple[Table, sa.Table]:
@@ -222,8 +218,7 @@ class SqlClient(ThreadClient[Shared]):
     def drop(self) -> None:
         """Remove all tables of this prefix that this workload can have made."""
         shared = self._shared
-        schema = Schema(kinds=shared.kinds)
-        tables = SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
+        tables = self._named(Schema(kinds=shared.kinds))
         about = description(shared.prefix, shared.owner)
 
         def remove(connection: sa.Connection) -> None:
@@ -361,9 +356,9 @@ class SqlClient(ThreadClient[Shared]):
 
     def explain(self, query: Query) -> str:
         dialect = self._shared.engine.dialect.name
-        if not explains(dialect):
+        if dialect not in EXPLAIN:
             return f"no plan: Storewise does not know how {dialect} explains a statement"
-        return plan_text(self._rows(Explain(self._statement(query))))
+        return "\n".join(str(row[-1]) for row in self._rows(Explain(self._statement(query))))
 
     def _documents(self, kind: Kind, statement: Statement) -> list[Document]:
         decode = self._table(kind)[0].decoder()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -28,15 +29,9 @@ from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import (
-    Cluster,
-    EngineSettings,
-    ExternalEngine,
-    Flags,
-    Mode,
-)
+from storewise.engines.contract.engine import Cluster, EngineSettings, ExternalEngine, Mode
+from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sqlalchemy.client import Shared, SqlClient
-from storewise.engines.support.checks import consistency_of, parse_settings
 from storewise.errors import EngineError
 
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|private", re.IGNORECASE)
@@ -80,21 +75,10 @@ class SqlSettings(EngineSettings):
 class SqlEngine(ExternalEngine):
     """A database behind a SQLAlchemy URL."""
 
-    name: ClassVar[str] = "sql"
-    title: ClassVar[str] = "SQL database"
-    flags: ClassVar[Flags] = Flags(
-        embedded=False,
-        external=True,
-        durable=True,
-        authentication=True,
-        secondary_indexes=True,
-        updates=True,
-        deletes=True,
-        scans=True,
-        ranges=True,
-        server_aggregation=True,
-        finds=True,
-        explains=True,
+    name = "sql"
+    title = "SQL database"
+    flags = replace(
+        FLAGS, embedded=False, external=True, authentication=True, concurrent_writers=True
     )
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a transaction at the database's own default isolation; whether it "
@@ -105,10 +89,8 @@ class SqlEngine(ExternalEngine):
         "the database's own setting",
     }
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "relaxed"}
-    Settings: ClassVar[type[EngineSettings]] = SqlSettings
-
-    def versions(self) -> dict[str, str]:
-        return {"sqlalchemy": version("sqlalchemy")}
+    Settings = SqlSettings
+    packages = ("sqlalchemy",)
 
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
         """EngineError for settings that name no place or hold a secret, which is not repeated."""
@@ -144,8 +126,8 @@ class SqlEngine(ExternalEngine):
         return {**settings, "prefix": f"{prefix}_{name}"}
 
     def connect(self, cluster: Cluster, mode: Mode) -> SqlClient:
-        settings = parse_settings(SqlSettings, self, cluster)
-        level = consistency_of(self, cluster)
+        settings: SqlSettings = self.settings_of(cluster.settings)
+        level = self.level_of(cluster)
         url, scrub = _url(settings)
         try:
             arguments = dict(settings.connect_args)
@@ -170,39 +152,26 @@ class SqlEngine(ExternalEngine):
                     f"{', '.join(sorted(offered))}: leave level {level} out"
                 )
             engine = engine.execution_options(isolation_level=chosen)
-        client = SqlClient(
-            Shared(
-                mode=mode,
-                engine=engine,
-                scrub=scrub,
-                place=place,
-                prefix=settings.prefix,
-                owner=settings.db_schema,
-                kinds=cluster.kinds,
-                autocommit=not wanted and "AUTOCOMMIT" in offered,
-            )
+        shared = Shared(
+            mode=mode,
+            engine=engine,
+            scrub=scrub,
+            place=place,
+            prefix=settings.prefix,
+            owner=settings.db_schema,
+            kinds=cluster.kinds,
+            autocommit=not wanted and "AUTOCOMMIT" in offered,
         )
-        try:
-            client.greet()
-        except EngineError:
-            client.close()
-            raise
-        return client
+        return SqlClient(shared).greeted()
 
     def drop(self, cluster: Cluster) -> None:
-        client = self.connect(cluster, "write")
-        try:
+        with closing(self.connect(cluster, "write")) as client:
             client.drop()
-        finally:
-            client.close()
 
     def server(self, cluster: Cluster) -> dict[str, str]:
-        client = self.connect(cluster, "read")
-        try:
-            url, _ = _url(parse_settings(SqlSettings, self, cluster))
-            return {"server": f"{url.get_backend_name()} {client.greet()}".strip()}
-        finally:
-            client.close()
+        with closing(self.connect(cluster, "read")) as client:
+            url, _ = _url(self.settings_of(cluster.settings))
+            return {"server": f"{url.get_backend_name()} {client.server_version()}".strip()}
 
 
 def _holds_secret(name: str, value: object) -> bool:

@@ -114,21 +114,21 @@ class SqlTables:
             ]
             key = sa.PrimaryKeyConstraint(*form.key)
             self.tables[kind] = sa.Table(f"{prefix}_{kind.table}", self.metadata, *columns, key)
-        self.indexes = [
-            self._index(self.forms[kind], self.tables[kind], name, f"{prefix}_{kind.table}_{name}")
-            for kind, name in schema.indexes
-        ]
+        self.indexes = []
+        for kind, name in schema.indexes:
+            length = {name: _PREFIX} if self.forms[kind].column(name).type == "str" else None
+            self.indexes.append(
+                sa.Index(
+                    f"{prefix}_{kind.table}_{name}",
+                    self.tables[kind].c[name],
+                    mysql_length=length,
+                    mariadb_length=length,
+                )
+            )
         if schema.index_time != "before":
             for index in self.indexes:
                 assert index.table is not None
                 index.table.indexes.discard(index)
-
-    @staticmethod
-    def _index(form: Table, table: sa.Table, name: str, called: str) -> sa.Index:
-        options: dict[str, Any] = {}
-        if form.column(name).type == "str":
-            options["mysql_length"] = options["mariadb_length"] = {name: _PREFIX}
-        return sa.Index(called, table.c[name], **options)
 
 
 def description(prefix: str, owner: str | None) -> sa.Table:
@@ -218,7 +218,8 @@ class Explain(Executable, ClauseElement):
         self.statement = statement
 
 
-_EXPLAIN = {
+#: What stands before a statement in dialects whose plans Storewise knows how to ask for.
+EXPLAIN = {
     "postgresql": "EXPLAIN ",
     "mysql": "EXPLAIN FORMAT=JSON ",
     "mariadb": "EXPLAIN FORMAT=JSON ",
@@ -228,14 +229,4 @@ _EXPLAIN = {
 
 @compiles(Explain)
 def _compile_explain(element: Explain, compiler: Any, **named: Any) -> str:
-    return _EXPLAIN[compiler.dialect.name] + str(compiler.process(element.statement, **named))
-
-
-def explains(dialect: str) -> bool:
-    """Whether Storewise knows how to ask a dialect for plans."""
-    return dialect in _EXPLAIN
-
-
-def plan_text(rows: Sequence[Sequence[Any]]) -> str:
-    """The rows of a plan as lines; the words are in the last column."""
-    return "\n".join(str(row[-1]) for row in rows)
+    return EXPLAIN[compiler.dialect.name] + str(compiler.process(element.statement, **named))

@@ -9,70 +9,92 @@ import platform
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Flags, Mode, Schema
-from storewise.engines.sql.reads import SqlReads, check_columns
-from storewise.engines.sqlite.file import (
-    FAILURES,
-    KEYS,
-    Shared,
-    SqliteSettings,
-    open_store,
-    path_of,
-    table_ddl,
-)
-from storewise.engines.support.checks import (
-    consistency_of,
-    directory_bytes,
-    parse_settings,
-    store_directories,
-)
-from storewise.engines.support.routing import Router
-from storewise.engines.support.table import (
-    Row,
-    Table,
-    index_ddl,
-    make_tables,
-    quoted,
-    table_from_names,
-)
+from pydantic import Field as Setting
+
+from storewise.documents import FieldType, Kind
+from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Mode
+from storewise.engines.sql.embedded import EmbeddedSql
+from storewise.engines.sql.reads import FLAGS, SqlState
+from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
+FILE_NAME = "documents.sqlite"
+#: Seconds that a connection waits for another one's lock.
+BUSY_SECONDS = 60.0
 
-class SqliteClient(SqlReads[Shared]):
+#: What the driver raises: its own errors, and Python's for values that SQLite cannot hold (an
+#: integer above 64 bits, a lone surrogate in a string).
+FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
+
+
+class SqliteSettings(EngineSettings):
+    """Settings of SQLite."""
+
+    page_size: int = Setting(
+        default=4096, ge=512, le=65536, description="bytes of a database page, a power of two"
+    )
+    cache_mib: int = Setting(
+        default=64, ge=1, description="page cache of a connection to a store, MiB"
+    )
+    immutable: bool = Setting(
+        default=True,
+        description="readers take finished files as unchanging: no locks, no look for changes",
+    )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(SqlState):
+    """What the clients of one process have in common."""
+
+    # SQLite lets one connection write at a time and makes the others poll; the lock of these
+    # clients hands over without sleeping.
+    settings: SqliteSettings
+    durable: bool
+    wal: bool
+
+
+class SqliteClient(EmbeddedSql[Shared]):
     """One thread's connections to the stores."""
 
     engine_name = "sqlite"
+    keys = "row"
+    file_name = FILE_NAME
+    types: ClassVar[Mapping[FieldType, str]] = {
+        "id": "BLOB",
+        "key": "BLOB",
+        "int": "INTEGER",
+        "float": "REAL",
+        "str": "TEXT",
+    }
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._connections: dict[int, sqlite3.Connection] = {}
 
-    def for_thread(self) -> SqliteClient:
-        """A client with connections of its own; `finish` and `close` belong to the first one."""
-        return SqliteClient(self._shared)
+    def greet(self) -> None:
+        super().greet()
+        self._connection(0)
 
     def _source(self, table: Table, store: int) -> str:
         return quoted(table.name)
 
-    def create(self, schema: Schema) -> None:
-        shared = self._writing("create")
-        tables = make_tables(schema, KEYS)
-        statements = [table_ddl(table) for table in tables.values()]
-        if schema.index_time == "before":
-            statements += [index_ddl(*index) for index in schema.indexes]
-        connection = self._connection(0)
-        with shared.lock:
-            try:
-                for statement in statements:
-                    connection.execute(statement)
-                check_columns(self, tables)
-            except FAILURES as error:
-                self._fail(0, error)
-            shared.tables, shared.schema = tables, schema
-        self._use_tables(tables)
+    def _columns(self, store: int, kind: Kind) -> list[str]:
+        return [row[1] for row in self._rows(store, f"PRAGMA table_info({quoted(kind.table)})")]
+
+    def _table_ddl(self, table: Table) -> str:
+        # WITHOUT ROWID: the table is one B-tree in the order of `_id`. A rowid table would keep the
+        # rows by a number that nobody asks for and the 12-byte ids in a second tree, so that each
+        # read descends twice; ids of one file ascend, so that loading appends in both cases. Its
+        # price, long rows in interior pages, is small for the studied documents: SQLite moves most
+        # of a long row to overflow pages. Records with keys of their own form are in no such order,
+        # and may be long: of 1 KB each, such a tree of 4 KiB pages takes 4.7 KB a record, a rowid
+        # table 1.4 KB.
+        whole = " WITHOUT ROWID" if table.kind.id_bytes is not None else ""
+        return super()._table_ddl(table) + whole
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
@@ -89,22 +111,15 @@ class SqliteClient(SqlReads[Shared]):
             for client in shared.clients:
                 if client is not self:
                     client._disconnect()
-            connection = self._connection(0)
-            try:
-                if shared.schema is not None and shared.schema.index_time == "after":
-                    for index in shared.schema.indexes:
-                        connection.execute(index_ddl(*index))
-                # Leaving WAL mode copies the log into the database and removes it and its shared
-                # memory (a kept rollback journal likewise): readers then get one file that is
-                # complete in itself.
-                mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
-                if mode != "delete":
-                    raise EngineError(
-                        f"sqlite: {path_of(shared.stores[0])}: the journal could not be merged "
-                        "into the database: another connection still uses the file"
-                    )
-            except FAILURES as error:
-                self._fail(0, error)
+            super().finish()
+            # Leaving WAL mode copies the log into the database and removes it and its shared
+            # memory (a kept rollback journal likewise): readers then get one file that is complete
+            # in itself.
+            if self._rows(0, "PRAGMA journal_mode = DELETE") != [("delete",)]:
+                raise EngineError(
+                    f"sqlite: {self._file(0)}: the journal could not be merged into the database: "
+                    "another connection still uses the file"
+                )
 
     @contextmanager
     def _exclusive(self, store: int) -> Iterator[None]:
@@ -123,9 +138,6 @@ class SqliteClient(SqlReads[Shared]):
                 return self._connection(store).execute(sql, values).rowcount
             except FAILURES as error:
                 self._fail(store, error)
-
-    def disk_bytes(self) -> int:
-        return directory_bytes(self._stores)
 
     def status(self) -> dict[str, float]:
         """Pages, free pages and (while writing) rows changed, summed over stores."""
@@ -152,8 +164,7 @@ class SqliteClient(SqlReads[Shared]):
     def _connection(self, store: int) -> sqlite3.Connection:
         connection = self._connections.get(store)
         if connection is None:
-            if self._closed:
-                raise EngineError(f"sqlite: the client of {path_of(self._stores[store])} is closed")
+            self._check_open()
             try:
                 connection = self._connections[store] = open_store(self._shared, store)
             except FAILURES as error:
@@ -191,43 +202,49 @@ class SqliteClient(SqlReads[Shared]):
         self._fail(0, error)
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
-        raise EngineError(f"sqlite: {path_of(self._stores[store])}: {error}") from error
+        raise EngineError(f"sqlite: {self._file(store)}: {error}") from error
 
 
-def _read_tables(client: SqliteClient, shared: Shared) -> dict[Kind, Table]:
-    """The tables that all stores have, from the files themselves."""
-    tables: dict[Kind, Table] = {}
-    for store, path in enumerate(map(path_of, shared.stores)):
-        if not path.is_file():
-            raise EngineError(f"sqlite: {path} does not exist: nothing was loaded there")
-        for kind in shared.kinds:
-            rows = client._rows(store, f"PRAGMA table_info({quoted(kind.table)})")
-            if not rows:
-                continue
-            table = table_from_names(kind, [row[1] for row in rows], path, KEYS)
-            if tables.setdefault(kind, table) != table:
-                raise EngineError(f"sqlite: {path}: {kind.table} has other columns than before")
-    return tables
+def open_store(shared: Shared, store: int) -> sqlite3.Connection:
+    """A connection to one of the stores; sqlite3.Error where there can be none."""
+    path = shared.stores[store] / FILE_NAME
+    query = "mode=rwc"
+    if shared.mode == "read":
+        query = "mode=ro"
+        # `immutable` is right only for a file that nobody writes and that has no journal to
+        # replay: the loading job has ended, and `finish` has left nothing beside the file.
+        left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
+        if shared.settings.immutable and not any(left):
+            query += "&immutable=1"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{query}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,  # transactions are begun by us, never by the driver
+        check_same_thread=False,  # one thread uses it, another one may close it
+    )
+    try:
+        connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
+        if shared.mode == "write":
+            connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
+            # WAL needs memory that all connections share, which network file systems do not have.
+            wanted = "wal" if shared.wal else "truncate"
+            mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+            if mode != wanted:
+                raise sqlite3.OperationalError(f"{path.parent} does not take journal mode {wanted}")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 class SqliteEngine(Engine):
     """SQLite in the client's process."""
 
-    name: ClassVar[str] = "sqlite"
-    title: ClassVar[str] = "SQLite"
-    flags: ClassVar[Flags] = Flags(
-        embedded=True,
-        durable=True,
-        secondary_indexes=True,
-        updates=True,
-        deletes=True,
-        scans=True,
-        ranges=True,
-        server_aggregation=True,
-        finds=True,
-        explains=True,
-        concurrent_writers=False,
-    )
+    name = "sqlite"
+    title = "SQLite"
+    flags = FLAGS
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "synchronous=FULL: a batch is a transaction, on disk (fsync) when acknowledged",
         "relaxed": (
@@ -236,33 +253,21 @@ class SqliteEngine(Engine):
             "may leave the file damaged"
         ),
     }
-    Settings: ClassVar[type[EngineSettings]] = SqliteSettings
+    Settings = SqliteSettings
 
     def versions(self) -> dict[str, str]:
         return {"sqlite": sqlite3.sqlite_version, "python-sqlite3": platform.python_version()}
 
     def connect(self, cluster: Cluster, mode: Mode) -> SqliteClient:
-        settings = parse_settings(SqliteSettings, self, cluster)
+        settings: SqliteSettings = self.settings_of(cluster.settings)
         if settings.page_size & (settings.page_size - 1):
             raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
-        stores = store_directories(self, cluster, mode)
-        shared = Shared(
-            mode=mode,
-            kinds=cluster.kinds,
-            stores=stores,
-            router=Router(len(stores), cluster.placement),
+        shared = Shared.of(
+            cluster,
+            mode,
+            self.stores_of(cluster, mode),
             settings=settings,
-            durable=consistency_of(self, cluster) == "durable",
+            durable=self.level_of(cluster) == "durable",
             wal=not cluster.network_file_system,
         )
-        client = SqliteClient(shared)
-        try:
-            if mode == "write":
-                client._connection(0)
-            else:
-                shared.tables = _read_tables(client, shared)
-                client._use_tables(shared.tables)
-        except EngineError:
-            client.close()
-            raise
-        return client
+        return SqliteClient(shared).greeted()

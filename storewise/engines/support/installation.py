@@ -38,16 +38,15 @@ def find_installation(
     first). `version` is a program and its arguments that print the version; `hint` says what to
     install. Raises EngineError with the places that were looked in.
     """
-    environment = dict(module_environment(settings["module"])) if settings.get("module") else {}
+    environment = environment_of(settings)
     home = settings.get("home") or os.environ.get(variable)
     if home:
-        base = Path(os.path.expandvars(home)).expanduser()
+        base = place_of(home)
         places = [base, base / "bin", base / "sbin", base / "libexec"]
         searched = os.pathsep.join(map(str, places))
     else:
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-        directories = [p for pattern in usual for p in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
-        searched = os.pathsep.join([path, *directories])
+        searched = os.pathsep.join([path, *map(str, usual_places(usual))])
     known: dict[str, Path] = {}
     for entry in programs:
         names = (entry,) if isinstance(entry, str) else entry
@@ -83,8 +82,24 @@ def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str,
     return text.splitlines()[0]
 
 
+def environment_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What the environment module of a study's settings sets."""
+    return dict(_module_environment(settings["module"])) if settings.get("module") else {}
+
+
+def place_of(text: str) -> Path:
+    """A place that a user names, with ``~`` and variables."""
+    return Path(os.path.expandvars(text)).expanduser()
+
+
+def usual_places(patterns: Sequence[str]) -> list[Path]:
+    """The places of globs, of each the last in order of names first."""
+    known = (sorted(glob(str(Path(p).expanduser())), reverse=True) for p in patterns)  # noqa: PTH207
+    return [Path(place) for places in known for place in places]
+
+
 @cache
-def module_environment(name: str) -> Mapping[str, str]:
+def _module_environment(name: str) -> Mapping[str, str]:
     """The environment after ``module load``, as far as it differs from ours."""
     script = f"module load {shlex.quote(name)} 1>&2 && env -0"
     done = subprocess.run(

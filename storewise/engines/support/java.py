@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from storewise.engines.contract.server import Installation, ServerSettings
-from storewise.engines.support.installation import module_environment
+from storewise.engines.support.installation import environment_of, place_of, usual_places
 from storewise.errors import EngineError
 
 _SECONDS = 60
@@ -107,10 +107,10 @@ def find_java(title: str, accepted: Collection[int], settings: Mapping[str, Any]
 
 def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
     if named := settings.get("java"):
-        base = Path(os.path.expandvars(named)).expanduser()
+        base = place_of(named)
         yield base / "bin" / "java" if base.is_dir() else base
         return
-    environment = {**os.environ, **_module(settings)}
+    environment = {**os.environ, **environment_of(settings)}
     if home := environment.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"
     if program := shutil.which("java", path=environment.get("PATH", os.defpath)):
@@ -119,13 +119,9 @@ def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
         yield from map(Path, sorted(glob(pattern)))  # noqa: PTH207
 
 
+@cache
 def java_version(program: Path) -> int | None:
     """Major version of a Java (8 for "1.8.0"), None where it does not run."""
-    return _java_version(str(program))
-
-
-@cache
-def _java_version(program: str) -> int | None:
     try:
         done = subprocess.run(
             # The option: else Java keeps a directory in /tmp.
@@ -148,38 +144,39 @@ def find_jars(
     jar: str,
     variables: Sequence[str],
     usual: Sequence[str],
+    javas: Mapping[str, Collection[int]],
     hint: str,
 ) -> Installation:
-    """The directory of an engine's jars, and its version from the name of the jar `jar`.
+    """The directory of an engine's jars, its version from the name of the jar `jar`, and a Java.
 
     `jar` is a regular expression for a file's name whose first group is the version. It is looked
     for in ``settings["home"]``, else in the directories that the environment variables `variables`
     name (after loading ``settings["module"]``), else in the `usual` ones (globs, the last in order
     of names first); in each, directly and in ``lib/``. The installation's programs are ``home``
-    (the directory that was named) and ``jars`` (where the jar is). Raises EngineError with the
-    places that were looked in.
+    (the directory that was named), ``jars`` (where the jar is) and ``java``. `javas` has the major
+    versions of Java for each series of the engine (``5.0``) that is taken. Raises EngineError with
+    the places that were looked in, for another version, and without such a Java.
     """
-    environment = _module(settings)
+    environment = environment_of(settings)
     named = [settings["home"]] if settings.get("home") else []
     if not named:
         values = {**os.environ, **environment}
         named = [values[name] for name in variables if values.get(name)]
-    places = [Path(os.path.expandvars(text)).expanduser() for text in named]
-    if not places:
-        patterns = [str(Path(pattern).expanduser()) for pattern in usual]
-        places = [Path(p) for pattern in patterns for p in sorted(glob(pattern), reverse=True)]  # noqa: PTH207
-    for place in places:
+    for place in map(place_of, named) if named else usual_places(usual):
         for directory in (place / "lib", place):
             if not directory.is_dir():
                 continue
             for path in sorted(directory.iterdir()):
                 if (match := re.fullmatch(jar, path.name)) is not None:
-                    programs = {"home": place, "jars": directory}
+                    series = ".".join(match[1].split(".")[:2])
+                    if series not in javas:
+                        raise EngineError(
+                            f"{title}: {directory} holds version {match[1]}; versions "
+                            f"{' and '.join(javas)} are taken; {hint}"
+                        )
+                    java = find_java(f"{title} {match[1]}", javas[series], settings)
+                    programs = {"home": place, "jars": directory, "java": java}
                     return Installation(programs, match[1], environment)
     variable = " or ".join(f"${name}" for name in variables)
     looked = ", ".join(map(str, named)) or ", ".join([variable, *usual])
     raise EngineError(f"{title}: no such jars (looked in {looked}); {hint}")
-
-
-def _module(settings: Mapping[str, Any]) -> dict[str, str]:
-    return dict(module_environment(settings["module"])) if settings.get("module") else {}

@@ -7,32 +7,17 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from importlib.resources import files
 from typing import Any, TypeVar
 
 import yaml
 
-from storewise.engines.contract.engine import Cluster, Endpoint
-from storewise.engines.contract.server import (
-    Credentials,
-    Installation,
-    ServerEngine,
-    ServerSettings,
-    Topology,
-)
-from storewise.engines.support.checks import parse_settings
+from storewise.engines.contract.server import Installation, NodeSpec, Topology
 from storewise.errors import EngineError
 
-_Settings = TypeVar("_Settings", bound=ServerSettings)
 _Server = TypeVar("_Server")
-
-
-def settings_of(
-    model: type[_Settings], engine: ServerEngine, settings: Mapping[str, Any]
-) -> _Settings:
-    """An engine's settings of a study, checked; EngineError that names each wrong key."""
-    return parse_settings(model, engine, Cluster(engine=engine.name, settings=settings))
 
 
 def refuse_reserved(options: Iterable[str], package: str) -> None:
@@ -57,10 +42,15 @@ def reserved_options(package: str) -> list[str]:
 
 
 def check_topology(
-    name: str, topology: Topology, most_replicas: int, *, routers: bool = False
+    name: str,
+    topology: Topology,
+    most_replicas: int = 1,
+    *,
+    routers: bool = False,
+    one_copy: str = "",
 ) -> None:
     """EngineError for a cluster without nodes, with more replicas than the engine can have, or
-    with routers where it has none."""
+    with routers where it has none; `one_copy` says why a store has no replicas."""
     if topology.nodes < 1 or topology.routers < 0:
         raise EngineError(
             f"{name} cannot have {topology.nodes} nodes and {topology.routers} routers"
@@ -69,6 +59,10 @@ def check_topology(
         raise EngineError(
             f"{name}: routers is {topology.routers}; every node answers clients: leave routers at 0"
         )
+    if one_copy and topology.replicas != 1:
+        raise EngineError(
+            f"{name}: replicas is {topology.replicas}; {one_copy}: leave replicas at 1"
+        )
     if not 1 <= topology.replicas <= most_replicas:
         raise EngineError(
             f"{name} with {topology.nodes} nodes has 1 to {most_replicas} replicas of a document, "
@@ -76,21 +70,12 @@ def check_topology(
         )
 
 
-def credentials_of(cluster: Cluster) -> Credentials:
-    """The secrets of a cluster's session; EngineError where there are none."""
-    if cluster.credentials is None:
-        raise EngineError(f"{cluster.engine}: the cluster names no file with credentials")
-    try:
-        return Credentials.read(cluster.credentials)
-    except (OSError, ValueError, TypeError) as error:
-        raise EngineError(
-            f"{cluster.engine}: the credentials {cluster.credentials} cannot be read: {error}"
-        ) from error
-
-
-def where(endpoint: Endpoint) -> str:
-    """A server in a message: ``data0 (10.0.0.1:9042)``."""
-    return f"{endpoint.name} ({endpoint.address}:{endpoint.port})"
+def data_nodes(topology: Topology, copies: int = 1, **more: Any) -> tuple[NodeSpec, ...]:
+    """The nodes that hold documents, `copies` for each shard; `more` as in `NodeSpec`."""
+    return tuple(
+        NodeSpec("data", index, topology.threads, topology.memory_mb, **more)
+        for index in range(topology.nodes * copies)
+    )
 
 
 def wait_until(
@@ -158,11 +143,9 @@ def java_of(installation: Installation) -> int:
 
 def get_json(address: str, port: int, path: str, seconds: float) -> Any:
     """The answer to a GET; OSError where there is none, ValueError where it is no JSON."""
-    connection = HTTPConnection(address, port, timeout=seconds)
     try:
-        connection.request("GET", path, headers={"Accept": "application/json"})
-        return json.loads(connection.getresponse().read())
+        with closing(HTTPConnection(address, port, timeout=seconds)) as connection:
+            connection.request("GET", path, headers={"Accept": "application/json"})
+            return json.loads(connection.getresponse().read())
     except HTTPException as error:
         raise ValueError(f"{address}:{port}: {error!r}") from error
-    finally:
-        connection.close()

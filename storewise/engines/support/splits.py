@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from storewise.documents import ID_BYTES, Kind
 
 #: What YCSB's keys begin with; the number of a record's hash follows, without leading zeros.
@@ -33,16 +35,11 @@ def split_points(kind: Kind, parts: int) -> list[bytes]:
 
 
 def _keys(parts: int) -> list[bytes]:
+    numbers = range(10 ** (_DIGITS - 1), 10**_DIGITS - 1)
     points = []
-    for number in range(1, parts):
-        least, most = 10 ** (_DIGITS - 1), 10**_DIGITS - 1
-        while least < most:
-            middle = (least + most) // 2
-            if _below(middle) * parts < number * _HASHES:
-                least = middle + 1
-            else:
-                most = middle
-        points.append(KEY_PREFIX + b"%d" % least)
+    for part in range(1, parts):
+        at = bisect_left(numbers, part * _HASHES, key=lambda digits: _below(digits) * parts)
+        points.append(KEY_PREFIX + b"%d" % (numbers.start + at))
     return points
 
 

@@ -7,7 +7,7 @@ started hundreds of times, and a worker that writes SQLite must not pay for Arro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from operator import itemgetter
@@ -24,14 +24,14 @@ from storewise.documents import (
     Kind,
     fields,
 )
-from storewise.engines.contract.engine import (
-    Schema,
-)
+from storewise.engines.contract.engine import Schema
 from storewise.engines.support.composite_keys import MAX_INT, NEVER, CompositeKey
 from storewise.engines.support.composite_keys import quoted as quoted
 from storewise.errors import EngineError
 
 Row = tuple[Any, ...]
+#: Where servers keep a schema (`describe`): one row of JSON, for those who connect later.
+SCHEMA_TABLE = "storewise_schema"
 
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
 
@@ -225,6 +225,16 @@ class Table:
         return value
 
 
+def check_names(kind: Kind, names: Set[str], document: Document) -> None:
+    """EngineError for a document that lacks a field, or has others where its kind has no open
+    ones."""
+    if lacking := sorted(names - document.keys()):
+        raise EngineError(f"a document of {kind.table} lacks the field {lacking[0]!r}")
+    extra = sorted(document.keys() - names)
+    if extra and not kind.open_fields:
+        raise EngineError(f"a document of {kind.table} has unknown fields: {', '.join(extra)}")
+
+
 #: How a store's tables hold composite keys: ``id``: the column ``_id``, as for any other kind;
 #: ``row``: the key's columns, which its planner finds by row values; ``columns``: the key's
 #: columns, compared one by one.
@@ -266,6 +276,35 @@ def named_kinds(names: Iterable[str], kinds: Iterable[Kind]) -> tuple[Kind, ...]
     return tuple(known[name] for name in names)
 
 
+def describe(schema: Schema, layout: str) -> str:
+    """A schema and its layout as the JSON text that the servers keep."""
+    return json.dumps(
+        {
+            "layout": layout,
+            "kinds": [kind.table for kind in schema.kinds],
+            "study_fields": schema.study_fields,
+            "index_time": schema.index_time,
+            "indexes": [[kind.table, name] for kind, name in schema.indexes],
+        }
+    )
+
+
+def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
+    """The inverse of `describe`, of a workload that has these `kinds`: (schema, layout).
+
+    EngineError for tables of another workload."""
+    content = json.loads(text)
+    stored = named_kinds(content["kinds"], kinds)
+    known = {kind.table: kind for kind in stored}
+    schema = Schema(
+        kinds=stored,
+        indexes=tuple((known[table], name) for table, name in content["indexes"]),
+        index_time=content["index_time"],
+        study_fields=content["study_fields"],
+    )
+    return schema, content["layout"]
+
+
 def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys = "id") -> Table:
     """The table that a store's own column names describe, as a reader finds it."""
     for study_fields in (False, True):
@@ -278,9 +317,15 @@ def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys =
     )
 
 
-def index_ddl(kind: Kind, field_name: str) -> str:
-    """CREATE INDEX of a secondary index, the same words in SQLite and DuckDB."""
+def create_table(table: Table, types: Mapping[FieldType, str], document: str = "") -> str:
+    """CREATE TABLE, which leaves a table that is there; with the column `document` in the place of
+    all but the id where there is one."""
+    columns = [
+        f"{quoted(c.name)} {types[c.type]}" + (" NOT NULL" if c.name in table.key else "")
+        for c in table.columns
+    ]
+    columns = [columns[0], document] if document else columns
     return (
-        f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{field_name}')} "
-        f"ON {quoted(kind.table)} ({quoted(field_name)})"
+        f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} "
+        f"({', '.join(columns)}, PRIMARY KEY ({table.key_list}))"
     )

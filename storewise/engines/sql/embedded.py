@@ -1,0 +1,102 @@
+"""SQL stores in the client's process: each store is a directory of files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from storewise.documents import FieldType, Kind
+from storewise.engines.contract.engine import Schema
+from storewise.engines.sql.reads import SqlReads, State
+from storewise.engines.support.stores import directory_bytes
+from storewise.engines.support.table import (
+    Keys,
+    Table,
+    create_table,
+    make_tables,
+    quoted,
+    table_from_names,
+)
+from storewise.errors import EngineError
+
+
+class EmbeddedSql(SqlReads[State]):
+    """Tables in files: a writer makes those of its one store, a reader finds those of all."""
+
+    keys: ClassVar[Keys] = "columns"
+    """Blocks of rows are left out by the limits of single columns."""
+    file_name: ClassVar[str] = ""
+    """Of a store's one file in its directory."""
+    types: ClassVar[Mapping[FieldType, str]]
+    """SQL types of columns."""
+
+    @abstractmethod
+    def _columns(self, store: int, kind: Kind) -> list[str]:
+        """The columns of a kind's table in one store; none where it has no such table."""
+
+    def _file(self, store: int) -> Path:
+        path: Path = self._stores[store] / self.file_name
+        return path
+
+    def _attach(self, store: int) -> None:
+        """Begin to read a store; EngineError where there is none."""
+        if not self._file(store).is_file():
+            raise EngineError(
+                f"{self.engine_name}: {self._file(store)} does not exist: nothing was loaded there"
+            )
+
+    def greet(self) -> None:
+        """Find the tables that all stores have, from the files themselves."""
+        if self._shared.mode == "write":
+            return
+        tables: dict[Kind, Table] = {}
+        for store in range(len(self._stores)):
+            self._attach(store)
+            for kind in self._shared.kinds:
+                if not (names := self._columns(store, kind)):
+                    continue
+                table = table_from_names(kind, names, self._file(store), self.keys)
+                if tables.setdefault(kind, table) != table:
+                    raise EngineError(
+                        f"{self.engine_name}: {self._file(store)}: {kind.table} has other columns "
+                        "than before"
+                    )
+        self._shared.tables = tables
+        self._use_tables(tables)
+
+    def _table_ddl(self, table: Table) -> str:
+        return create_table(table, self.types)
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        tables = make_tables(schema, self.keys)
+        with shared.lock:
+            for kind, table in tables.items():
+                self._rows(0, self._table_ddl(table))
+                names = self._columns(0, kind)
+                if names != list(table.names):
+                    raise EngineError(
+                        f"{self.engine_name}: {self._stores[0]}: {table.name} has the columns "
+                        f"{', '.join(names)}; expected {', '.join(table.names)}: load into an "
+                        "empty store"
+                    )
+            if schema.index_time == "before":
+                self._make_indexes(schema)
+            shared.tables, shared.schema = tables, schema
+        self._use_tables(tables)
+
+    def finish(self) -> None:
+        schema = self._writing("finish").schema
+        if schema is not None and schema.index_time == "after":
+            self._make_indexes(schema)
+
+    def _make_indexes(self, schema: Schema) -> None:
+        for kind, name in schema.indexes:
+            index = quoted(f"{kind.table}_{name}")
+            place = f"{quoted(kind.table)} ({quoted(name)})"
+            self._rows(0, f"CREATE INDEX IF NOT EXISTS {index} ON {place}")
+
+    def disk_bytes(self) -> int:
+        return directory_bytes(self._stores)

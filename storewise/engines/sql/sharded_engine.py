@@ -1,0 +1,52 @@
+"""Engines of independent SQL servers: nodes that know nothing of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field as Setting
+
+from storewise.engines.contract.engine import Cluster, Mode
+from storewise.engines.contract.server import NodeSpec, ServerEngine, ServerSettings, Topology
+from storewise.engines.sql.reads import FLAGS
+from storewise.engines.sql.sharded_client import ShardedClient, Shared
+from storewise.engines.support.servers import check_topology, data_nodes
+
+
+class ShardedSettings(ServerSettings):
+    """Settings of every engine whose documents are sharded by the client."""
+
+    layout: Literal["columns", "json"] = Setting(
+        default="columns",
+        description="a column for each field, or the id and one JSON document",
+    )
+    scan_mode: Literal["global", "owner"] = Setting(
+        default="global",
+        description="a scan merges all servers, or asks only the server of its start id",
+    )
+
+
+class ShardedEngine(ServerEngine):
+    """Servers that share the documents by a hash of their ids."""
+
+    flags = replace(
+        FLAGS,
+        embedded=False,
+        distributed=True,
+        authentication=True,
+        owner=True,
+        concurrent_writers=True,
+    )
+    client: ClassVar[type[ShardedClient[Any]]]
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        why = "its servers are independent shards that hold each document once"
+        check_topology(self.name, topology, one_copy=why)
+        return data_nodes(topology)
+
+    def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient[Any]:
+        settings = self.settings_of(cluster.settings)
+        self.level_of(cluster)
+        return self.client(Shared.of_servers(cluster, mode, settings)).greeted()
