@@ -4,12 +4,10 @@ second the small file that `storewise watch` reads."""
 
 from __future__ import annotations
 
-import logging
 import math
 import mmap
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -65,25 +63,12 @@ class SharedCounters:
         self._counts[:] = 0
 
 
-class StepProgress:
+class StepProgress(ProgressFile):
     """The progress of one worker in one phase; to be called about twice a second in a step."""
-
-    def __init__(
-        self,
-        live: Path,
-        job: str,
-        log: logging.Logger,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._file = ProgressFile(live, job, log, clock=clock)
-        self._clock, self._job, self._log = clock, job, log
-        self._host = host_name()
-        self.remove = self._file.remove
 
     def state(self, state: State, step: int) -> None:
         """The clients are about to prepare for a step, or have."""
-        self._file.put(JobProgress(self._job, self._host, state, time.time(), step))
+        self.put(JobProgress(self.job, host_name(), state, time.time(), step))
 
     def begin(
         self, counters: SharedCounters, step: int, figures: Callable[[], Mapping[str, float]]
@@ -97,7 +82,7 @@ class StepProgress:
 
     def __call__(self) -> None:
         now = self._clock()
-        if self._file.due():
+        if self.due():
             self._write(now)
         since, before, _ = self._logged
         if now - since >= LOG_EVERY:
@@ -117,10 +102,10 @@ class StepProgress:
         since, operations_before, documents_before = self._written
         # At the step's start there are no rates yet.
         length = now - since or math.inf
-        self._file.put(
+        self.put(
             JobProgress(
-                self._job,
-                self._host,
+                self.job,
+                host_name(),
                 "works",
                 time.time(),
                 self._step,

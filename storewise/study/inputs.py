@@ -13,11 +13,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import matches, nearest_path
+from storewise.ssearch.search.ssearch36 import STUDY_OPTIONS
 from storewise.study.section import Section, as_list
 from storewise.yamlfile import YamlFile, shown
-
-#: Search options of the published study; -E takes one argument of two values.
-STUDY_SEARCH_OPTIONS = ("-Q", "-H", "-m", "10", "-W", "0", "-E", "1000000000 -1")
 
 
 class SampleOf(Section):
@@ -41,7 +39,7 @@ class Search(Section):
     queries: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1)
     libraries: Annotated[list[str], BeforeValidator(as_list)] = Field(min_length=1)
     program: str = "ssearch36"
-    options: list[str] = Field(default_factory=lambda: list(STUDY_SEARCH_OPTIONS))
+    options: list[str] = Field(default_factory=lambda: list(STUDY_OPTIONS))
     queries_per_file: int = Field(default=1, ge=1)
     jobs: int = Field(default=1, ge=1, le=1000)
 

@@ -19,8 +19,7 @@ from storewise.analysis.files.parts import HdrLog, Part, whole_phases
 from storewise.analysis.measure.latency_intervals import INTERVAL, figures, over_trials
 from storewise.analysis.model.results import Key, OwnerKey, Results
 from storewise.errors import ResultError
-from storewise.metrics.hdr import Tag, decoded, merge_all
-from storewise.metrics.sparse_histogram import Counted
+from storewise.metrics.hdr import Counted, Tag, decoded, merge_all
 
 PERCENTILES: Mapping[str, float | None] = {
     **{f"p{percentile:g}": percentile for percentile in (50.0, 90.0, 95.0, 99.0, 99.9)},

@@ -27,8 +27,7 @@ from storewise.analysis.common.frames import records
 from storewise.analysis.measure.repeats import over_repeats
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import LEVEL
-from storewise.metrics.hdr import percentiles
-from storewise.metrics.sparse_histogram import Counted
+from storewise.metrics.hdr import Counted, percentiles
 
 INTERVAL = ("low", "high", "resampled", "error", "freedom")
 NOTHING: Mapping[str, Any] = dict.fromkeys(INTERVAL, math.nan) | {"resampled": "none"}

@@ -20,9 +20,8 @@ from storewise.analysis.measure.latency_intervals import figures
 from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
 from storewise.analysis.measure.throughput import STEP, StepKey
 from storewise.analysis.model.results import OwnerKey, Results
-from storewise.metrics.hdr import bucket_indexes
+from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.outages import common, longest
-from storewise.metrics.sparse_histogram import Counted
 from storewise.workloads.faults import OWN_FIELDS, Slow
 
 #: Share of operations beyond this, ms, where a phase names no `limit_ms`.

@@ -26,7 +26,7 @@ from storewise.analysis.measure.throughput import (
     parts_of,
 )
 from storewise.analysis.model.results import Key, Results
-from storewise.metrics.sparse_histogram import Counted
+from storewise.metrics.hdr import Counted
 
 #: Operation of rows that are about all operations together.
 ALL = "all"

@@ -13,7 +13,7 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import FailedTrial, InputTotals, Quarantined
 from storewise.analysis.files.parts import HdrLog, Part
 from storewise.analysis.files.runs import FailedAttempt
-from storewise.metrics.sparse_histogram import Counted
+from storewise.metrics.hdr import Counted
 from storewise.study.references import Reference
 
 Key = tuple[str, str, int, str, str]

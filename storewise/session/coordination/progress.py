@@ -60,7 +60,7 @@ class ProgressFile:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._clock = clock
+        self.job, self._clock = job, clock
         self._live, self._path, self._log = live, live / PROGRESS / f"{job}.json", log
         self._next = 0.0
         self._broken = False

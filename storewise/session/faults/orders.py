@@ -164,18 +164,12 @@ class Orders:
 
 
 def answers_to(live: Path, order: NodeOrder) -> dict[str, Answer]:
-    """What the nodes have said to an order, by node."""
-    try:
-        # Listed anew each time, which makes an NFS client ask its server.
-        names = os.listdir(live / ORDERED)  # noqa: PTH208 - a listing is all that is wanted
-    except FileNotFoundError:
-        return {}
-    paths = {node: f"{order.id}.{node}.json" for node in order.nodes}
-    return {
-        node: read_as(Answer, live / ORDERED / path)
-        for node, path in paths.items()
-        if path in names
-    }
+    """What the nodes have said to an order, by node.
+
+    The directory is listed anew each time, which makes an NFS client ask its server.
+    """
+    answers = (read_as(Answer, path) for path in (live / ORDERED).glob(f"{order.id}.*.json"))
+    return {answer.node: answer for answer in answers}
 
 
 def publish_answer(live: Path, answer: Answer) -> None:
@@ -188,13 +182,9 @@ def orders_for(live: Path, node: str, known: set[str]) -> list[NodeOrder]:
 
     The directory is listed anew each time, which makes an NFS client ask its server.
     """
-    try:
-        names = sorted(os.listdir(live / ORDERS))  # noqa: PTH208 - a listing is all that is wanted
-    except FileNotFoundError:
-        return []
-    new = [name for name in names if name.endswith(".json") and name not in known]
-    known.update(new)
-    orders = [read_as(NodeOrder, live / ORDERS / name) for name in new]
+    new = [path for path in sorted((live / ORDERS).glob("[!.]*.json")) if path.name not in known]
+    known.update(path.name for path in new)
+    orders = [read_as(NodeOrder, path) for path in new]
     return [order for order in orders if node in order.nodes]
 
 

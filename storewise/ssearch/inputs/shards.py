@@ -141,8 +141,6 @@ def write_shards(
     out: Path,
     *,
     state: Path | None = None,
-    files: int | None = None,
-    bytes: int | None = None,
     share: float | None = None,
     seed: int = 1,
 ) -> list[int]:
@@ -150,22 +148,14 @@ def write_shards(
 
     `out` is Parquet with the columns of `SHARDS_SCHEMA`: each file once (duplicates left out), in
     the order of paths. `state` names a file that keeps each file's shard over runs, for stability;
-    one that was made for another `n` is replaced. `files`, `bytes` or `share` take only a seeded
-    sample (`inputs.sample_paths`).
+    one that was made for another `n` is replaced. `share` takes only a seeded sample
+    (`inputs.sample_paths`).
     """
     table = load_manifest(manifest)
     table = table.filter(pc.is_null(table["duplicate_of"]))
-    if (files, bytes, share) != (None, None, None):
-        stored = table["bytes"].to_pylist()
-        chosen = sample_indexes(
-            table["path"].to_pylist(),
-            stored.__getitem__,
-            files=files,
-            bytes=bytes,
-            share=share,
-            seed=seed,
-        )
-        table = table.take(chosen)
+    if share is not None:
+        paths, stored = table["path"].to_pylist(), table["bytes"].to_pylist()
+        table = table.take(sample_indexes(paths, stored.__getitem__, share=share, seed=seed))
     digests, sizes = table["digest"].to_pylist(), table["bytes"].to_pylist()
     previous = _read_state(state, n) if state is not None else {}
     shards = assign(digests, sizes, n, previous)

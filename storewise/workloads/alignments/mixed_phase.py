@@ -177,7 +177,7 @@ def _operations(
     share = context.share
     stream = context.stream(context.seed ^ 1)
     reads = PointReads(client, context)
-    loaded = _loaded_ids(draw)
+    loaded = draw.lists(None)
     done = 0
     while share is None or done < share:
         for which, place in stream.random((_DRAW, 2)).tolist():
@@ -195,16 +195,5 @@ def _operations(
             if number < inserts.documents:
                 kind, document_id = inserts.id_of(number)
             else:
-                kind, document_id = next(loaded)
+                kind, (document_id,) = next(loaded)
             yield reads.one(kind, document_id)
-
-
-def _loaded_ids(draw: IdDraw) -> Iterator[tuple[Kind, bytes]]:
-    """Ids of what was stored before, each with the same chance, without end."""
-    while True:
-        kinds = draw.kinds(_DRAW).tolist()
-        ids = {kind: iter(draw.ids(kind, kinds.count(kind.number))) for kind in KINDS
-               if kind.number in kinds}  # fmt: skip
-        for number in kinds:
-            kind = KINDS[number]
-            yield kind, next(ids[kind])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from storewise.ssearch.inputs.shards import load_shards
 from storewise.ssearch.inputs.table import rows_of
 from storewise.workloads.contract import LoadedFile
 
+#: Ids drawn at a time: little enough that drawing never stalls a client for a millisecond.
+_DRAW = 1024
 #: Ids in one list.
 _IDS = 500
 _SCHEMA = pa.schema(
@@ -211,9 +214,25 @@ class IdDraw:
         self.documents = int(totals.sum())
         self._shares = totals / totals.sum() if self.documents else totals
 
-    def kinds(self, count: int) -> NDArray[np.int64]:
-        """Kinds for `count` operations, each in proportion to its documents."""
-        return self._generator.choice(len(KINDS), size=count, p=self._shares)
+    def lists(self, count: int | None, batch: int = 1) -> Iterator[tuple[Kind, list[bytes]]]:
+        """`count` lists of `batch` ids of one kind, without end for None.
+
+        A list's kind is drawn in proportion to the kinds' documents and its ids uniformly among the
+        kind's, so each document is as likely as any other whatever the batch.
+        """
+        done = 0
+        while count is None or done < count:
+            size = _DRAW if count is None else min(_DRAW, count - done)
+            done += size
+            numbers = self._generator.choice(len(KINDS), size=size, p=self._shares).tolist()
+            ids = {
+                kind: iter(self.ids(kind, numbers.count(kind.number) * batch))
+                for kind in KINDS
+                if kind.number in numbers
+            }
+            for number in numbers:
+                kind = KINDS[number]
+                yield kind, list(islice(ids[kind], batch))
 
     def ids(self, kind: Kind, count: int) -> list[bytes]:
         """`count` ids of a kind, drawn with replacement."""

@@ -72,7 +72,7 @@ class _Verifier:
             yield draw.ids(kind, _BATCH)
 
     def compare(self, checked: dict[Kind, Checked]) -> None:
-        """Read a sample back and compare it with a fresh parse, adding to `found`."""
+        """Read a sample back and compare it with a fresh parse, adding to `checked`."""
         counts = self._engine.flags.count != "none"
         wanted = self._choose()
         for number, ordinals in wanted.items():
@@ -85,21 +85,14 @@ class _Verifier:
         self, number: int, ordinals: Mapping[Kind, frozenset[int]]
     ) -> Iterator[tuple[Kind, bytes, Document, Document | None]]:
         """The wanted documents of a file as a fresh parse gives them, and as they are stored."""
-        parsed = self._parse(number, ordinals)
-        if not self._engine.flags.rereads:
-            for kind, document_id, document in parsed:
-                yield kind, document_id, document, self._client.get(kind, document_id)
-            return
-        # Each look-up reads the file again: all of a kind at once.
+        # All of a kind at once: some engines read the file again for each look-up.
         by_kind: dict[Kind, dict[bytes, Document]] = {}
-        for kind, document_id, document in parsed:
+        for kind, document_id, document in self._parse(number, ordinals):
             by_kind.setdefault(kind, {})[document_id] = document
         for kind, documents in by_kind.items():
-            stored_documents = self._client.get_many(kind, list(documents))
-            for (document_id, document), stored in zip(
-                documents.items(), stored_documents, strict=True
-            ):
-                yield kind, document_id, document, stored
+            stored = self._client.get_many(kind, list(documents))
+            for (document_id, document), one in zip(documents.items(), stored, strict=True):
+                yield kind, document_id, document, one
 
     def _choose(self) -> dict[int, dict[Kind, frozenset[int]]]:
         """Ordinals to check by file and kind: a few files, drawn in proportion to their

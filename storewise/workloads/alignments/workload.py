@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from storewise.documents import KINDS, Kind
@@ -39,10 +38,6 @@ from storewise.workloads.contract import (
     PhaseSpec,
     Workload,
 )
-
-#: Ids drawn at a time: little enough that drawing never stalls a client for a millisecond.
-_DRAW = 1024
-_KINDS = tuple(KINDS)
 
 
 class WriteParams(PhaseParams):
@@ -145,7 +140,7 @@ def _store_files(
 
 def _store_file(client: Client, context: ClientContext, file: InputFile) -> Iterator[Operation]:
     """Insert one file and check it; with `quarantine`, take a bad one out again and go on."""
-    stored = dict.fromkeys(_KINDS, 0)
+    stored = dict.fromkeys(KINDS, 0)
     parts = FileParts(file, context, context.params.batch_size)
     try:
         for kind, part, text in parts:
@@ -175,30 +170,8 @@ def _read(client: Client, context: ClientContext) -> Iterator[Operation]:
     draw = IdDraw(files, context.stream())
     if not draw.documents:
         raise EngineError("there is nothing to read: the load stored no document")
-    return _gets(PointReads(client, context), context, draw)
-
-
-def _gets(reads: PointReads, context: ClientContext, draw: IdDraw) -> Iterator[Operation]:
-    """This client's share of operations ``get``, or operations without end.
-
-    The kind of an operation is drawn in proportion to the kinds' documents and its ids uniformly
-    among the kind's, so each document is as likely as any other whatever the batch size.
-    """
-    batch: int = context.params.batch
-    share = context.share
-    done = 0
-    while share is None or done < share:
-        count = _DRAW if share is None else min(_DRAW, share - done)
-        done += count
-        kinds = draw.kinds(count)
-        ids = {
-            kind: iter(draw.ids(kind, wanted * batch))
-            for kind in _KINDS
-            if (wanted := int(np.count_nonzero(kinds == kind.number)))
-        }
-        for number in kinds.tolist():
-            kind = _KINDS[number]
-            if batch == 1:
-                yield reads.one(kind, next(ids[kind]))
-            else:
-                yield reads.several(kind, [next(ids[kind]) for _ in range(batch)])
+    reads, batch = PointReads(client, context), context.params.batch
+    return (
+        reads.one(kind, ids[0]) if batch == 1 else reads.several(kind, ids)
+        for kind, ids in draw.lists(context.share, batch)
+    )

@@ -116,9 +116,7 @@ def _failed(note: Mapping[str, Any], numbers: Numbers) -> Numbers:
 class Records:
     """The records that exist, by their place in the order of their numbers."""
 
-    def __init__(
-        self, load: LoadParams, notes: Iterable[Mapping[str, Any]], loading: str = "load"
-    ) -> None:
+    def __init__(self, load: LoadParams, notes: Iterable[Mapping[str, Any]]) -> None:
         self.load = load
         missing, extra, lost = [_NONE], [_NONE], 0
         self.top = max(load.recordcount, load.end)
@@ -128,7 +126,7 @@ class Records:
         for note in notes:
             if "ycsb" not in note:
                 continue
-            in_load = note["ycsb"] == loading
+            in_load = note["ycsb"] == "load"
             if in_load and not note["failed"]:
                 continue
             numbers = tried(note, load, loading=in_load)

@@ -1,18 +1,16 @@
 """The operations of one client of the ``ycsb`` workload.
 
-Operations are made in blocks: keys, values and lengths come out of a few numpy calls and wait in
-queues, one for each kind of operation. What is yielded is the same `Operation` again and again:
-its call takes the next entry of its queue. The driver calls operations in the order in which they
-are yielded, each once.
+They are made in blocks: keys, values and lengths come out of a few numpy calls. What is yielded is
+the same `Operation` again and again: its call takes what the next one is about from a queue. The
+driver calls operations in the order in which they are yielded, each once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 import bson
@@ -60,10 +58,8 @@ def load(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operati
     sequence, inserted = load_numbers(context)
     values = Values(params, context.stream(), context.seed)
     note, size = inserted.note, params.batchsize
-    waiting: deque[list[Any]] = deque()
 
-    def insert() -> int:
-        batch = waiting.popleft()
+    def insert(batch: Sequence[Any]) -> int:
         first = note["tried"]
         note["tried"] = first + len(batch)
         try:
@@ -77,21 +73,19 @@ def load(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operati
     average = params.record_bytes or params.fieldcount * params.fieldlength
     block = max(size, min(_BLOCK, _BYTES // average) // size * size)
 
-    def blocks() -> Iterator[list[Operation]]:
+    def operations() -> Iterator[Operation]:
         while len(numbers := sequence.take(block)):
             documents = values.records(params.keys(numbers))
-            made = []
             for at in range(0, len(documents), size):
                 batch = documents[at : at + size]
                 if params.record_bytes is None:
                     written = sum(map(_payload, batch))
                 else:
                     written = len(batch) * params.record_bytes
-                waiting.append(encode(batch) if bson_wanted else batch)
-                made.append(Operation("insert", insert, len(batch), written))
-            yield made
+                call = partial(insert, encode(batch) if bson_wanted else batch)
+                yield Operation("insert", call, len(batch), written)
 
-    return chain.from_iterable(blocks())
+    return operations()
 
 
 def _payload(document: Mapping[str, Any]) -> int:
@@ -130,15 +124,24 @@ class _Run:
             self.params.minscanlength,
             self.params.maxscanlength,
         )
-        self.keys: deque[bytes] = deque()
-        self.changed: deque[tuple[bytes, dict[str, str]]] = deque()
-        self.new: deque[tuple[bytes, int, Any]] = deque()
-        self.starts: deque[Scan] = deque()
-        self.last: list[Any] = [None]
+        self.failed: set[bytes] = set()
+        """Keys of inserts that failed; some of them may have been drawn before."""
+        self.last: Sequence[Mapping[str, Any]] = ()
         """What the last operation moved, for its bytes."""
-        self.pending: list[bytes] = []
-        self.kinds = self._operations()
-        self.owned: dict[tuple[int, str | None], Operation] = {}
+        self.waiting: deque[Any] = deque()
+        """Of each operation to come its key, or the key and more."""
+        self.varies = self.load.record_bytes is None
+        one, record = self.load.fieldlength, self.load.fieldcount * self.load.fieldlength
+        read = (record if self.params.readallfields else one) if self.keeps else 0
+        write = record if self.params.writeallfields else one
+        size = self._size if self.varies else None
+        self.kinds = (
+            Operation("read", self._read, 1, read, None, size),
+            Operation("update", self._update, 1, write, None, size),
+            Operation("insert", self._insert, 1, self.load.record_bytes or 0, None, size),
+            Operation("scan", self._scan, 1, 0, None, size or (lambda: len(self.last) * read)),
+            Operation("read-modify-write", self._modify, 1, read + write, None, size),
+        )
 
     def _chooser(self) -> Chooser:
         params, context, records = self.params, self.context, len(self.records)
@@ -168,9 +171,6 @@ class _Run:
 
     def operations(self) -> Iterator[Operation]:
         """All operations of this client."""
-        return chain.from_iterable(self._blocks())
-
-    def _blocks(self) -> Iterator[list[Operation]]:
         share = self.context.share
         done = 0
         size = _BLOCK
@@ -180,75 +180,52 @@ class _Run:
         while share is None or done < share:
             count = size if share is None else min(size, share - done)
             done += count
-            yield self._block(count)
+            yield from self._block(count)
 
-    def _block(self, count: int) -> list[Operation]:
-        if self.only is not None and self.only != INSERT:
-            codes = np.full(count, self.only)
-            existing = np.full(count, len(self.records))
-        else:
+    def _block(self, count: int) -> Iterator[Operation]:
+        if self.only is None or self.only == INSERT:
             codes = np.searchsorted(self.limits, self.random.random(count), side="right")
-            inserts = codes == INSERT
-            # Inserts of this block count from their turn on, as if they could not fail; one that
-            # does is taken out of the queues again.
-            existing = len(self.records) + len(self.mine) + np.cumsum(inserts)
-            self._draw_inserts(int(np.count_nonzero(inserts)))
-            existing = existing[~inserts]
-        keys = self._draw_keys(existing)
-        owner = self.client.owner if self.context.engine.flags.owner else None
-        if self.only == READ:
-            self.keys.extend(keys)
         else:
-            self._queue(codes[codes != INSERT], keys)
-        plan = codes.tolist()
-        if owner is None:
-            kinds = self.kinds
-            return [kinds[code] for code in plan]
-        return self._with_owners(plan, keys, owner)
-
-    def _queue(self, codes: Numbers, keys: list[bytes]) -> None:
-        """Put each operation's key where its call looks for it."""
-        self.keys.extend(compress(keys, (codes == READ).tolist()))
-        changing = (codes == UPDATE) | (codes == MODIFY)
-        if changing.any():
-            chosen = list(compress(keys, changing.tolist()))
-            changes = self.values.changes(chosen, whole=self.params.writeallfields)
-            self.changed.extend(zip(chosen, changes, strict=True))
-        scans = codes == SCAN
-        if scans.any():
-            chosen = list(compress(keys, scans.tolist()))
-            lengths = self.scans.draw(self.random, len(chosen)).tolist()
-            self.starts.extend(map(partial(Scan, self.kind), chosen, lengths))
-
-    def _with_owners(
-        self, plan: list[int], keys: list[bytes], owner: Callable[[Kind, bytes], str | None]
-    ) -> list[Operation]:
-        old, new = iter(keys), iter(self.pending)
-        owned = []
-        for code in plan:
-            key = next(new) if code == INSERT else next(old)
+            codes = np.full(count, self.only)
+        inserts = codes == INSERT
+        # Inserts of this block count from their turn on, as if they could not fail.
+        existing = len(self.records) + len(self.mine) + np.cumsum(inserts)
+        new = self._draw_inserts(int(np.count_nonzero(inserts)))
+        keys = self._draw_keys(existing[~inserts])
+        old, codes_of_old = iter(keys), codes[~inserts]
+        changing = (codes_of_old == UPDATE) | (codes_of_old == MODIFY)
+        chosen = list(compress(keys, changing.tolist()))
+        changes = iter(self.values.changes(chosen, whole=self.params.writeallfields))
+        lengths = iter(self.scans.draw(self.random, int((codes == SCAN).sum())).tolist())
+        owner = self.client.owner if self.context.engine.flags.owner else None
+        for code in codes.tolist():
+            values: Any
+            if code == READ:
+                values = key = next(old)
+            elif code == INSERT:
+                values = next(new)
+                key = values[0]
+            else:
+                key = next(old)
+                values = key, next(lengths if code == SCAN else changes)
+            self.waiting.append(values)
+            operation = self.kinds[code]
             # A scan may touch every node: it belongs to none.
-            owned.append(self._owned(code, None if code == SCAN else owner(self.kind, key)))
-        return owned
+            if owner is not None and code != SCAN:
+                operation = operation._replace(owner=owner(self.kind, key))
+            yield operation
 
-    def _owned(self, code: int, owner: str | None) -> Operation:
-        operation = self.owned.get((code, owner))
-        if operation is None:
-            operation = self.kinds[code]._replace(owner=owner)
-            self.owned[code, owner] = operation
-        return operation
-
-    def _draw_inserts(self, count: int) -> None:
-        self.pending = []
+    def _draw_inserts(self, count: int) -> Iterator[tuple[bytes, int, Any]]:
+        """Key, number and document of so many new records."""
         if not count:
-            return
+            return iter(())
         numbers = self.sequence.take(count)
-        keys = self.pending = self.load.keys(numbers)
+        keys = self.load.keys(numbers)
         documents: Sequence[Any] = self.values.records(keys)
         if self.context.engine.encoding == "bson":
             documents = encode(documents)
-        self.new.extend(zip(keys, numbers.tolist(), documents, strict=True))
         self.mine += numbers.tolist()
+        return zip(keys, numbers.tolist(), documents, strict=True)
 
     def _draw_keys(self, existing: Numbers) -> list[bytes]:
         """A key for each operation on an existing record; of so many at its turn."""
@@ -288,61 +265,24 @@ class _Run:
 
     # What is called ----------------------------------------------------------------------------
 
-    def _operations(self) -> tuple[Operation, ...]:
-        load, last = self.load, self.last
-        one = load.fieldlength
-        read = (load.fieldcount if self.params.readallfields else 1) * one
-        write = (load.fieldcount if self.params.writeallfields else 1) * one
-        if not self.keeps:
-            read = 0
-        size: Callable[[], int] | None = None
-        if load.record_bytes is None:
-            size = self._size
-
-        def scanned() -> int:
-            return len(last[0]) * read
-
-        return (
-            Operation("read", self._read(), 1, read, None, size),
-            Operation("update", self._update(), 1, write, None, size),
-            Operation("insert", self._insert(), 1, load.record_bytes or 0, None, size),
-            Operation("scan", self._scan(), 1, 0, None, size or scanned),
-            Operation("read-modify-write", self._modify(), 1, read + write, None, size),
-        )
-
     def _size(self) -> int:
         """Bytes of the fields that the last operation moved."""
-        return sum(map(_payload, self.last[0]))
+        return sum(map(_payload, self.last))
 
-    def _read(self) -> Callable[[], int]:
-        pop, get, kind, keeps = self.keys.popleft, self.client.get, self.kind, self.keeps
-        if self.load.dataintegrity or self.load.record_bytes is None:
-            last, check = self.last, self._check
-            one = None if self.params.readallfields else self.values.names[0]
-
-            def read_whole() -> int:
-                key = pop()
-                document = get(kind, key)
-                check(key, document)
-                if document is not None and one is not None:
-                    document = {one: document.get(one)}
-                last[0] = (document or {},)
-                return 1
-
-            return read_whole
-
-        def read() -> int:
-            key = pop()
-            if get(kind, key) is None and keeps:
-                raise _missing(key)
-            return 1
-
-        return read
+    def _read(self) -> int:
+        key = self.waiting.popleft()
+        if key in self.failed:
+            key = self._safe_key()
+        document = self.client.get(self.kind, key)
+        if self.keeps:
+            self._check(key, document)
+        if self.varies:
+            names = self.values.names if self.params.readallfields else self.values.names[:1]
+            self.last = ({name: (document or {}).get(name) for name in names},)
+        return 1
 
     def _check(self, key: bytes, document: Document | None) -> None:
         """A record must be there and, with ``dataintegrity``, be what it must be."""
-        if not self.keeps:
-            return
         if document is None:
             raise _missing(key)
         if self.load.dataintegrity:
@@ -350,92 +290,57 @@ class _Run:
                 if document.get(name) != self.values.due(key, i):
                     raise EngineError(f"record {key.decode()} has a wrong value in {name}")
 
-    def _update(self) -> Callable[[], int]:
-        pop, update, kind = self.changed.popleft, self.client.update, self.kind
-        last = self.last
+    def _next_change(self) -> tuple[bytes, dict[str, str]]:
+        """A key, and the new values of its record."""
+        key, changes = self.waiting.popleft()
+        if key in self.failed:
+            key = self._safe_key()
+            if self.load.dataintegrity:
+                changes = self.values.changes([key], whole=self.params.writeallfields)[0]
+        return key, changes
 
-        def change() -> int:
-            key, changes = pop()
-            if not update(kind, key, changes):
-                raise _missing(key)
-            last[0] = (changes,)
-            return 1
+    def _update(self) -> int:
+        key, changes = self._next_change()
+        if not self.client.update(self.kind, key, changes):
+            raise _missing(key)
+        self.last = (changes,)
+        return 1
 
-        return change
+    def _modify(self) -> int:
+        key, changes = self._next_change()
+        document = self.client.get(self.kind, key)
+        if self.keeps:
+            self._check(key, document)
+        if not self.client.update(self.kind, key, changes):
+            raise _missing(key)
+        self.last = (document or {}, changes)
+        return 1
 
-    def _modify(self) -> Callable[[], int]:
-        pop, kind, last, check = self.changed.popleft, self.kind, self.last, self._check
-        get, update = self.client.get, self.client.update
+    def _scan(self) -> int:
+        start, length = self.waiting.popleft()
+        if start in self.failed:
+            start = self._safe_key()
+        documents = self.last = self.client.scan(Scan(self.kind, start, length))
+        if self.keeps and (not documents or documents[0]["_id"] != start):
+            raise EngineError(f"a scan from {start.decode()} does not begin with that record")
+        return len(documents)
 
-        def modify() -> int:
-            key, changes = pop()
-            document = get(kind, key)
-            check(key, document)
-            if not update(kind, key, changes):
-                raise _missing(key)
-            last[0] = (document or {}, changes)
-            return 1
-
-        return modify
-
-    def _scan(self) -> Callable[[], int]:
-        pop, scan, keeps = self.starts.popleft, self.client.scan, self.keeps
-        last = self.last
-
-        def scan_some() -> int:
-            query = pop()
-            documents = last[0] = scan(query)
-            if keeps and (not documents or documents[0]["_id"] != query.start):
-                start = query.start.decode()
-                raise EngineError(f"a scan from {start} does not begin with that record")
-            return len(documents)
-
-        return scan_some
-
-    def _insert(self) -> Callable[[], int]:
-        if not self.inserts:
-            return lambda: 0
-        pop, insert, kind, note = (
-            self.new.popleft,
-            self.client.insert,
-            self.kind,
-            self.inserted.note,
-        )
-        last = self.last
-        varies = self.load.record_bytes is None
-        bson_wanted = self.context.engine.encoding == "bson"
-
-        def insert_one() -> int:
-            key, number, document = pop()
-            note["tried"] += 1
-            try:
-                insert(kind, (document,))
-            except StorewiseError:
-                self._forget(key, number)
-                raise
-            if varies:
-                last[0] = (bson.decode(document) if bson_wanted else document,)
-            return 1
-
-        return insert_one
-
-    def _forget(self, key: bytes, number: int) -> None:
-        """Take a record whose insert failed out of what may be read."""
-        self.inserted.failed(self.inserted.note["tried"] - 1)
-        self.mine.remove(number)
-        # What was drawn already goes to the oldest record instead.
-        safe = self._safe_key()
-        for i, waiting in enumerate(self.keys):
-            if waiting == key:
-                self.keys[i] = safe
-        for i, (waiting, changes) in enumerate(self.changed):
-            if waiting == key:
-                if self.load.dataintegrity:
-                    changes = self.values.changes([safe], whole=self.params.writeallfields)[0]
-                self.changed[i] = (safe, changes)
-        for i, query in enumerate(self.starts):
-            if query.start == key:
-                self.starts[i] = replace(query, start=safe)
+    def _insert(self) -> int:
+        key, number, document = self.waiting.popleft()
+        note = self.inserted.note
+        note["tried"] += 1
+        try:
+            self.client.insert(self.kind, (document,))
+        except StorewiseError:
+            # It may be in the store or not: it is not read.
+            self.inserted.failed(note["tried"] - 1)
+            self.mine.remove(number)
+            self.failed.add(key)
+            raise
+        if self.varies:
+            packed = self.context.engine.encoding == "bson"
+            self.last = (bson.decode(document) if packed else document,)
+        return 1
 
     def _safe_key(self) -> bytes:
         """The oldest record of this client's store."""

@@ -20,7 +20,9 @@ from storewise.analysis.pipeline.output import LONG, write_csv
 from storewise.errors import ResultError
 from storewise.metrics import hdr
 from storewise.metrics.hdr import (
+    COUNTERS,
     HIGHEST_NS,
+    Counted,
     Interval,
     Tag,
     bucket_indexes,
@@ -33,10 +35,10 @@ from storewise.metrics.hdr import (
     new_histogram,
     percentiles,
     tags,
+    values_of,
     write_log,
 )
 from storewise.metrics.pack import read_pack, write_pack
-from storewise.metrics.sparse_histogram import COUNTERS, Counted, values_of
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,6 @@ from hypothesis import strategies as st
 
 from storewise.errors import InputError
 from storewise.ssearch.search.fasta import read_fasta, split_fasta
-from storewise.ssearch.search.ssearch36 import STUDY_OPTIONS
-from storewise.study.inputs import STUDY_SEARCH_OPTIONS
-
-
-def test_the_studys_options_are_those_of_the_config() -> None:
-    assert tuple(STUDY_SEARCH_OPTIONS) == STUDY_OPTIONS
-
 
 # --- FASTA -------------------------------------------------------------------------------------
 
