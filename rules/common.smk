@@ -10,7 +10,7 @@ try:
     from storewise.study.host_classes import parse_classes, text_of
     from storewise.publish.results import study_files
     from storewise.study.references import find_reference, reference_texts
-    from storewise.session.coordination.cluster import node_jobs
+    from storewise.study.trial import node_jobs
     from storewise.workloads.registry import workload as workload_named
 except ImportError as error:
     raise WorkflowError(

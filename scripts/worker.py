@@ -3,7 +3,8 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from storewise.driver.worker import WorkerJob, run_worker
+from storewise.driver.worker import run_worker
+from storewise.driver.worker_job import WorkerJob
 from storewise.session.coordination.trial_job import trial_job
 from storewise.session.jobs.external import external_store, is_external
 from storewise.session.jobs.sidecar import phase_cluster

@@ -7,7 +7,7 @@ or checks documents takes kinds, fields and ids from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn
 
@@ -116,33 +116,25 @@ Kind.TASKS = Kind(
     open_fields=True,
     number=0,
 )
-Kind.RNA = Kind(
-    "rna",
-    (
+
+
+def _sequence_fields(what: str, *more: Field) -> tuple[Field, ...]:
+    """The fields of an aligned sequence, which is that of the query or of the library."""
+    return (
         _ID,
         _T,
-        Field("b", "int", "al_start of the query"),
-        Field("e", "int", "al_stop of the query"),
-        Field("l", "int", "|al_stop - al_start| of the query"),
-        Field("s", "str", "aligned query sequence with gaps, without newlines"),
+        Field("b", "int", f"al_start of the {what}"),
+        Field("e", "int", f"al_stop of the {what}"),
+        Field("l", "int", f"|al_stop - al_start| of the {what}"),
+        Field("s", "str", f"aligned {what} with gaps, without newlines"),
+        *more,
         _TI,
-    ),
-    number=1,
-)
-Kind.GS = Kind(
-    "gs",
-    (
-        _ID,
-        _T,
-        Field("b", "int", "al_start of the library sequence"),
-        Field("e", "int", "al_stop of the library sequence"),
-        Field("l", "int", "|al_stop - al_start| of the library sequence"),
-        Field("s", "str", "aligned library sequence with gaps, without newlines"),
-        Field("seqid", "str", "id of the library sequence (first word of its >> line)"),
-        _TI,
-    ),
-    number=2,
-)
+    )
+
+
+Kind.RNA = Kind("rna", _sequence_fields("query sequence"), number=1)
+_SEQUENCE_ID = Field("seqid", "str", "id of the library sequence (first word of its >> line)")
+Kind.GS = Kind("gs", _sequence_fields("library sequence", _SEQUENCE_ID), number=2)
 Kind.ALIGN = Kind(
     "align",
     (
@@ -179,20 +171,17 @@ def fields(kind: Kind, *, study_fields: bool = False) -> tuple[Field, ...]:
     return tuple(f for f in kind.fields if not (study_fields and f.beyond_study))
 
 
-def id_tail(kind: Kind, ordinal: int) -> bytes:
-    """The last 5 bytes of an id: 2 bits of kind, 38 bits of ordinal, big-endian."""
-    if not 0 <= ordinal <= MAX_ORDINAL:
-        raise ValueError(f"ordinal {ordinal} does not fit into {ORDINAL_BITS} bits")
-    return ((kind.number << ORDINAL_BITS) | ordinal).to_bytes(5, "big")
-
-
 def make_id(digest: bytes, kind: Kind, ordinal: int) -> bytes:
     """The 12-byte id of a document.
 
     `digest` is the file's digest (its first 7 bytes count); `ordinal` is the position in the file,
-    from 0: of the query-library search for ``tasks``, of the alignment for the other kinds.
+    from 0: of the query-library search for ``tasks``, of the alignment for the other kinds. The
+    last 5 bytes are 2 bits of kind and 38 bits of ordinal, big-endian; ValueError for one beyond.
     """
-    return digest[:DIGEST_BYTES] + id_tail(kind, ordinal)
+    if not 0 <= ordinal <= MAX_ORDINAL:
+        raise ValueError(f"ordinal {ordinal} does not fit into {ORDINAL_BITS} bits")
+    tail = (kind.number << ORDINAL_BITS) | ordinal
+    return digest[:DIGEST_BYTES] + tail.to_bytes(ID_BYTES - DIGEST_BYTES, "big")
 
 
 def split_id(document_id: bytes) -> tuple[bytes, Kind, int]:
@@ -201,11 +190,3 @@ def split_id(document_id: bytes) -> tuple[bytes, Kind, int]:
         raise ValueError(f"an id has {ID_BYTES} bytes, not {len(document_id)}")
     tail = int.from_bytes(document_id[DIGEST_BYTES:], "big")
     return document_id[:DIGEST_BYTES], KINDS[tail >> ORDINAL_BITS], tail & MAX_ORDINAL
-
-
-def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[Kind, bytes]]:
-    """All ids of a file, from its manifest row alone."""
-    for kind in KINDS:
-        count = queries if kind is Kind.TASKS else alignments
-        for ordinal in range(count):
-            yield kind, make_id(digest, kind, ordinal)

@@ -12,7 +12,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from storewise.layout import LEASES, STUDY, TRIALS
+from storewise.layout import STUDY, TRIALS
 
 Study = Annotated[str, typer.Argument(help="Name under config/studies, or a YAML file.")]
 Scale = Annotated[str | None, typer.Option("--scale", help="One of the study's scales.")]
@@ -44,8 +44,6 @@ def has_results(directory: Path) -> bool:
 
 def live_runs(directory: Path) -> list[str]:
     """The runs that measure into a directory of results, on whatever host."""
-    from storewise.session.coordination.run import dead_leases
+    from storewise.session.coordination.run import live_leases
 
-    dead = {lease.name for lease, _ in dead_leases(directory)}
-    leases = sorted(lease.name for lease in (directory / LEASES).glob("[!.]*"))
-    return [name for name in leases if name not in dead]
+    return [lease.name for lease in live_leases(directory)]

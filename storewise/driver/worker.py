@@ -44,8 +44,6 @@ from storewise.workloads.alignments.stored_files import write_files
 from storewise.workloads.contract import RefusedFile, SearchParams
 from storewise.workloads.registry import workload as workload_named
 
-__all__ = ["WorkerJob", "run_worker"]
-
 #: A warning says so where more than this share of a target rate was missed.
 MISSED = 0.05
 

@@ -19,11 +19,10 @@ from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.estimate.host_hours import HOUR, Stay, Use, occupied
 from storewise.estimate.work import DEFAULT_FACTOR, Amount, Rates, Work, documents_of, work_of
-from storewise.session.coordination.cluster import node_jobs
 from storewise.study.host_classes import WORK, NodeClass, class_named
 from storewise.study.prices import HostPrice, Prices
 from storewise.study.study import Study
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_jobs
 from storewise.workloads.registry import workload
 
 #: Seconds of a trial beside its phases: servers start and form their cluster, jobs follow each

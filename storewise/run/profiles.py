@@ -7,7 +7,6 @@ for ``snakemake``, which honours ``XDG_CONFIG_HOME``. So a link there makes a na
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from platformdirs import user_config_dir
 
+from storewise.atomic import aside
 from storewise.errors import ConfigError, StorewiseError
 from storewise.run.runner import workflow_home
 from storewise.study.host_classes import NodeClass, parse_classes, text_of
@@ -151,7 +151,6 @@ def _link(profile: Profile) -> None:
     profile.link.parent.mkdir(parents=True, exist_ok=True)
     if profile.link.is_dir() and not profile.link.is_symlink():
         shutil.rmtree(profile.link)
-    aside = profile.link.with_name(f".{profile.name}.{os.getpid()}.tmp")
-    aside.unlink(missing_ok=True)
-    aside.symlink_to(profile.source, target_is_directory=True)
-    aside.replace(profile.link)
+    with aside(profile.link) as place:
+        place.unlink(missing_ok=True)
+        place.symlink_to(profile.source, target_is_directory=True)

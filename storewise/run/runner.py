@@ -26,12 +26,12 @@ from storewise.layout import (
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.retries import attempts, forget, give_up, given_up
-from storewise.session.coordination.cluster import node_jobs
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study
 from storewise.study.study import Study
+from storewise.study.trial import node_jobs
 
 #: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
 #: EC2 each minute, and what it finds takes effect with its next look.

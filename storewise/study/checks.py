@@ -17,15 +17,18 @@ from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 from storewise.study.criteria import KEYS
 from storewise.study.factors import LEVELS, OF_SERVERS, PLAIN_FACTORS, SERVER_FACTORS
-from storewise.study.fault_checks import check_faults
 from storewise.study.limits import check_limits
 from storewise.study.section import complaint
 from storewise.study.study import Study
 from storewise.study.sweep import take_clients
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_jobs
 from storewise.workloads.contract import PhaseParams, PhaseSpec
+from storewise.workloads.faults import Crash, Slow
 from storewise.workloads.registry import workload
 from storewise.yamlfile import Place, YamlFile, nearest, shown
+
+#: It has no nodes, and is in a study to show what the clients can do at all.
+_CEILING = "null"
 
 
 def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
@@ -63,7 +66,7 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
     for trial in trials:
         _check_trial(trial, engines[trial.engine], text)
     _check_phases(study, engines, text)
-    check_faults(study, text)
+    _check_faults(study, text)
 
 
 def check_name(text: YamlFile, place: Place, noun: str, name: str, known: Sequence[str]) -> None:
@@ -247,3 +250,58 @@ def _variants(study: Study, i: int, spec: PhaseSpec, text: YamlFile) -> Iterator
                 factor = f"{phase.name}.{changed}"
                 of_factor = inside[:1] == (changed,)
                 text.fail(("factors", factor) if of_factor else (*place, *inside), message)
+
+
+def _check_faults(study: Study, text: YamlFile) -> None:
+    """Refuse faults of nodes that a trial does not have, and a crash while loading."""
+    if not _has_faults(study):
+        return
+    for trial in study.trials():
+        known = tuple(spec.name for spec in node_jobs(trial))
+        for i, phase in enumerate(study.phases):
+            place = ("phases", i, phase.name)
+            for values in _steps(trial, phase.name):
+                slow, crash = values.get("slow"), values.get("crash")
+                if values.get("restart") and engine(trial.engine).flags.external:
+                    text.fail(
+                        place,
+                        f"Storewise does not start the database of {trial.engine} and cannot "
+                        f"restart it; {_remedy(trial, phase.name)}",
+                    )
+                if crash and i == 0:
+                    text.fail(
+                        (*place, "crash"),
+                        "a loading phase has no `crash`: what a load could not store would be "
+                        "missing in all that follows; crash a phase that writes after it",
+                    )
+                if trial.engine == _CEILING:
+                    continue
+                try:
+                    if slow:
+                        Slow.model_validate(slow).chosen(known)
+                    if crash:
+                        Crash.model_validate(crash).drawn(known, trial.seed, 0)
+                except ValueError as error:
+                    text.fail(place, f"{error}; {_remedy(trial, phase.name)}")
+
+
+def _steps(trial: Trial, name: str) -> list[dict[str, Any]]:
+    """The parameters of each step of a phase; none where the trial leaves the phase out."""
+    phases = [phase for phase in trial.phases if phase.name == name]
+    return [{**phase.params, **step} for phase in phases for step in phase.step_overrides()]
+
+
+def _has_faults(study: Study) -> bool:
+    names = {"slow", "crash", "restart"}
+    of_phases = {key for phase in study.phases for key in phase.params}
+    of_steps = {key for phase in study.phases for step in phase.steps for key in step}
+    of_factors = {key.rpartition(".")[2] for key in study.factors}
+    return bool(names & (of_phases | of_steps | of_factors))
+
+
+def _remedy(trial: Trial, phase: str) -> str:
+    nodes = f", nodes: {trial.factors['nodes']}" if "nodes" in trial.factors else ""
+    return (
+        f"trial {trial.id} ({trial.engine}{nodes}) cannot do it: leave it out, for example by "
+        f"`exclude: [{{engine: {trial.engine}{nodes}, phase: {phase}}}]`"
+    )

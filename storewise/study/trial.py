@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import IndexTime, Schema
-from storewise.engines.contract.server import Topology
+from storewise.engines.contract.server import NodeSpec, ServerEngine, Topology
+from storewise.engines.registry import engine
 from storewise.study.host_classes import DATA
 from storewise.workloads.registry import workload
 
@@ -128,6 +129,17 @@ class Trial(_Plain):
         )
 
 
+def node_specs(trial: Trial) -> tuple[NodeSpec, ...]:
+    """All roles of a trial's cluster, those on worker hosts too; none for an embedded engine."""
+    store = engine(trial.engine)
+    return store.roles(trial.topology, trial.settings) if isinstance(store, ServerEngine) else ()
+
+
+def node_jobs(trial: Trial) -> tuple[NodeSpec, ...]:
+    """The nodes of a trial that are jobs of their own."""
+    return tuple(spec for spec in node_specs(trial) if spec.placement == "node")
+
+
 def trial_id(factors: Mapping[str, Any], repeat: int) -> str:
     """A readable prefix and a short hash of the factors' levels and the repeat.
 
@@ -135,9 +147,9 @@ def trial_id(factors: Mapping[str, Any], repeat: int) -> str:
     """
     text = json.dumps({"factors": factors, "repeat": repeat}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    engine = re.sub(r"[^a-z0-9]+", "", str(factors.get("engine", "trial")).lower())
+    store = re.sub(r"[^a-z0-9]+", "", str(factors.get("engine", "trial")).lower())
     workers = f"-w{factors['workers']}" if "workers" in factors else ""
-    return f"{engine}{workers}-r{repeat}-{digest}"
+    return f"{store}{workers}-r{repeat}-{digest}"
 
 
 def trial_seed(study_seed: int, identifier: str) -> int:

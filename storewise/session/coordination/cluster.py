@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from storewise.atomic import read_as, write_aside
 from storewise.engines.contract.engine import Cluster, Endpoint
-from storewise.engines.contract.server import Credentials, NodeSpec, ServerEngine
+from storewise.engines.contract.server import Credentials, ServerEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.study.trial import Trial
@@ -41,17 +41,6 @@ ADDRESSES = "addresses"
 ANSWERING = "answering"
 ENDPOINTS = "endpoints"
 GONE = "gone"
-
-
-def node_specs(trial: Trial) -> tuple[NodeSpec, ...]:
-    """All roles of a trial's cluster, those on worker hosts too; none for an embedded engine."""
-    engine = engine_named(trial.engine)
-    return engine.roles(trial.topology, trial.settings) if isinstance(engine, ServerEngine) else ()
-
-
-def node_jobs(trial: Trial) -> tuple[NodeSpec, ...]:
-    """The nodes of a trial that are jobs of their own."""
-    return tuple(spec for spec in node_specs(trial) if spec.placement == "node")
 
 
 def server_engine(trial: Trial) -> ServerEngine:

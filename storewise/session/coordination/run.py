@@ -346,6 +346,12 @@ def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
     return dead
 
 
+def live_leases(results: Path) -> list[Path]:
+    """The leases of runs that live, as far as this host can tell."""
+    dead = {path for path, _ in dead_leases(results)}
+    return [path for path in lease_files(results) if path not in dead]
+
+
 def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
     """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
 

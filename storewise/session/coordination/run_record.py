@@ -13,7 +13,7 @@ from pathlib import Path
 from storewise.atomic import read_as, write_aside
 from storewise.layout import RECORD
 from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Lease, dead_leases, lease_files
+from storewise.session.coordination.run import Lease, live_leases
 
 #: Environment variable in which `storewise run`, which calls Snakemake again after a failed
 #: trial, names its own process.
@@ -84,9 +84,8 @@ def measured_by(results: Path, run: str | None = None) -> str | None:
     too.
     """
     record = read_record(results)
-    dead = {path.name for path, _ in dead_leases(results)}
-    for path in lease_files(results):
-        if path.name in dead or path.name == run:
+    for path in live_leases(results):
+        if path.name == run:
             continue
         try:
             process = Lease.read(path).process

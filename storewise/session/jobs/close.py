@@ -10,14 +10,13 @@ from storewise.metrics.schema import Sample
 from storewise.session.coordination.cluster import (
     STOP,
     gone_nodes,
-    node_jobs,
     read_cluster,
     ready_nodes,
 )
 from storewise.session.coordination.liveness import FINISHED
 from storewise.session.coordination.trial_job import TrialJob, write_trial_part
 from storewise.session.jobs.node import LOOK_EVERY, PHASE
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_jobs
 
 #: Seconds beyond the longest orderly end of a server.
 _PATIENCE = 120.0

@@ -17,8 +17,6 @@ from storewise.session.coordination.cluster import (
     FormedCluster,
     ReadyNode,
     client_cluster,
-    node_jobs,
-    node_specs,
     ready_nodes,
     server_engine,
     started_nodes,
@@ -27,7 +25,7 @@ from storewise.session.coordination.cluster import (
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.sidecar import start_beside
 from storewise.session.server.address import is_loopback
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_jobs, node_specs
 
 LOOK_EVERY = 0.2
 _LOG_EVERY = 10.0

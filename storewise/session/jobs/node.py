@@ -33,7 +33,6 @@ from storewise.session.coordination.cluster import (
     clock_offset,
     endpoints_of,
     gone_nodes,
-    node_jobs,
     publish,
     ready_nodes,
     server_engine,
@@ -47,7 +46,7 @@ from storewise.session.faults.executor import FaultExecutor
 from storewise.session.jobs.sidecar import node_of
 from storewise.session.server.address import address_of, is_loopback
 from storewise.session.server.server import Server, start_server
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_jobs
 
 #: Phase of a node's samples: a session spans all phases of its trial.
 PHASE = "session"

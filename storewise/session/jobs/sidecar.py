@@ -24,14 +24,13 @@ from storewise.session.coordination.cluster import (
     CREDENTIALS,
     FormedCluster,
     client_cluster,
-    node_specs,
     read_cluster,
     server_engine,
 )
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_specs
 
 BESIDE = "beside"
 #: Only the clients of its own host use it.

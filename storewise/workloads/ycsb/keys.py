@@ -14,29 +14,18 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 
-FNV_OFFSET = 0xCBF29CE484222325
-FNV_PRIME = 0x100000001B3
-_PRIME = np.uint64(FNV_PRIME)
+_OFFSET = 0xCBF29CE484222325
+_PRIME = np.uint64(0x100000001B3)
 _OCTET = np.uint64(0xFF)
 _EIGHT = np.uint64(8)
 #: Longest key: ``user``, then 19 digits or as many as zero padding asks for.
 MAX_PADDING = 60
 
 
-def fnv_hash(number: int) -> int:
-    """YCSB's hash of one number from 0 on; the reference of `fnv_hashes`."""
-    result = FNV_OFFSET
-    for _ in range(8):
-        result = ((result ^ (number & 0xFF)) * FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
-        number >>= 8
-    signed = result - (1 << 64) if result >> 63 else result
-    return abs(signed)
-
-
 def fnv_hashes(numbers: Numbers) -> Numbers:
     """YCSB's hash of each of an array of numbers from 0 on, shape (n,)."""
     rest = numbers.astype(np.uint64)
-    hashes = np.full(rest.shape, FNV_OFFSET, dtype=np.uint64)
+    hashes = np.full(rest.shape, _OFFSET, dtype=np.uint64)
     for _ in range(8):
         hashes ^= rest & _OCTET
         hashes *= _PRIME

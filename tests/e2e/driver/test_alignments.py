@@ -5,8 +5,9 @@ import gzip
 import pytest
 from support import driving
 from support.driving import make_inputs, total, trial, verify
+from support.inputs.ssearch import ids_of_file
 
-from storewise.documents import KINDS, ids_of_file
+from storewise.documents import KINDS
 from storewise.engines.registry import engine
 from storewise.errors import InputError
 from storewise.metrics.schema import read_part

@@ -20,9 +20,9 @@ from support.profiles import node_resources, settings
 from support.s3.server import S3Server
 
 from storewise.estimate.estimate import IDLE
-from storewise.session.coordination.cluster import node_jobs
 from storewise.study.host_classes import parse_classes
 from storewise.study.load import load_study
+from storewise.study.trial import node_jobs
 
 AWS = ROOT / "profiles" / "aws"
 CLUSTER = (AWS / "cluster.yaml").read_text()

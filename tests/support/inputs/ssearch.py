@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import bson
 from bson.objectid import ObjectId
 from support.paths import DATA
 
-from storewise.documents import KINDS, Kind
+from storewise.documents import KINDS, Kind, make_id
 from storewise.errors import InputError
 from storewise.ssearch.parse.reader import DocumentReader
 
@@ -48,3 +49,11 @@ def outcome(content: bytes, **options: Any) -> Outcome:
     except InputError as error:
         return ("error", error.line, error.offset, str(error))
     return ("documents", reader.counts, reader.program, reader.version, found)
+
+
+def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[Kind, bytes]]:
+    """All ids of a file, from its manifest row alone."""
+    for kind in KINDS:
+        count = queries if kind is Kind.TASKS else alignments
+        for ordinal in range(count):
+            yield kind, make_id(digest, kind, ordinal)

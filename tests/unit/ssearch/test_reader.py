@@ -6,9 +6,9 @@ import io
 
 import pytest
 from Bio import SearchIO
-from support.inputs.ssearch import DATA, DIGEST, REAL, outcome, read
+from support.inputs.ssearch import DATA, DIGEST, REAL, ids_of_file, outcome, read
 
-from storewise.documents import KINDS, Kind, fields, ids_of_file
+from storewise.documents import KINDS, Kind, fields
 from storewise.ssearch.parse.batch import Counts
 from storewise.ssearch.parse.reader import DocumentReader
 
