@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 
 from storewise.driver.arrivals import arrivals
-from storewise.driver.loops import open_loop
+from storewise.driver.loops import run_loop
 from storewise.metrics.host import facts
 from storewise.metrics.recorder import NS, Recorder
 from storewise.session.coordination.barrier import Barrier
@@ -45,7 +45,7 @@ def open_loop_starts(rate: float, seconds: float) -> dict[str, object]:
 
     recorder = Recorder(perf_counter_ns())
     used = thread_time_ns()
-    paced = open_loop(
+    paced = run_loop(
         repeat(Operation("get", call)),
         recorder,
         arrivals("constant", rate, 0, 1, 1, 0),

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
-from typing import Any
 
 from storewise.driver.arrivals import Paced, arrivals
 from storewise.driver.embedded_stores import reading_cluster, writing_cluster
-from storewise.driver.loops import closed_loop, open_loop
+from storewise.driver.loops import run_loop
 from storewise.driver.progress import SharedCounters
 from storewise.driver.results import Done
 from storewise.driver.step_faults import marked
@@ -290,19 +289,22 @@ class _Process:
     ) -> Paced | None:
         """Run one client's operations; what it says of its pace where it has one."""
         params, counters = step.params, self.counters
-        common: dict[str, Any] = {
-            "deadline": params.seconds and recorder.zero + int(params.seconds * NS),
-            "stopped": lambda: counters.stopped() or failed.is_set(),
-            "progress": lambda o, d: counters.report(self.process, thread, o, d, recorder.owned),
-            "fatal": self.fatal,
-        }
-        if params.rate is None:
-            closed_loop(operations, recorder, **common)
-            return None
-        intended = arrivals(
-            params.arrivals, params.rate, context.client, context.clients, context.seed, step.number
+        intended = None
+        if params.rate is not None:
+            number, all_ = context.client, context.clients
+            intended = arrivals(
+                params.arrivals, params.rate, number, all_, context.seed, step.number
+            )
+        return run_loop(
+            operations,
+            recorder,
+            intended,
+            share=context.share,
+            deadline=recorder.zero + int(params.seconds * NS) if params.seconds else None,
+            stopped=lambda: counters.stopped() or failed.is_set(),
+            progress=lambda o, d: counters.report(self.process, thread, o, d, recorder.owned),
+            fatal=self.fatal,
         )
-        return open_loop(operations, recorder, intended, share=context.share, **common)
 
     def _flush(self, client: Client, step: Step, recorder: Recorder) -> None:
         """Send what a client has gathered; a server that was killed on purpose may not take it."""

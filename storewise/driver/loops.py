@@ -1,4 +1,4 @@
-"""The loops of one client thread.
+"""The loop of one client thread.
 
 Closed: the next operation begins when the last one has ended. Open: operations begin at times that
 do not depend on how long others take.
@@ -22,61 +22,10 @@ _CLOSE = 40_000
 _NAP = NS // 4
 
 
-def closed_loop(
+def run_loop(
     operations: Iterator[Operation],
     recorder: Recorder,
-    *,
-    deadline: int | None = None,
-    stopped: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], None] = lambda operations, documents: None,
-    fatal: bool = False,
-    clock: Callable[[], int] = time.perf_counter_ns,
-) -> None:
-    """Run operations until they end, the `deadline` (of `clock`) passes or `stopped` is true.
-
-    Two clock readings an operation. `stopped` and `progress` (operations and documents so far)
-    are called whenever the recorder works up a slice, at least every quarter of a second unless
-    one operation takes longer. A StorewiseError of an operation's call is recorded as a failed
-    operation, or raised where `fatal`; all other exceptions, and those of the iterator itself,
-    are raised. `clock` gives ns, and is the recorder's.
-    """
-    rows = recorder.rows
-    extend = rows.extend
-    code_of = recorder.code
-    codes: dict[str, int] = {}
-    end_at = deadline if deadline is not None else _NEVER
-    wake = min(recorder.wake, end_at)
-    for name, call, documents, nbytes, owner, size in operations:
-        start = clock()
-        try:
-            documents = call()
-        except StorewiseError as error:
-            end = clock()
-            if fatal or isinstance(error, Aborted):
-                raise
-            recorder.error(f"{name}: {error}")
-            extend((code_of(name, owner) << 1 | 1, start, start, end, 0, 0))
-        else:
-            end = clock()
-            if owner is None:
-                code = codes.get(name, -1)
-                if code < 0:
-                    code = codes[name] = code_of(name) << 1
-            else:
-                code = code_of(name, owner) << 1
-            extend((code, start, start, end, documents, nbytes if size is None else size()))
-        if end >= wake or len(rows) >= ROOM:
-            recorder.flush()
-            progress(recorder.operations, recorder.documents)
-            if end >= end_at or stopped():
-                return
-            wake = min(recorder.wake, end_at)
-
-
-def open_loop(
-    operations: Iterator[Operation],
-    recorder: Recorder,
-    intended: Iterator[int],
+    intended: Iterator[int] | None = None,
     *,
     share: int | None = None,
     deadline: int | None = None,
@@ -85,27 +34,40 @@ def open_loop(
     fatal: bool = False,
     clock: Callable[[], int] = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
-) -> Paced:
-    """Begin operations at their intended times, until they end or the deadline passes.
+) -> Paced | None:
+    """Run operations until they end, the `deadline` (of `clock`) passes or `stopped` is true.
 
-    `intended` gives ns from the recorder's zero. An operation is made before it is due; one that
-    is due while an earlier one still runs begins as soon as that has ended, and its response time
-    counts from when it was due all the same (no coordinated omission). What is due by the
-    `deadline` (of `clock`) and has not begun by then is counted as unserved; `share` is the number
-    of operations of which the iterator will not yield more. All of a wait but its last 40 µs is
-    slept (`sleep`, in s). Otherwise as `closed_loop`.
+    Two clock readings an operation. `stopped` and `progress` (operations and documents so far)
+    are called whenever the recorder works up a slice, at least every quarter of a second unless
+    one operation takes longer. A StorewiseError of an operation's call is recorded as a failed
+    operation, or raised where `fatal`; all other exceptions, and those of the iterator itself,
+    are raised. `clock` gives ns, and is the recorder's.
+
+    Without `intended` the loop is closed, and None is returned. Else it is open, and how it kept
+    its pace is returned: `intended` gives ns from the recorder's zero. An operation is made before
+    it is due; one that is due while an earlier one still runs begins as soon as that has ended, and
+    its response time counts from when it was due all the same (no coordinated omission). What is
+    due by the `deadline` and has not begun by then is counted as unserved; `share` is the number of
+    operations of which the iterator will not yield more. All of a wait but its last 40 µs is slept
+    (`sleep`, in s).
     """
     rows = recorder.rows
     code_of = recorder.code
+    codes: dict[str, int] = {}
     zero = recorder.zero
     end_at = deadline if deadline is not None else _NEVER
+    wake = min(recorder.wake, end_at)
     begun = first = due = start = 0
 
     def work_up() -> None:
+        nonlocal wake
         recorder.flush()
         progress(recorder.operations, recorder.documents)
+        wake = min(recorder.wake, end_at)
 
-    def paced(unserved: int) -> Paced:
+    def paced(unserved: int = 0) -> Paced | None:
+        if intended is None:
+            return None
         if not begun:
             return Paced(unserved, unserved)
         interval = (due - first) // (begun - 1) if begun > 1 else NS
@@ -123,17 +85,18 @@ def open_loop(
         return True
 
     for name, call, documents, nbytes, owner, size in operations:
-        next_due = zero + next(intended)
-        if not wait(min(next_due, end_at)):
-            return paced(0)
-        if next_due >= end_at:
-            return paced(0)
-        if clock() >= end_at:
-            return paced(_due(intended, end_at - zero, begun, share))
-        due = next_due
-        first = first or due
-        begun += 1
-        start = clock()
+        if intended is None:
+            due = start = clock()
+        else:
+            next_due = zero + next(intended)
+            if not wait(min(next_due, end_at)) or next_due >= end_at:
+                return paced()
+            if clock() >= end_at:
+                return paced(_due(intended, end_at - zero, begun, share))
+            due = next_due
+            first = first or due
+            begun += 1
+            start = clock()
         try:
             documents = call()
         except StorewiseError as error:
@@ -144,13 +107,15 @@ def open_loop(
             rows.extend((code_of(name, owner) << 1 | 1, due, start, end, 0, 0))
         else:
             end = clock()
-            code = code_of(name, owner) << 1
+            code = codes.get(name) if owner is None else code_of(name, owner) << 1
+            if code is None:
+                code = codes[name] = code_of(name) << 1
             rows.extend((code, due, start, end, documents, nbytes if size is None else size()))
-        if end >= recorder.wake or len(rows) >= ROOM:
+        if end >= wake or len(rows) >= ROOM:
             work_up()
-            if stopped():
-                return paced(0)
-    return paced(0)
+            if (intended is None and end >= end_at) or stopped():
+                return paced()
+    return paced()
 
 
 def _due(intended: Iterator[int], end: int, begun: int, share: int | None) -> int:

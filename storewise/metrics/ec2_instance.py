@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -118,29 +118,24 @@ class Metadata:
 
     def instance(self) -> Instance:
         """Type, place, image and life cycle of this instance."""
-        text = self._get(_DOCUMENT)
-        try:
-            document = json.loads(text or "")
-            keys = ("instanceType", "availabilityZone", "region", "imageId")
-            kind, zone, region, image = (str(document[key]) for key in keys)
-        except (ValueError, KeyError, TypeError) as error:
-            raise MetadataError(
-                f"{self.endpoint}{_DOCUMENT}: no instance identity document ({error!r})"
-            ) from error
-        return Instance(kind, zone, region, image, self._get(_LIFE_CYCLE) or "unknown")
+        keys = ("instanceType", "availabilityZone", "region", "imageId")
+        values = self._values(_DOCUMENT, self._get(_DOCUMENT), keys, "instance identity document")
+        return Instance(*values, self._get(_LIFE_CYCLE) or "unknown")
 
     def spot_action(self) -> Notice | None:
         """The interruption that EC2 has announced; None while there is none (404)."""
-        text = self._get(_SPOT_ACTION)
-        if text is None:
+        if (text := self._get(_SPOT_ACTION)) is None:
             return None
+        keys = ("action", "time")
+        return Notice(*self._values(_SPOT_ACTION, text, keys, "spot instance action"))
+
+    def _values(self, path: str, text: str | None, keys: Sequence[str], what: str) -> list[str]:
+        """The values of some keys of the JSON object that was read at a path."""
         try:
-            notice = json.loads(text)
-            return Notice(str(notice["action"]), str(notice["time"]))
+            document = json.loads(text or "")
+            return [str(document[key]) for key in keys]
         except (ValueError, KeyError, TypeError) as error:
-            raise MetadataError(
-                f"{self.endpoint}{_SPOT_ACTION}: no spot instance action ({error!r})"
-            ) from error
+            raise MetadataError(f"{self.endpoint}{path}: no {what} ({error!r})") from error
 
     def _get(self, path: str) -> str | None:
         """The text at a path, None where there is none."""

@@ -147,14 +147,14 @@ def _scan(
     mode = digest if digest == "full" else f"{digest}:{seed}"
     mode += f" by rules {RULES}"
     place = cache_dir if cache_dir is not None else out.with_name(f".{out.name}.cache")
-    status = status_of(paths)
+    table, missing = status_of(paths)
     with ScanCache(place, mode) as cache:
-        todo = cache.unknown(status.table)
+        todo = cache.unknown(table)
         bad = survey(
             todo, cache.add, processes=processes, digest=digest, seed=seed, progress=progress
         )
         good = cache.rows(row["path"] for row in bad)
-    failed = pa.Table.from_pylist([*status.missing, *bad], schema=PART_SCHEMA)
+    failed = pa.Table.from_pylist([*missing, *bad], schema=PART_SCHEMA)
     table = pa.concat_tables([failed, good], promote_options="default")
     return table.cast(PART_SCHEMA).sort_by("path"), len(todo)
 

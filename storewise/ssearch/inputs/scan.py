@@ -318,14 +318,15 @@ class Scanner:
         )
 
     def _not_ssearch(self) -> InputError:
-        return InputError(
-            self._path,
-            "not an SSEARCH output",
-            line=1,
-            offset=0,
-            expected=_EXPECTED,
-            found=shown((self._first_line or self._rest).split(b"\n", 1)[0]),
-        )
+        return _not_ssearch(self._path, self._first_line or self._rest)
+
+
+def _not_ssearch(path: Path | str, head: bytes) -> InputError:
+    """The error for a file that begins with `head`."""
+    first = shown(head.split(b"\n", 1)[0])
+    return InputError(
+        path, "not an SSEARCH output", line=1, offset=0, expected=_EXPECTED, found=first
+    )
 
 
 def scan_file(
@@ -392,12 +393,4 @@ def _check_head(path: Path | str, stored: bytes, start: Source) -> None:
     packed = stored.startswith((GZIP_MAGIC, ZSTD_MAGIC))
     head = read_head(start, SAMPLE_BLOCK_BYTES) if packed else stored
     if not _VERSION.search(head):
-        first = head.split(b"\n", 1)[0]
-        raise InputError(
-            path,
-            "not an SSEARCH output",
-            line=1,
-            offset=0,
-            expected=_EXPECTED,
-            found=shown(first),
-        )
+        raise _not_ssearch(path, head)

@@ -78,7 +78,7 @@ class ScanCache:
                 one.close()
 
     def unknown(self, listed: Any) -> Any:
-        """The part of `listed` (`scan_many.Status.table`) that has to be digested: new files, and
+        """The part of `listed` (`scan_many.status_of`) that has to be digested: new files, and
         those with another size or modification time (ns)."""
         columns = (column.to_pylist() for column in listed.columns)
         self._write("INSERT INTO listed VALUES (?, ?, ?)", zip(*columns, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -38,17 +37,9 @@ class Progress(Protocol):
     ) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """What the file system says, or S3: `table` has path, bytes, mtime_ns; `missing` cannot be
-    read."""
-
-    table: Any
-    missing: list[BadRow]
-
-
-def status_of(paths: Sequence[str]) -> Status:
-    """Sizes and times of `paths`."""
+def status_of(paths: Sequence[str]) -> tuple[Any, list[BadRow]]:
+    """What the file system says of `paths`, or S3: a table of path, bytes and mtime_ns, and rows of
+    those that cannot be read."""
     kept: list[str] = []
     sizes: list[int] = []
     times: list[int] = []
@@ -73,7 +64,7 @@ def status_of(paths: Sequence[str]) -> Status:
         pa.array(sizes, pa.int64()),
         pa.array(times, pa.int64()),
     ]
-    return Status(pa.table(columns, schema=pa.schema(FILE_COLUMNS[:3])), missing)
+    return pa.table(columns, schema=pa.schema(FILE_COLUMNS[:3])), missing
 
 
 def survey(
@@ -85,7 +76,7 @@ def survey(
     seed: int,
     progress: Progress | None,
 ) -> list[BadRow]:
-    """Scans the files of `todo` (a Status table) and hands good rows to `add` as they come.
+    """Scans the files of `todo` (a table of `status_of`) and hands good rows to `add` as they come.
 
     Returns the rows of bad files. With ``processes`` above 1 the work is done in that many child
     processes, which end with this one however it ends.

@@ -12,7 +12,7 @@ from scipy import stats
 from support.fake_time import FakeTime
 
 from storewise.driver.arrivals import Paced, arrivals
-from storewise.driver.loops import closed_loop, open_loop
+from storewise.driver.loops import run_loop
 from storewise.errors import Aborted, EngineError
 from storewise.metrics.hdr import bucket_indexes
 from storewise.metrics.recorder import NS, Recorder
@@ -90,7 +90,7 @@ def open_one(time, operations, intended, seconds=None, **options):
     recorder = Recorder(time.ns, clock=time.clock_ns)
     if seconds is not None:
         options["deadline"] = recorder.zero + int(seconds * NS)
-    paced = open_loop(
+    paced = run_loop(
         operations, recorder, intended, clock=time.clock_ns, sleep=time.sleep, **options
     )
     return paced, recorder.result()
@@ -118,7 +118,7 @@ def test_a_closed_loop_reads_its_clock_twice_an_operation():
     client = Client(time, lambda number: 0.001 * (1 + number % 2))
     recorder = Recorder(time.ns, clock=time.clock_ns)
     told = []
-    closed_loop(
+    run_loop(
         client.operations(),
         recorder,
         deadline=recorder.zero + 301 * MS,
@@ -142,7 +142,7 @@ def test_a_closed_loop_sees_a_stop_within_a_quarter_of_a_second():
     time = FakeTime()
     client = Client(time, lambda number: 0.01)
     recorder = Recorder(time.ns, clock=time.clock_ns)
-    closed_loop(
+    run_loop(
         client.operations(), recorder, stopped=lambda: len(client.ended) > 30, clock=time.clock_ns
     )
     assert len(client.ended) == 50
@@ -268,4 +268,4 @@ def test_aborted_is_not_a_failed_operation():
         raise Aborted("the trial was ended")
 
     with pytest.raises(Aborted):
-        closed_loop(iter([Operation("get", ended)]), Recorder(0))
+        run_loop(iter([Operation("get", ended)]), Recorder(0))

@@ -8,11 +8,9 @@ import pytest
 from support.inputs.small_studies import OF_SERVERS
 
 from storewise.errors import ConfigError
-from storewise.session.coordination.cluster import (
-    node_jobs,
-)
 from storewise.study.load import load_study
 from storewise.study.study import Study
+from storewise.study.trial import node_jobs
 
 
 def study(tmp_path: Path, text: str = OF_SERVERS) -> Study:
