@@ -119,8 +119,10 @@ class Metadata:
     def instance(self) -> Instance:
         """Type, place, image and life cycle of this instance."""
         keys = ("instanceType", "availabilityZone", "region", "imageId")
-        values = self._values(_DOCUMENT, self._get(_DOCUMENT), keys, "instance identity document")
-        return Instance(*values, self._get(_LIFE_CYCLE) or "unknown")
+        kind, zone, region, image = self._values(
+            _DOCUMENT, self._get(_DOCUMENT), keys, "instance identity document"
+        )
+        return Instance(kind, zone, region, image, self._get(_LIFE_CYCLE) or "unknown")
 
     def spot_action(self) -> Notice | None:
         """The interruption that EC2 has announced; None while there is none (404)."""
