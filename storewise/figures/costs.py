@@ -11,15 +11,7 @@ from storewise.analysis.common.engines import CEILING, varying_factors
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import (
-    Axis,
-    Chart,
-    Panel,
-    Point,
-    Series,
-    point,
-    rows_axis,
-)
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, point, rows_axis
 from storewise.figures.selection import (
     FACTOR_LABELS,
     labelled,

@@ -15,14 +15,7 @@ from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import number, setting
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.usl import law
-from storewise.figures.chart import (
-    Axis,
-    Chart,
-    Panel,
-    Point,
-    Series,
-    level_axis,
-)
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis
 from storewise.figures.selection import (
     FACTOR_LABELS,
     labelled,
@@ -156,18 +149,8 @@ def _published(tables: Tables, factor: str, phase: str) -> list[Series]:
             for label, row in labelled(group)
             if math.isfinite(row["relative"])
         ]
-        record = {"phase": phase}
-        lines.append(
-            Series(
-                name,
-                points,
-                record=record,
-                on="page",
-                colour=GREY,
-                dash=DASHED,
-                published=True,
-            )
-        )
+        look: dict[str, Any] = {"on": "page", "colour": GREY, "dash": DASHED, "published": True}
+        lines.append(Series(name, points, record={"phase": phase}, **look))
     return lines
 
 
@@ -191,7 +174,9 @@ def over_nodes(tables: Tables) -> Chart | None:
             group = group.sort_values("nodes")
             first = records(group)[0]
             look: dict[str, Any] = {"record": {k: v for k, v in first.items() if k != "nodes"}}
-            points = points_of(group, "nodes", "mean", "summary", _documents)
+            points = points_of(
+                group, "nodes", "mean", "summary", lambda row: f"{number(row['mean'])} documents/s"
+            )
             if group["nodes"].isna().all():
                 points = [replace(p, x=x) for p in points for x in (levels[0], levels[-1])]
                 dash = DOTTED if first["engine"] == CEILING else DASHED
@@ -202,7 +187,3 @@ def over_nodes(tables: Tables) -> Chart | None:
         x, y = level_axis("data nodes", levels), Axis("documents per second")
         panels.append(Panel(phase_title(phase), x, y, lines))
     return Chart(panels, most=3, note=setting_note(printed, names), lowest=True)
-
-
-def _documents(row: dict[str, Any]) -> str:
-    return f"{number(row['mean'])} documents/s"

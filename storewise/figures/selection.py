@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, title
-from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Point, Series, point
@@ -126,14 +126,11 @@ class Finder:
         self._keys = [k for k in keys if k in table]
         self._rows: dict[tuple[Any, ...], list[int]] = {}
         for label, row in zip(table.index, records(table[self._keys]), strict=True):
-            self._rows.setdefault(self._key(row), []).append(int(label))
-
-    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(None if missing(row.get(k)) else row[k] for k in self._keys)
+            self._rows.setdefault(key_of(row, self._keys), []).append(int(label))
 
     def find(self, row: Mapping[str, Any]) -> tuple[int, ...]:
         """The rows that have the values of `row`; none where there are none."""
-        return tuple(self._rows.get(self._key(row), ()))
+        return tuple(self._rows.get(key_of(row, self._keys), ()))
 
     def source(self, csv: str, row: Mapping[str, Any]) -> str:
         """``csv:row`` of the first row that has the values of `row`; empty where none has."""

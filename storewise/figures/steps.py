@@ -13,16 +13,7 @@ from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.measure.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import (
-    Axis,
-    Chart,
-    Medium,
-    Panel,
-    Point,
-    Series,
-    level_axis,
-    point,
-)
+from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, level_axis, point
 from storewise.figures.selection import Finder, labelled, line_of, lines_in, lowest, setting_note
 from storewise.figures.style import DASHED, DOTTED, SOLID
 

@@ -20,7 +20,7 @@ import html
 from typing import Any, Literal
 
 from storewise.analysis.common.frames import missing
-from storewise.analysis.common.text import all_of, number
+from storewise.analysis.common.text import all_of, number, some_of
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, finite
 from storewise.figures.style import LINES, Style
 from storewise.report.data.evidence import Evidence
@@ -87,7 +87,9 @@ def _axis(panel: Panel, side: Literal["x", "y"]) -> dict[str, Any]:
             return {"type": "category", "autorange": "reversed"}
         order = {"categoryorder": "array", "categoryarray": axis.levels}
         return {"title": {"text": axis.label}, "type": "category", **order}
-    values = [] if _has_bars(panel) else panel.values(side, "page")
+    # Bars begin at 0, which a logarithmic axis does not have.
+    bars = any(series.mode == "bars" for series in panel.series)
+    values = [] if bars else panel.values(side, "page")
     layout: dict[str, Any] = {"title": {"text": axis.title(values)}, "type": "linear"}
     if axis.logarithmic(values):
         layout["type"] = "log"
@@ -101,11 +103,6 @@ def _axis(panel: Panel, side: Literal["x", "y"]) -> dict[str, Any]:
         # A unit that has a prefix already gets no second one at its ticks.
         layout["exponentformat"] = "none"
     return layout
-
-
-def _has_bars(panel: Panel) -> bool:
-    """Bars begin at 0, which a logarithmic axis does not have."""
-    return any(series.mode == "bars" for series in panel.series)
 
 
 class Graphs:
@@ -204,9 +201,8 @@ class Graphs:
             lines.append(f"n = {int(row['n'])}")
         trials = self._evidence.names_of(point.source.split(":")[0], row)
         if trials:
-            more = f" and {len(trials) - _NAMED} more" if len(trials) > _NAMED else ""
             one = "trial" if len(trials) == 1 else "trials"
-            lines.append(html.escape(f"{one} {', '.join(trials[:_NAMED])}{more}"))
+            lines.append(html.escape(f"{one} {some_of(trials, _NAMED)}"))
         return "<br>".join(lines)
 
 
@@ -214,19 +210,12 @@ def _errors(series: Series, sideways: bool, colour: str) -> dict[str, Any] | Non
     """Intervals as Plotly takes them; None where no point has one."""
     if not series.intervals:
         return None
-    values = [point.x if sideways else point.y for point in series.points]
-    ends = [(point.low, point.high) for point in series.points]
+    ends = [(p.x if sideways else p.y, p.low, p.high) for p in series.points]
     return {
         "type": "data",
         "symmetric": False,
-        "array": [
-            None if high is None else max(0.0, high - value)
-            for value, (_, high) in zip(values, ends, strict=True)
-        ],
-        "arrayminus": [
-            None if low is None else max(0.0, value - low)
-            for value, (low, _) in zip(values, ends, strict=True)
-        ],
+        "array": [None if high is None else max(0.0, high - at) for at, _, high in ends],
+        "arrayminus": [None if low is None else max(0.0, at - low) for at, low, _ in ends],
         # In a bar's own colour it could not be seen: the page gives it that of its text.
         "color": "#000000" if series.mode == "bars" else colour,
         "thickness": 1.2,

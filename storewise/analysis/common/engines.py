@@ -1,9 +1,10 @@
-"""What the analysis must know of engines: what they are called and what kind of store they are."""
+"""What the analysis must know of engines: what they are called, what kind of store they are, and
+what of them is a choice: a store together with what it promises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import pandas as pd
@@ -21,6 +22,8 @@ CEILING = "null"
 #: Reads the inputs again for every question: what a user has today, first in every verdict and
 #: never a choice itself.
 BASELINE = "files"
+#: Factors that change what one gets, not only how fast: part of the choice where they vary.
+PROMISES = ("consistency", "index")
 
 
 @cache
@@ -38,28 +41,22 @@ def title(name: str) -> str:
     return engine.title if engine is not None else name
 
 
-def embedded(name: str) -> bool:
-    """Whether the store lives in the client's process."""
+def _flag(flag: str, name: str, *, unknown: bool = False) -> bool:
+    """A flag of an engine; `unknown` where its driver is not installed."""
     engine = _engine(name)
-    return engine is not None and engine.flags.embedded
+    return unknown if engine is None else bool(getattr(engine.flags, flag))
 
 
-def external(name: str) -> bool:
-    """Whether the store is a database that was there already, on hosts that nobody told."""
-    engine = _engine(name)
-    return engine is not None and engine.flags.external
-
-
-def counts_copies(name: str) -> bool:
-    """Whether the size that a store tells has every replica in it."""
-    engine = _engine(name)
-    return engine is None or engine.flags.size_has_copies
-
-
-def one_writer(name: str) -> bool:
-    """Whether a file of this store can have only one writing process."""
-    engine = _engine(name)
-    return engine is not None and not engine.flags.concurrent_writers
+#: Whether the store lives in the client's process.
+embedded = partial(_flag, "embedded")
+#: Whether the store is a database that was there already, on hosts that nobody told.
+external = partial(_flag, "external")
+#: Whether the size that a store tells has every replica in it.
+counts_copies = partial(_flag, "size_has_copies", unknown=True)
+#: Whether a file of this store can have several writing processes.
+several_writers = partial(_flag, "concurrent_writers", unknown=True)
+#: Whether servers of this engine ask who connects.
+guarded = partial(_flag, "authentication", unknown=True)
 
 
 def consistency(name: str, level: str) -> str:
@@ -70,12 +67,6 @@ def consistency(name: str, level: str) -> str:
     name_there = engine.level(level)
     meaning = engine.consistencies.get(name_there, "")
     return meaning if name_there == level or not meaning else f"{name_there}: {meaning}"
-
-
-def guarded(name: str) -> bool:
-    """Whether servers of this engine ask who connects."""
-    engine = _engine(name)
-    return engine is None or engine.flags.authentication
 
 
 def node_names(trial: Mapping[str, Any]) -> tuple[str, ...]:
@@ -116,3 +107,18 @@ def client_side(factors: Iterable[str]) -> list[str]:
     return [
         f for f in factors if f not in ("engine", "consistency", *OF_SERVERS) and not own_factor(f)
     ]
+
+
+def varying_promises(trials: pd.DataFrame, factors: Sequence[str]) -> list[str]:
+    """Those of which one engine was measured at several levels."""
+    varying = varying_factors(trials, factors)
+    return [name for name in PROMISES if name in varying]
+
+
+def label(row: Mapping[str, Any], promises: Sequence[str]) -> str:
+    """What a choice is called: the store and what it promises, where that varies."""
+    if row["engine"] == BASELINE:
+        return title(BASELINE)  # it promises nothing
+    extra = [str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row]
+    name = title(str(row["engine"]))
+    return f"{name} ({', '.join(extra)})" if extra else name

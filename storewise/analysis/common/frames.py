@@ -6,6 +6,7 @@ columns; here it becomes Any once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -69,8 +70,8 @@ def grouped_rows(
 
 
 def key_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
-    """The cells of a row as a key of a dict, missing ones as None."""
-    return tuple(_level(row[name]) for name in names)
+    """The cells of a row as a key of a dict, None for those that are missing or not there."""
+    return tuple(_level(row.get(name)) for name in names)
 
 
 def _level(value: Any) -> Any:
@@ -81,6 +82,15 @@ def _level(value: Any) -> Any:
 def missing(value: Any) -> bool:
     """Whether a cell is empty, such as that of a factor that the row's trial does not have."""
     return value is None or bool(pd.isna(value))
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON has it: None for what is missing or no finite number, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {name: json_value(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(one) for one in value]
+    return None if missing(value) or value in (math.inf, -math.inf) else value
 
 
 class Numbered(NamedTuple):

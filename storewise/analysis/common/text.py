@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from storewise.analysis.common.frames import missing
@@ -25,6 +25,23 @@ def all_of(words: Sequence[str], link: str = "and") -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {link} {words[-1]}"
+
+
+def rows_as_text(labels: Iterable[int]) -> str:
+    """Places of rows with runs joined: ``3-5,9``."""
+    runs: list[list[int]] = []
+    for label in sorted(labels):
+        if runs and label == runs[-1][1] + 1:
+            runs[-1][1] = label
+        else:
+            runs.append([label, label])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def some_of(words: Sequence[str], most: int, link: str = ", ") -> str:
+    """The first words, and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return link.join(words[:most]) + more
 
 
 def binary(size: float) -> str:

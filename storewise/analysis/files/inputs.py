@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from storewise.analysis.common.text import some_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.documents import KINDS, Kind
+from storewise.workloads.registry import WORKLOADS, workload
 
 #: Equal files that a warning names.
 _NAMED = 5
@@ -55,6 +57,12 @@ class FailedTrial:
     attempts: int
 
 
+def has_inputs(study: Mapping[str, Any]) -> bool:
+    """Whether a stored study's workload reads inputs; one of a later version may do so."""
+    name = study.get("workload", "alignments")
+    return name not in WORKLOADS or workload(name).reads_inputs
+
+
 def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
     """Totals of a manifest, with a warning where files are equal; None where it is unreadable."""
     warnings: list[StudyWarning] = []
@@ -87,14 +95,13 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
 def _equal_files(table: pa.Table) -> list[StudyWarning]:
     if not table.num_rows:
         return []
-    pairs = table.select(["path", "duplicate_of"])[:_NAMED].to_pylist()
-    names = ", ".join(f"{file['path']} = {file['duplicate_of']}" for file in pairs)
-    more = f" and {table.num_rows - _NAMED} more" if table.num_rows > _NAMED else ""
+    files = table.select(["path", "duplicate_of"]).to_pylist()
+    names = some_of([f"{file['path']} = {file['duplicate_of']}" for file in files], _NAMED)
     return [
         StudyWarning(
             "equal_files",
             "",
-            f"input files that are equal to others and were used once: {names}{more}",
+            f"input files that are equal to others and were used once: {names}",
             "remove the copies, or search again what was meant to differ",
         )
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,41 +136,23 @@ def steps_of(parts: Iterable[Part]) -> dict[tuple[str, str], list[Mapping[str, A
     return steps
 
 
-def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> list[StudyWarning]:
+def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> Iterator[StudyWarning]:
     """Phases of which a worker's file is missing; their sums would be too low."""
     again = "run the study again: it measures what is missing"
     logged = {(log.trial, log.phase, log.worker) for log in logs}
-    warnings = [
-        StudyWarning(
-            "missing_log",
-            part.trial,
-            f"phase {part.phase}: worker {part.worker} has no Hdr log; its latencies are left out",
-            again,
-        )
-        for part in parts
-        if part.worker is not None and (part.trial, part.phase, part.worker) not in logged
-    ]
-    warnings += [
-        StudyWarning(
-            "missing_worker",
-            trial,
-            f"phase {phase}: no result of worker {', '.join(map(str, missing))}; "
-            "the phase is left out of all figures",
-            again,
-        )
-        for (trial, phase), missing in _missing_workers(parts).items()
-        if missing
-    ]
+    for part in parts:
+        if part.worker is not None and (part.trial, part.phase, part.worker) not in logged:
+            lost = f"worker {part.worker} has no Hdr log; its latencies are left out"
+            yield StudyWarning("missing_log", part.trial, f"phase {part.phase}: {lost}", again)
+    for (trial, phase), missing in _missing_workers(parts).items():
+        if missing:
+            lost = f"no result of worker {', '.join(map(str, missing))}"
+            lost += "; the phase is left out of all figures"
+            yield StudyWarning("missing_worker", trial, f"phase {phase}: {lost}", again)
     verified = {p.trial for p in parts if p.phase == VERIFY}
-    return warnings + [
-        StudyWarning(
-            "not_verified",
-            trial,
-            "its stored documents were not verified",
-            "run the study again: it verifies what is missing",
-        )
-        for trial in sorted({p.trial for p in parts} - verified)
-    ]
+    for trial in sorted({p.trial for p in parts} - verified):
+        remedy = "run the study again: it verifies what is missing"
+        yield StudyWarning("not_verified", trial, "its stored documents were not verified", remedy)
 
 
 def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:
@@ -191,7 +173,7 @@ def _missing_workers(parts: Sequence[Part]) -> dict[tuple[str, str], list[int]]:
     return {key: sorted({*range(workers[key])} - numbers) for key, numbers in present.items()}
 
 
-def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
+def mixed(parts: Sequence[Part]) -> Iterator[StudyWarning]:
     """Conditions that should be the same in all trials and are not.
 
     Hosts of nodes are compared among themselves: a cluster may well have others for its stores
@@ -216,26 +198,16 @@ def mixed(parts: Sequence[Part]) -> list[StudyWarning]:
         systems.setdefault("trials" if part.node is None else nodes, set()).add(
             host_of(part.conditions)[1]
         )
-    warnings = [
-        StudyWarning(
-            "mixed_versions",
-            "",
-            f"{name} differs between trials: {', '.join(sorted(different))}",
-            "delete the trials of the older version and measure them again",
-        )
-        for name, different in sorted(versions.items())
-        if len(different) > 1
-    ]
-    return warnings + [
-        StudyWarning(
-            "mixed_hosts",
-            "",
-            f"{jobs} ran on different kinds of hosts: {'; '.join(sorted(kinds))}",
-            "compare engines only within one kind; ask the scheduler for one node type",
-        )
-        for jobs, kinds in sorted(systems.items())
-        if len(kinds) > 1
-    ]
+    for name, different in sorted(versions.items()):
+        if len(different) > 1:
+            text = f"{name} differs between trials: {', '.join(sorted(different))}"
+            remedy = "delete the trials of the older version and measure them again"
+            yield StudyWarning("mixed_versions", "", text, remedy)
+    for jobs, kinds in sorted(systems.items()):
+        if len(kinds) > 1:
+            text = f"{jobs} ran on different kinds of hosts: {'; '.join(sorted(kinds))}"
+            remedy = "compare engines only within one kind; ask the scheduler for one node type"
+            yield StudyWarning("mixed_hosts", "", text, remedy)
 
 
 def part_versions(part: Part) -> list[tuple[str, str]]:
@@ -282,7 +254,7 @@ def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
     return sorted(files, key=lambda file: file.path)
 
 
-def job_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
+def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
     """Warnings that jobs left in their conditions; one that several trials share is one finding."""
     trials: dict[tuple[str, str, str], set[str]] = {}
     for part in parts:
@@ -296,7 +268,6 @@ def job_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
             )
             trials.setdefault(key, set()).add(part.trial)
     of_session = {message for code, message, _ in trials if code == "session"}
-    warnings = []
     for (code, message, remedy), names in trials.items():
         # What forming found is in the parts of the workers and of the session, but for what
         # `sessions` finds itself over all trials.
@@ -304,6 +275,4 @@ def job_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
             continue
         if len(names) > 1:
             message = f"in {len(names)} trials: {message}"
-        trial = "" if len(names) > 1 else min(names)
-        warnings.append(StudyWarning(code, trial, message, remedy))
-    return warnings
+        yield StudyWarning(code, "" if len(names) > 1 else min(names), message, remedy)

@@ -59,55 +59,47 @@ def left_out_warnings(
 
 def stale_warnings(
     expected: Trials | None, stored: Trials, failed: Collection[str]
-) -> list[StudyWarning]:
+) -> Iterator[StudyWarning]:
     """Trials that the study no longer has, that have no results yet, or that ran otherwise.
 
     `stored` maps each trial with results to the conditions of one of its parts.
     """
     if expected is None:
-        return [
-            StudyWarning(
-                "other_study",
-                "",
-                "study.json is not a study that this version of Storewise understands; trials "
-                "cannot be compared with what the study asks for",
-                "run `snakemake report` with the study's file, which writes it again",
-            )
-        ]
-    warnings = [
-        StudyWarning(
+        yield StudyWarning(
+            "other_study",
+            "",
+            "study.json is not a study that this version of Storewise understands; trials cannot "
+            "be compared with what the study asks for",
+            "run `snakemake report` with the study's file, which writes it again",
+        )
+        return
+    for trial in sorted(set(stored) - set(expected)):
+        yield StudyWarning(
             "other_config",
             trial,
             "the study no longer has this trial; it is still in the figures",
             "delete its directory under trials/ to leave it out",
         )
-        for trial in sorted(set(stored) - set(expected))
-    ]
     missing = sorted(set(expected) - set(stored) - set(failed))
     if missing:
-        warnings.append(
-            StudyWarning(
-                "missing_trials",
-                "",
-                f"{len(missing)} of {len(expected)} trials have no results yet: "
-                f"{', '.join(missing[:6])}{' ...' if len(missing) > 6 else ''}",
-                "run the study again: it measures what is missing",
-            )
+        yield StudyWarning(
+            "missing_trials",
+            "",
+            f"{len(missing)} of {len(expected)} trials have no results yet: "
+            f"{', '.join(missing[:6])}{' ...' if len(missing) > 6 else ''}",
+            "run the study again: it measures what is missing",
         )
     for trial in sorted(set(stored) & set(expected)):
         measured = stored[trial].get("trial")
         if not isinstance(measured, Mapping):
             continue
         if changed := ", ".join(sorted(_differences(measured, expected[trial]))):
-            warnings.append(
-                StudyWarning(
-                    "older_config",
-                    trial,
-                    f"measured with another config; it differs in {changed}",
-                    "delete its directory under trials/ and run the study to measure it again",
-                )
+            yield StudyWarning(
+                "older_config",
+                trial,
+                f"measured with another config; it differs in {changed}",
+                "delete its directory under trials/ and run the study to measure it again",
             )
-    return warnings
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], place: str = "") -> Iterator[str]:

@@ -28,8 +28,7 @@ from storewise.analysis.judge.comparable_steps import (
     set_rates,
 )
 from storewise.analysis.measure.throughput import FINISH
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.anova import Interactions, Row, Specification
 from storewise.analysis.stats.anova_groups import (
     ALPHA,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,14 +19,20 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import CEILING, embedded
-from storewise.analysis.common.frames import grouped, keys_of, missing, numbered, records, rows_of
+from storewise.analysis.common.frames import (
+    grouped,
+    key_of,
+    keys_of,
+    missing,
+    numbered,
+    records,
+    rows_of,
+)
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
-from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.throughput import STEP
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 
 #: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %
 #: leaves no second idle for long.
@@ -216,7 +222,7 @@ def limits(tables: Tables) -> Judged:
         step_causes += [cause for use in hosts for cause in causes(use)]
         rows.append(_row(key, step_causes, hosts, float(step.wall)))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return Judged(table, _warnings(table))
+    return Judged(table, list(_warnings(table)))
 
 
 def _row(
@@ -270,21 +276,18 @@ def _quiet(use: HostUse) -> str:
     return f"the busiest host ({use.short or use.host}): {', '.join(parts)}"
 
 
-def _warnings(table: pd.DataFrame) -> list[StudyWarning]:
+def _warnings(table: pd.DataFrame) -> Iterator[StudyWarning]:
     """One warning for all steps that other work on the host limited."""
     rows = table[(table["limited_by"] == FOREIGN_CPU) | table["also"].str.contains(FOREIGN_CPU)]
-    if rows.empty:
-        return []
-    hosts = sorted(set(rows["host"]) - {""})
-    return [
-        StudyWarning(
+    if len(rows):
+        hosts = sorted(set(rows["host"]) - {""})
+        yield StudyWarning(
             "busy_host",
             "",
             f"{len(rows)} of {len(table)} steps ran on hosts ({all_of(hosts)}) whose processors "
             "were busy mostly with other work than the trial's",
             "keep other work off the hosts (`exclusive` allocation of nodes) and measure again",
         )
-    ]
 
 
 def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:

@@ -24,8 +24,7 @@ from storewise.analysis.common.text import all_of, number
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
 from storewise.analysis.judge.corpus import VOLUME, FullSize, copies, corpus_disk, full_size
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import Estimate, ratio, weaker
 from storewise.analysis.stats.usl import law
 

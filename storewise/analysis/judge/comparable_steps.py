@@ -9,7 +9,7 @@ store's own affair.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,12 @@ def set_rates(tables: Tables) -> set[tuple[str, int]]:
     return {(str(p), int(s)) for p, s in zip(rated["phase"], rated["step"], strict=True)}
 
 
-def at_steps(rows: pd.DataFrame, steps: Collection[tuple[str, int]]) -> NDArray[np.bool_]:
-    """Of each row whether it is of one of these steps."""
-    places = zip(rows["phase"], rows["step"], strict=True)
-    return np.array([(str(p), int(s)) in steps for p, s in places], dtype=bool)
+def at_steps(
+    rows: pd.DataFrame, steps: Collection[Any], keys: Sequence[str] = ("phase", "step")
+) -> NDArray[np.bool_]:
+    """Of each row whether it is of one of these steps, which are named by `keys`."""
+    places = rows[list(keys)].itertuples(index=False, name=None)
+    return np.array([place in steps for place in places], dtype=bool)
 
 
 def of_rates(
@@ -125,9 +127,9 @@ def limits(highest: pd.DataFrame, searches: pd.DataFrame) -> list[tuple[str, str
     return list(dict.fromkeys((str(row["phase"]), limit_words(row)) for row in rows))
 
 
-def limit_words(row: Mapping[str, Any]) -> str:
-    """The limit of a search in words."""
-    return f"p{row['percentile']:g} of {row['time']} time within {row['limit_ms']:g} ms"
+def limit_words(row: Mapping[str, Any], of: str = "") -> str:
+    """The limit of a search in words, with `of` what it is."""
+    return f"p{row['percentile']:g} of {row['time']} time{of} within {row['limit_ms']:g} ms"
 
 
 def answers(highest: pd.DataFrame, phase: str, limit: str) -> pd.DataFrame:
@@ -141,24 +143,22 @@ def answers(highest: pd.DataFrame, phase: str, limit: str) -> pd.DataFrame:
 
 def sentences(
     phases: Sequence[str], steps: pd.DataFrame, searches: pd.DataFrame, trials: pd.DataFrame
-) -> list[str]:
+) -> Iterator[str]:
     """Sentences about open loops: which phases rank no store, and which searches found no rate."""
-    text = []
     paced = open_phases(steps) - set(searches["phase"])
     if quiet := [f"phase {phase}" for phase in phases if phase in paced]:
-        text.append(
+        yield (
             f"Of {all_of(quiet)} nothing is said here: the rates were set by the study; how long "
             "operations took at each is in the table and figures of steps."
         )
     if searches.empty:
-        return text
+        return
     known = searches.merge(trials[["trial", "engine"]], on="trial", how="inner")
     for (phase, engine), rows in known.groupby(["phase", "engine"], sort=False):
         none = int(rows["rate"].isna().sum())
         if none and engine != CEILING:
-            text.append(
+            yield (
                 f"Phase {phase}: {none} of {len(rows)} searches of "
                 f"{title(str(engine))} found no rate that met their limit; what is said of its "
                 "highest rate is without them."
             )
-    return text

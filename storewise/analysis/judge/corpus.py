@@ -10,7 +10,7 @@ multiplied too; else each document is taken to need what it needed in the study.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,14 @@ from pydantic import ValidationError
 from statsmodels.regression.linear_model import OLS
 
 from storewise.analysis.common.engines import CEILING, counts_copies
-from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.frames import grouped, key_of, missing, records
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.files.inputs import has_inputs
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
-from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import ESTIMATE, LEVEL
 from storewise.study.prices import Corpus
-from storewise.workloads.registry import WORKLOADS, workload
 
 VOLUME = "volume"
 #: Different volumes from which a line is fitted: through two every line goes.
@@ -84,8 +83,7 @@ def corpus_of(study: Mapping[str, Any]) -> Corpus:
 def full_size(tables: Tables) -> FullSize | None:
     """The corpus in documents; None where the study loaded none of such texts."""
     study = tables.results.study
-    name = study.get("workload", "alignments")
-    if name in WORKLOADS and not workload(name).reads_inputs:
+    if not has_inputs(study):
         return None
     loaded = documents_loaded(tables.throughput)
     if loaded.empty or not loaded["documents"].max() > 0:
@@ -206,35 +204,29 @@ def _lines(tables: Tables, full: FullSize, keys: Sequence[str]) -> dict[tuple[An
     return lines
 
 
-def corpus_warnings(tables: Tables, full: FullSize) -> list[StudyWarning]:
+def corpus_warnings(tables: Tables, full: FullSize) -> Iterator[StudyWarning]:
     """That the corpus is far beyond what was loaded, or made of other files."""
-    warnings = []
     if full.multiple > FAR:
-        warnings.append(
-            StudyWarning(
-                "extrapolated",
-                "",
-                f"the full corpus has about {full.documents:.3g} documents, "
-                f"{full.multiple:.2g} times the {full.loaded:,.0f} that were loaded at most: what "
-                "is said of its size, cost and time is extrapolated",
-                "measure larger volumes (factor `volume`, or more inputs), which shows whether "
-                "rates and bytes per document stay what they are",
-            )
+        yield StudyWarning(
+            "extrapolated",
+            "",
+            f"the full corpus has about {full.documents:.3g} documents, "
+            f"{full.multiple:.2g} times the {full.loaded:,.0f} that were loaded at most: what is "
+            "said of its size, cost and time is extrapolated",
+            "measure larger volumes (factor `volume`, or more inputs), which shows whether rates "
+            "and bytes per document stay what they are",
         )
     inputs, corpus = tables.results.inputs, corpus_of(tables.results.study)
     if full.by == "text" and inputs is not None and inputs.documents and inputs.files:
         each = inputs.documents / inputs.files
         of_input, of_corpus = full.text_per_document * each, corpus.bytes / corpus.files
         if max(of_input / of_corpus, of_corpus / of_input) > UNLIKE:
-            warnings.append(
-                StudyWarning(
-                    "unlike_corpus",
-                    "",
-                    f"a file of the corpus has {of_corpus:,.0f} bytes of text on average, one of "
-                    f"these inputs {of_input:,.0f}; by files the corpus would have "
-                    f"{corpus.files * inputs.documents / inputs.files:.3g} documents instead of "
-                    f"{full.documents:.3g}",
-                    "take a sample of the corpus itself as inputs, or set `corpus` to your own",
-                )
+            yield StudyWarning(
+                "unlike_corpus",
+                "",
+                f"a file of the corpus has {of_corpus:,.0f} bytes of text on average, one of "
+                f"these inputs {of_input:,.0f}; by files the corpus would have "
+                f"{corpus.files * inputs.documents / inputs.files:.3g} documents instead of "
+                f"{full.documents:.3g}",
+                "take a sample of the corpus itself as inputs, or set `corpus` to your own",
             )
-    return warnings

@@ -8,7 +8,7 @@ price over performance (the "$/tps" of Anon et al., Datamation 31(7), 1985) per 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -17,16 +17,14 @@ import pandas as pd
 from pydantic import ValidationError
 
 from storewise.analysis.common.engines import CEILING, embedded, external
-from storewise.analysis.common.frames import grouped, missing, records, rows_of
+from storewise.analysis.common.frames import grouped, key_of, missing, records, rows_of
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import Part, host_of, instance_of
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, OTHER_RATE, loads, set_rates
 from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size
-from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import ESTIMATE
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import HostPrice, Prices
@@ -104,24 +102,21 @@ class HostPrices:
         basis = f"priced as {all_of(texts)}" if known else ""
         return HostPrice(sum(one.hour for one in priced), basis)
 
-    def warnings(self) -> list[StudyWarning]:
+    def warnings(self) -> Iterator[StudyWarning]:
         """One where types of instances were used that have no price."""
         texts = sorted(
             f"{kind} {bought.replace('_', ' ')}"
             for kind, bought in set(self._instances.values())
             if getattr(self._prices.instances.get(kind), bought, None) is None
         )
-        if not texts:
-            return []
-        return [
-            StudyWarning(
+        if texts:
+            yield StudyWarning(
                 "no_instance_price",
                 "",
                 f"there is no price of {all_of(texts)}; costs take another, which they name",
                 "add it to `instances` in config/prices.yaml and run `snakemake report` with the "
                 "study's file; nothing is measured again",
             )
-        ]
 
 
 def per_million(rate: Mapping[str, Any], hosts: float) -> dict[str, Any]:

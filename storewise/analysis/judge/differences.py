@@ -21,15 +21,20 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from storewise.analysis.common.choices import PROMISES, label, varying_promises
-from storewise.analysis.common.engines import BASELINE, CEILING, client_side, own_factor
-from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.engines import (
+    BASELINE,
+    CEILING,
+    PROMISES,
+    client_side,
+    label,
+    own_factor,
+    varying_promises,
+)
+from storewise.analysis.common.frames import grouped, key_of, missing, records
 from storewise.analysis.common.text import level, setting
 from storewise.analysis.judge.comparable_steps import headline_rates, named_times
-from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import (
     ESTIMATE,
     LEVEL,
@@ -48,8 +53,9 @@ TIMES = ("p50", "p99")
 #: mostly more: nothing is called different on them alone.
 _NOT_ENOUGH = ("seconds", "operations", "none")
 _KEYS = ["phase", "step", "measure", "unit"]
+_PAIR = ("factor", "a", "b", "a_where", "b_where")
 COLUMNS = (
-    *(*_KEYS, "factor", "a", "b", "a_where", "b_where"),
+    *(*_KEYS, *_PAIR),
     *("n", "ratio", "low", "high", "resampled"),
     *("p", "p_adj", "low_adj", "high_adj", "pairs", "differs"),
 )
@@ -71,7 +77,8 @@ def differences(tables: Tables) -> Judged:
         pairs = itertools.chain(_choices(alike, factors, promises), _levels(alike, factors))
         for pair, one, other in pairs:
             estimate = ratio(as_estimate(one), as_estimate(other))
-            row = {**dict(zip(_KEYS, place, strict=True)), **pair, **_ratio_columns(estimate)}
+            row = {**dict(zip(_KEYS, place, strict=True)), **pair, **estimate.columns()}
+            row |= {"ratio": estimate.mean, "p": p_of(estimate), "differs": False}
             rows.append(row)
             family = families.setdefault((row["phase"], row["measure"], row["factor"]), [])
             family.append((row, estimate))
@@ -104,6 +111,7 @@ def compared_figures(tables: Tables) -> pd.DataFrame:
     return figures[~figures["engine"].isin([CEILING, BASELINE])]
 
 
+#: The columns that name a pair, and its two rows.
 Pair = tuple[dict[str, Any], Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -119,25 +127,16 @@ def _choices(
         for f in special:
             levels.setdefault((row["engine"], f), set()).add(str(row[f]))
         alike.setdefault(key_of(row, held), []).append((label(row, promises), row))
-    for named in alike.values():
-        ordered = sorted(named, key=lambda one: one[0])
+    for rows_alike in alike.values():
+        ordered = sorted(rows_alike, key=lambda one: one[0])
         for (a, one), (b, other) in itertools.combinations(ordered, 2):
             shared = [f for f in special if not (missing(one[f]) or missing(other[f]))]
             if a == b or any(one[f] != other[f] for f in shared):
                 continue
             alone = [f for f in special if f not in shared]
-            yield (
-                {
-                    **{f: one[f] for f in (*held, *shared)},
-                    "factor": CHOICE,
-                    "a": a,
-                    "b": b,
-                    "a_where": _where(one, alone, levels),
-                    "b_where": _where(other, alone, levels),
-                },
-                one,
-                other,
-            )
+            where = (_where(row, alone, levels) for row in (one, other))
+            named = dict(zip(_PAIR, (CHOICE, a, b, *where), strict=True))
+            yield {**{f: one[f] for f in (*held, *shared)}, **named}, one, other
 
 
 def _where(
@@ -157,18 +156,9 @@ def _levels(rows: Sequence[dict[str, Any]], factors: Sequence[str]) -> Iterable[
                 alike.setdefault(key_of(row, held), []).append(row)
         for group in alike.values():
             for one, other in itertools.combinations(_in_order(group, factor), 2):
-                yield (
-                    {
-                        **{f: one[f] for f in held},
-                        "factor": factor,
-                        "a": level(one[factor]),
-                        "b": level(other[factor]),
-                        "a_where": "",
-                        "b_where": "",
-                    },
-                    one,
-                    other,
-                )
+                values = (factor, level(one[factor]), level(other[factor]), "", "")
+                named = dict(zip(_PAIR, values, strict=True))
+                yield {**{f: one[f] for f in held}, **named}, one, other
 
 
 def _in_order(rows: Sequence[dict[str, Any]], factor: str) -> list[dict[str, Any]]:
@@ -176,21 +166,6 @@ def _in_order(rows: Sequence[dict[str, Any]], factor: str) -> list[dict[str, Any
     if all(isinstance(row[factor], int | float | np.number) for row in rows):
         return sorted(rows, key=lambda row: -float(row[factor]))
     return sorted(rows, key=lambda row: str(row[factor]))
-
-
-def _ratio_columns(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "n": estimate.n,
-        "ratio": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "resampled": estimate.resampled,
-        "p": p_of(estimate),
-        "p_adj": math.nan,
-        "low_adj": math.nan,
-        "high_adj": math.nan,
-        "differs": False,
-    }
 
 
 def p_of(estimate: Estimate) -> float:

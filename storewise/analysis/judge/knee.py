@@ -22,15 +22,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.frames import Floats, grouped, records
 from storewise.analysis.measure.steps import ALL, OTHER
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import LEVEL, RESAMPLES, SEED
-
-Floats = NDArray[np.float64]
 
 #: Steps from which on one of them can be a knee between others.
 MIN_STEPS = 3

@@ -21,18 +21,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import kendalltau, theilslopes
 
-from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.frames import Floats, grouped, records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads, of_rates
 from storewise.analysis.measure.host_load import UNSTEADY
 from storewise.analysis.measure.throughput import STEP
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import (
     LEVEL,
     MIN_SECONDS,
@@ -40,8 +38,6 @@ from storewise.analysis.stats.intervals import (
     effective,
     holm_adjusted,
 )
-
-Floats = NDArray[np.float64]
 
 #: Coefficient of variation between seconds, that of counting aside, above which a trial is noisy:
 #: of 20 independent seconds the mean is then still uncertain by 10 % (2 * 0.22 / sqrt(20)).

@@ -21,9 +21,8 @@ from storewise.analysis.judge.comparable_steps import (
 )
 from storewise.analysis.measure.scaling import numeric_factors
 from storewise.analysis.measure.steps import ALL, OTHER
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.usl import Usl, fit, not_fitted
+from storewise.analysis.model.tables import Judged, Tables
+from storewise.analysis.stats.usl import fit, not_fitted
 
 #: Factors that are counts of what works at once.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
@@ -92,13 +91,9 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
     if not row["reason"]:
         # What the seconds of a single run vary by is not what runs vary by.
         errors = group["error"].astype(float).where(group["resampled"].isin(OVER_REPEATS))
-        row |= _fit_columns(fit(levels, rates, errors.to_list()))
-    return row
-
-
-def _fit_columns(law: Usl) -> dict[str, Any]:
-    parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
-    row: dict[str, Any] = {"r2": law.r2, "resampled": law.resampled, "flags": ", ".join(law.flags)}
-    for name, one in zip(PARAMETERS, parameters, strict=True):
-        row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        law = fit(levels, rates, errors.to_list())
+        row |= {"r2": law.r2, "resampled": law.resampled, "flags": ", ".join(law.flags)}
+        parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
+        for name, one in zip(PARAMETERS, parameters, strict=True):
+            row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
     return row

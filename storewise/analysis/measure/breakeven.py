@@ -22,25 +22,24 @@ upper end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.files.parts import Part, steps_of
 from storewise.analysis.measure.points import mean_service_times
-from storewise.analysis.measure.repeats import over_repeats
+from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.measure.throughput import STEP, StepKey, durations
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import LEVEL, Estimate, columns, weaker
+from storewise.analysis.stats.intervals import Estimate, half_width, weaker, welch
 
 COLUMNS = ["phase", "step", "operation", "load", "files_question", "store_question"]
-COLUMNS += ["n", "mean", "low", "high", "resampled"]
+COLUMNS += ESTIMATE
 #: What changes a store is no question.
 _CHANGES = ("add", "insert", "update", "delete", "finish")
 
@@ -51,31 +50,17 @@ def questions_until_it_pays(load: Estimate, files: Estimate, store: Estimate) ->
     gain = files.mean - store.mean
     mean = load.mean / gain if gain > 0 else math.inf
     if not all(one.known() and one.log for one in (load, files, store)):
-        return Estimate(n, mean, math.nan, math.nan, "none")
+        return Estimate.unknown(n, mean)
     # In units of the gain; without one the interval alone may tell.
     errors = [(files.mean * files.error, files.freedom), (store.mean * store.error, store.freedom)]
-    half = _quantile(_welch(errors)) * math.hypot(*(e for e, _ in errors))
+    half = half_width(math.hypot(*(e for e, _ in errors)), welch(errors))
     resampled = weaker(load.resampled, files.resampled, store.resampled)
     if gain - half <= 0:
         low = load.low / (gain + half) if gain + half > 0 else math.inf
         return Estimate(n, mean, low, math.inf, resampled)
     parts = [(load.error, load.freedom), *((e / gain, f) for e, f in errors)]
     error = math.sqrt(sum(e * e for e, _ in parts))
-    freedom = _welch(parts)
-    width = _quantile(freedom) * error
-    high = mean * math.exp(min(width, 700.0))
-    return Estimate(n, mean, mean * math.exp(-width), high, resampled, error, freedom)
-
-
-def _welch(parts: Sequence[tuple[float, float]]) -> float:
-    total = sum(e * e for e, _ in parts)
-    if total == 0:
-        return sum(f for _, f in parts)
-    return total * total / sum(e**4 / f for e, f in parts if e > 0)
-
-
-def _quantile(freedom: float) -> float:
-    return float(stdtrit(freedom, (1 + LEVEL) / 2))
+    return Estimate.on_logarithms(n, mean, resampled, error, welch(parts))
 
 
 def clients_at_once(parts: Iterable[Part]) -> dict[StepKey, int]:
@@ -144,7 +129,7 @@ def breakeven(question: pd.DataFrame, load: pd.DataFrame, results: Results) -> p
                     "load": of_load.mean,
                     "files_question": files.mean,
                     "store_question": store.mean,
-                    **columns(questions_until_it_pays(of_load, files, store)),
+                    **questions_until_it_pays(of_load, files, store).columns(),
                 }
             )
     return pd.DataFrame(rows, columns=[*factors, *COLUMNS])

@@ -8,7 +8,7 @@ client's process, so there a busy process is no sign.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pandas as pd
@@ -188,12 +188,6 @@ def _near_ceiling(rates: pd.DataFrame, summary: pd.DataFrame, results: Results) 
     return joined[joined["value"] >= NEAR_CEILING * joined["top"]]
 
 
-def paced_steps(samples: pd.DataFrame) -> set[StepKey]:
-    """Trial, phase and step of open loops."""
-    rows = samples.loc[samples["metric"] == "target_rate", STEP].drop_duplicates()
-    return set(rows.itertuples(index=False, name=None))
-
-
 def bound_warnings(bound: pd.DataFrame) -> list[StudyWarning]:
     """One warning per trial and phase that the client limited."""
     return [
@@ -220,20 +214,16 @@ def canary(samples: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def canary_warnings(table: pd.DataFrame) -> list[StudyWarning]:
+def canary_warnings(table: pd.DataFrame) -> Iterator[StudyWarning]:
     """A warning per canary that differs much between trials: the machine was not the same."""
-    warnings = []
     for (metric, by), group in table.groupby(["metric", "taken_by"]):
         slow, fast = float(group["value"].min()), float(group["value"].max())
         if slow > 0 and fast / slow > UNSTEADY:
-            warnings.append(
-                StudyWarning(
-                    "unsteady_host",
-                    "",
-                    f"{metric} of hosts with {by} lay between {slow:,.3g} and {fast:,.3g} "
-                    f"{group['unit'].iloc[0]} before the trials: the machine was not equally fast "
-                    "all the time",
-                    "keep other work off the machine, or set more repeats",
-                )
+            yield StudyWarning(
+                "unsteady_host",
+                "",
+                f"{metric} of hosts with {by} lay between {slow:,.3g} and {fast:,.3g} "
+                f"{group['unit'].iloc[0]} before the trials: the machine was not equally fast all "
+                "the time",
+                "keep other work off the machine, or set more repeats",
             )
-    return warnings

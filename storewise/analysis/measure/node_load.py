@@ -17,12 +17,7 @@ import pandas as pd
 
 from storewise.analysis.common.frames import Floats, Integers, grouped, grouped_rows
 from storewise.analysis.files.parts import SESSION
-from storewise.analysis.measure.host_load import (
-    BRIEF,
-    HOST_METRICS,
-    by_second,
-    weighted,
-)
+from storewise.analysis.measure.host_load import BRIEF, HOST_METRICS, by_second, weighted
 from storewise.analysis.measure.throughput import STEP
 
 #: Metrics of a server's own processes and directory; the others are its host's.

@@ -97,18 +97,14 @@ def per_node(
             histogram = histograms.get((*step, row["operation"], node, time), Counted())
             row |= {f"{time}_{name}": value for name, value in figures(histogram, TIMES).items()}
             if time == "service" and histogram.get_total_count():
-                row["over_limit"] = share_over(histogram, limit)
+                # To the histogram's three digits.
+                bucket = bucket_indexes(np.array([int(limit * 1e6)], dtype=np.int64))[0]
+                row["over_limit"] = histogram.above(int(bucket)) / histogram.get_total_count()
         for metric in LOAD:
             at = node if metric == "store_cpu" else ""
             row[metric] = means.get((*step, place, at, metric))
         rows.append(row)
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def share_over(histogram: Counted, limit_ms: float) -> float:
-    """Share of a histogram's values above a limit, to its three digits."""
-    index = int(bucket_indexes(np.array([int(limit_ms * 1e6)], dtype=np.int64))[0])
-    return histogram.above(index) / histogram.get_total_count()
 
 
 def slowdown(throughput: pd.DataFrame, conditions: pd.DataFrame, results: Results) -> pd.DataFrame:

@@ -1,16 +1,16 @@
-"""How stores answered ``mv > ?``: by which plan, in what time, at which share of the readings.
+"""How stores answered questions: who did, by which plan, in what time; from what clients noted.
 
-From the notes of workload `measures`: one note per client, step, query and selectivity.
+Of workload `measures` (``mv > ?``) there is one note per client, step, query and selectivity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import title
+from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
@@ -26,6 +26,7 @@ SUMMARY_COLUMNS = (
     *("query", "selectivity_pct", "threshold", "rows", "matched", "found", "n"),
     *("mean", "low", "high", "answered_by", "uses_index", "plan"),
 )
+COLUMNS = ["phase", "step", "question", "answered_by", "by", "indexes", "median", "operations", "n"]
 
 
 def plans(results: Results) -> pd.DataFrame:
@@ -119,10 +120,10 @@ def _list(shares: Sequence[float]) -> str:
     return all_of([f"{share:g} %" for share in shares])
 
 
-def plan_warnings(planned: pd.DataFrame, results: Results) -> list[StudyWarning]:
+def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarning]:
     """Queries that a client answered for its store, stores that found other numbers than there
     are, and phases whose rates mix selectivities."""
-    warnings = _mixtures(planned)
+    yield from _mixtures(planned)
     engines = {row["trial"]: row.get("engine", "") for row in records(results.trials)}
     # Not every part tells of the engine: that of the verification does not.
     keeps_none = {p.trial for p in results.parts if not _stores(p.conditions)}
@@ -130,29 +131,24 @@ def plan_warnings(planned: pd.DataFrame, results: Results) -> list[StudyWarning]
         by_client = group[group["answered_by"] == "client"]
         if len(by_client):
             queries, verbs = (sorted(set(by_client[name])) for name in ("query", "verb"))
-            warnings.append(
-                StudyWarning(
-                    "answered_by_client",
-                    str(trial),
-                    f"{title(str(engines[trial]))} knows no conditions on fields: its client "
-                    f"answered {all_of(queries)} from what {all_of(verbs)} gave",
-                    "compare these times with others of the same kind only",
-                )
+            yield StudyWarning(
+                "answered_by_client",
+                str(trial),
+                f"{title(str(engines[trial]))} knows no conditions on fields: its client "
+                f"answered {all_of(queries)} from what {all_of(verbs)} gave",
+                "compare these times with others of the same kind only",
             )
         both = group.dropna(subset=["found", "matched"])
         wrong = records(both[both["found"] != both["matched"]])
         if wrong and trial not in keeps_none:
             row = wrong[0]
-            warnings.append(
-                StudyWarning(
-                    "wrong_number",
-                    str(trial),
-                    f"{row['query']} at {row['selectivity_pct']:g} % found {row['found']:.0f} "
-                    f"readings, there are {row['matched']:.0f} (in {len(wrong)} cases)",
-                    "see the trial's verification: what is lost cannot be found",
-                )
+            yield StudyWarning(
+                "wrong_number",
+                str(trial),
+                f"{row['query']} at {row['selectivity_pct']:g} % found {row['found']:.0f} "
+                f"readings, there are {row['matched']:.0f} (in {len(wrong)} cases)",
+                "see the trial's verification: what is lost cannot be found",
             )
-    return warnings
 
 
 def _mixtures(planned: pd.DataFrame) -> list[StudyWarning]:
@@ -184,3 +180,37 @@ def index_word(row: Mapping[str, Any]) -> str:
     if missing(row["uses_index"]):
         return "not told"
     return "yes" if row["uses_index"] else "no"
+
+
+def questions(results: Results, latency_summary: pd.DataFrame) -> pd.DataFrame:
+    """One row per factors' levels, phase, step and question.
+
+    Columns: factors, then COLUMNS: `answered_by` is store or client, `by` the verb, `indexes` the
+    secondary indexes that may serve the question (empty: none), `median` the median service time
+    in s over all repeats, `operations` how often it was asked, `n` the repeats. The baseline (the
+    files themselves) comes first among a question's rows.
+    """
+    factors = list(results.factors)
+    notes: dict[tuple[str, str, int, str], tuple[str, str, str]] = {}
+    for part in results.parts:
+        for note in part.conditions.get("notes") or ():
+            if isinstance(note, Mapping) and "question" in note:
+                key = (part.trial, part.phase, int(note.get("step", 0)), str(note["question"]))
+                indexes = ", ".join(map(str, note.get("indexes") or ()))
+                notes[key] = (str(note.get("answered_by", "")), str(note.get("by", "")), indexes)
+    columns = ["trial", "phase", "step", "question", "answered_by", "by", "indexes"]
+    table = pd.DataFrame([(*key, *note) for key, note in notes.items()], columns=columns)
+    table = results.trials[["trial", *factors]].merge(table, on="trial")
+    if table.empty:
+        return pd.DataFrame(columns=[*factors, *COLUMNS])
+    # Repeats say the same.
+    table = table.drop(columns="trial").drop_duplicates()
+    medians = latency_summary[
+        (latency_summary["time"] == "service") & (latency_summary["percentile"] == "p50")
+    ].rename(columns={"operation": "question", "value": "median", "count": "operations"})
+    keys = [*factors, "phase", "step", "question"]
+    table = table.merge(medians[[*keys, "median", "operations", "n"]], on=keys, how="left")
+    order = {name: place for place, name in enumerate(dict.fromkeys(key[3] for key in notes))}
+    table["_order"], table["_later"] = table["question"].map(order), table["engine"] != BASELINE
+    table = table.sort_values(["phase", "step", "_order", "_later", "engine"], kind="stable")
+    return table[[*factors, *COLUMNS]].reset_index(drop=True)

@@ -113,7 +113,8 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
             and p.measure == series.measure
             and p.operation == (series.operation if series.operation else p.operation)
             and within(p.levels, wanted)
-            and (series.x is None or _numeric(p.levels.get(series.x.level)))
+            # A flag is no number, though Python has it as one.
+            and (series.x is None or type(p.levels.get(series.x.level)) in (int, float))
         ]
         names = _settings(alike, series, wanted)
         settings: dict[str, dict[float, dict[tuple[str, ...], list[float]]]] = {}
@@ -137,10 +138,6 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
             if series.x is None or len(values) > 1
         ]
     return curves
-
-
-def _numeric(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _settings(points: Sequence[Point], series: Series, wanted: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -12,7 +12,7 @@ from storewise.analysis.common.frames import grouped_rows
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.measure.throughput import STEP
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import OWN_SPREAD, Estimate, columns, estimate, pooled
+from storewise.analysis.stats.intervals import OWN_SPREAD, Estimate, estimate, pooled
 
 #: Columns of a mean and its interval.
 ESTIMATE = ["n", "mean", "low", "high", "resampled"]
@@ -50,9 +50,7 @@ def over_repeats(
             {
                 **dict(zip(groups, levels, strict=True)),
                 "unit": units[places[0]],
-                **columns(mean),
-                "error": mean.error,
-                "freedom": mean.freedom,
+                **mean.columns(),
             }
         )
     return pd.DataFrame(rows, columns=[*groups, "unit", *ESTIMATE, "error", "freedom"])
@@ -85,30 +83,25 @@ def _steady_rates(by_second: pd.DataFrame) -> dict[tuple[object, ...], list[floa
     return rates
 
 
-def few_repeats(results: Results) -> list[StudyWarning]:
+def few_repeats(results: Results) -> Iterator[StudyWarning]:
     """A warning where the repeats are too few for a useful interval."""
     if results.trials.empty:
-        return []
+        return
     counts = results.trials.groupby(list(results.factors), dropna=False).size()
     low = int(counts.min())
     if low == 1:
-        return [
-            StudyWarning(
-                "one_repeat",
-                "",
-                "some figures rest on a single repeat; what differs from run to run is unknown, "
-                "so nothing is said about differences where no interval can be had",
-                "set `repeats: 3` or more",
-            )
-        ]
-    if low < OWN_SPREAD:
-        return [
-            StudyWarning(
-                "few_repeats",
-                "",
-                f"{low} repeats say little of one setting's own spread, so intervals take that of "
-                "all settings of a phase together",
-                f"set `repeats: {OWN_SPREAD}` for intervals of each setting's own",
-            )
-        ]
-    return []
+        yield StudyWarning(
+            "one_repeat",
+            "",
+            "some figures rest on a single repeat; what differs from run to run is unknown, so "
+            "nothing is said about differences where no interval can be had",
+            "set `repeats: 3` or more",
+        )
+    elif low < OWN_SPREAD:
+        yield StudyWarning(
+            "few_repeats",
+            "",
+            f"{low} repeats say little of one setting's own spread, so intervals take that of all "
+            "settings of a phase together",
+            f"set `repeats: {OWN_SPREAD}` for intervals of each setting's own",
+        )

@@ -15,7 +15,7 @@ import pandas as pd
 
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.measure.repeats import ESTIMATE
-from storewise.analysis.stats.intervals import Estimate, columns, ratio
+from storewise.analysis.stats.intervals import Estimate, ratio
 
 #: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
 #: rate.
@@ -64,7 +64,7 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
                     "level": float(row[factor]),
                     "base": float(base[factor]),
                 }
-                up = columns(speedup)
+                up = speedup.columns()
                 share = {name: getattr(speedup, name) / times for name in ("mean", "low", "high")}
                 rows.append({**common, "quantity": "speedup", **up})
                 rows.append({**common, "quantity": "efficiency", **up, **share})
@@ -74,13 +74,7 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
 
 def as_estimate(row: Mapping[str, Any]) -> Estimate:
     """A row of a table over repeats as the estimate that it came from."""
-    return Estimate(
-        int(row["n"]),
-        float(row["mean"]),
-        float(row["low"]),
-        float(row["high"]),
-        row["resampled"],
-        float(row["error"]),
-        float(row["freedom"]),
-        bool(row["mean"] > 0),
+    mean, low, high, error, freedom = (
+        float(row[name]) for name in ("mean", "low", "high", "error", "freedom")
     )
+    return Estimate(int(row["n"]), mean, low, high, row["resampled"], error, freedom, mean > 0)

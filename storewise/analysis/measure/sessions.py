@@ -147,7 +147,7 @@ def _missing(
 
 def _shared(
     parts: Sequence[Part], facts: Mapping[str, Mapping[str, Mapping[str, Any]]]
-) -> list[StudyWarning]:
+) -> Iterator[StudyWarning]:
     """One finding for all trials in which a host had more than one server, or clients beside."""
     clients: dict[str, set[str]] = {}
     for part in parts:
@@ -165,10 +165,8 @@ def _shared(
         if shared:
             trials += 1
             worst = max(worst, shared, key=lambda texts: sum(map(len, texts)))
-    if not trials:
-        return []
-    return [
-        StudyWarning(
+    if trials:
+        yield StudyWarning(
             "shared_host",
             "",
             f"in {trials} of {len(facts)} trials with servers a host was shared (at most "
@@ -176,4 +174,3 @@ def _shared(
             "the host's figures are of all of them",
             "for figures that count give each server and the clients a host of their own",
         )
-    ]

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 
 from storewise.analysis.common.frames import joined, numbered
 from storewise.analysis.files.inputs import InputTotals
-from storewise.analysis.files.parts import (
-    SESSION,
-    HdrLog,
-    Part,
-    threads_of,
-    whole_phases,
-)
+from storewise.analysis.files.parts import SESSION, HdrLog, Part, threads_of, whole_phases
 from storewise.analysis.measure import host_load as hosts
 from storewise.analysis.measure import latency as latencies
 from storewise.analysis.measure import node_load as servers
@@ -102,6 +96,7 @@ def measure(
     balance = servers.balance(samples)
     checked = verification(others)
     histograms, by_owner, warnings = latencies.histograms(parts, logs, totals)
+    rated = samples.loc[samples["metric"] == "target_rate", STEP].drop_duplicates()
     return Measured(
         trials=_trials(rows),
         series=series,
@@ -128,7 +123,7 @@ def measure(
         sessions=session_table,
         canary=hosts.canary(others),
         verification=checked,
-        paced=hosts.paced_steps(samples),
+        paced=set(rated.itertuples(index=False, name=None)),
         histograms=histograms,
         warnings=warnings,
     )

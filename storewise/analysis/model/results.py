@@ -23,7 +23,25 @@ OwnerKey = tuple[str, str, int, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class OfTrials:
+    """Tables of trials that are handed out as they were measured."""
+
+    series: pd.DataFrame
+    throughput: pd.DataFrame
+    storage: pd.DataFrame
+    host: pd.DataFrame
+    cpu: pd.DataFrame
+    balance: pd.DataFrame
+    per_node: pd.DataFrame
+    crashes: pd.DataFrame
+    nodes: pd.DataFrame
+    sessions: pd.DataFrame
+    canary: pd.DataFrame
+    verification: pd.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Measured(OfTrials):
     """Figures of trials; the tables are described where they are made.
 
     `trials` has trial, repeat, phases, host; `load` is `host` without what nodes measured;
@@ -32,25 +50,13 @@ class Measured:
     """
 
     trials: pd.DataFrame
-    series: pd.DataFrame
-    throughput: pd.DataFrame
     mean_times: pd.DataFrame
     question_times: pd.DataFrame
     load_times: pd.DataFrame
     parameters: pd.DataFrame
     steps: pd.DataFrame
-    storage: pd.DataFrame
     load: pd.DataFrame
-    host: pd.DataFrame
-    cpu: pd.DataFrame
-    balance: pd.DataFrame
     conditions: pd.DataFrame
-    per_node: pd.DataFrame
-    crashes: pd.DataFrame
-    nodes: pd.DataFrame
-    sessions: pd.DataFrame
-    canary: pd.DataFrame
-    verification: pd.DataFrame
     paced: Set[tuple[str, str, int]]
     histograms: Mapping[Key, Counted]
     warnings: Sequence[StudyWarning]

@@ -8,11 +8,21 @@ from dataclasses import dataclass, field, fields
 import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning, warning_table
-from storewise.analysis.model.results import Results
+from storewise.analysis.model.results import OfTrials, Results
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class Judged:
+    """What a judge hands back: a table and what is doubtful about it."""
+
+    table: pd.DataFrame
+    warnings: Sequence[StudyWarning] = ()
+    beside: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Further tables that the same work gives, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables(OfTrials):
     """What the analysis hands out; ``docs/analysis.md`` lists the columns of each table.
 
     Tables per trial name the trial only; `trials` has its factors. Those over repeats have a
@@ -21,8 +31,6 @@ class Tables:
 
     results: Results
     trials: pd.DataFrame
-    series: pd.DataFrame
-    throughput: pd.DataFrame
     summary: pd.DataFrame
     latency: pd.DataFrame
     latency_summary: pd.DataFrame
@@ -30,19 +38,9 @@ class Tables:
     steps: pd.DataFrame
     searches: pd.DataFrame
     highest_rates: pd.DataFrame
-    storage: pd.DataFrame
     storage_summary: pd.DataFrame
-    host: pd.DataFrame
-    cpu: pd.DataFrame
-    balance: pd.DataFrame
-    per_node: pd.DataFrame
     slowdown: pd.DataFrame
-    crashes: pd.DataFrame
-    nodes: pd.DataFrame
-    sessions: pd.DataFrame
     client_bound: pd.DataFrame
-    canary: pd.DataFrame
-    verification: pd.DataFrame
     questions: pd.DataFrame
     breakeven: pd.DataFrame
     reference_values: pd.DataFrame

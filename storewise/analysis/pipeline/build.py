@@ -8,7 +8,7 @@ samples or files, so that each can be used on stored CSV files too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from storewise.analysis.judge import anova, bottlenecks, capacity, cost, differences, knee, noise
 from storewise.analysis.judge.usl import usl
@@ -18,16 +18,14 @@ from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
 from storewise.analysis.measure.breakeven import breakeven
 from storewise.analysis.measure.points import points
-from storewise.analysis.measure.query_plans import plan_summary, plan_warnings, plans
-from storewise.analysis.measure.questions import questions
+from storewise.analysis.measure.query_plans import plan_summary, plan_warnings, plans, questions
 from storewise.analysis.measure.references import compare
 from storewise.analysis.measure.repeats import few_repeats, over_repeats
 from storewise.analysis.measure.scaling import scaling
 from storewise.analysis.measure.steps import highest_rates, searches, steps
 from storewise.analysis.measure.verification import verification_warnings
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.results import Results
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.model.results import OfTrials, Results
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.verdict.export import verdict_table
 
 #: Table name -> its judge; later ones may read the tables of earlier ones in `Tables.judged`.
@@ -85,10 +83,9 @@ def measured_tables(results: Results) -> Tables:
         *verification_warnings(measured.verification),
     ]
     return Tables(
+        **{one.name: getattr(measured, one.name) for one in fields(OfTrials)},
         results=results,
         trials=results.trials,
-        series=measured.series,
-        throughput=throughput,
         summary=summary,
         latency=latencies.latency(measured.histograms),
         latency_summary=merged,
@@ -96,21 +93,11 @@ def measured_tables(results: Results) -> Tables:
         steps=steps(measured.steps, measured.parameters, measured.histograms, results),
         searches=searched,
         highest_rates=highest_rates(searched, results),
-        storage=measured.storage,
         storage_summary=over_repeats(
             measured.storage, results, ["phase", "step", "measure"], counted=True
         ),
-        host=measured.host,
-        cpu=measured.cpu,
-        balance=measured.balance,
-        per_node=measured.per_node,
         slowdown=owners.slowdown(throughput, measured.conditions, results),
-        crashes=measured.crashes,
-        nodes=measured.nodes,
-        sessions=measured.sessions,
         client_bound=bound,
-        canary=measured.canary,
-        verification=measured.verification,
         questions=questions(results, merged),
         breakeven=breakeven(measured.question_times, measured.load_times, results),
         reference_values=published.values,

@@ -19,7 +19,7 @@ import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.files.inputs import read_failed, read_manifest, read_quarantine
+from storewise.analysis.files.inputs import has_inputs, read_failed, read_manifest, read_quarantine
 from storewise.analysis.files.parts import (
     job_warnings,
     missing_parts,
@@ -45,7 +45,6 @@ from storewise.layout import FAILED, LEFT_OUT, MANIFEST, QUARANTINE, REFERENCES,
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.study.factors import OF_SERVERS
 from storewise.study.references import Reference, parse_reference
-from storewise.workloads.registry import WORKLOADS, workload
 
 T = TypeVar("T")
 
@@ -84,7 +83,7 @@ def load_results(
 
     failed = [collect(read_failed(path)) for path in sorted(directory.glob(f"{TRIALS}/*/{FAILED}"))]
     study = collect(_read_study(directory / STUDY))
-    inputs = collect(read_manifest(directory / MANIFEST)) if _reads_inputs(study) else None
+    inputs = collect(read_manifest(directory / MANIFEST)) if has_inputs(study) else None
     about = Study(
         inputs=inputs,
         # Of an engine that the study no longer has there may be trials, named after it.
@@ -146,12 +145,6 @@ def load_results(
         references=references,
         attempts=attempts,
     )
-
-
-def _reads_inputs(study: Mapping[str, Any]) -> bool:
-    """Whether the study's workload has a manifest; one of a later version may have."""
-    name = study.get("workload", "alignments")
-    return name not in WORKLOADS or workload(name).reads_inputs
 
 
 def _read_study(path: Path) -> tuple[dict[str, Any], list[StudyWarning]]:

@@ -34,6 +34,7 @@ import pandas as pd
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.anova import anova_lm
 
+from storewise.analysis.common.text import some_of
 from storewise.analysis.stats.residual_checks import Check, Floats, cells, equal_variance, normality
 from storewise.errors import AnalysisError
 
@@ -264,12 +265,12 @@ def _terms(
     orders = {"auto": every, "all": every, "none": 1}
     wanted = orders.get(str(spec.interactions)) or int(spec.interactions)
     highest = min(every, wanted, spec.highest or every)
-    basis = np.full((n, 1), 1 / np.sqrt(n))
+    columns = np.ones((n, 1))
     kept: list[Term] = []
     out: list[tuple[str, str]] = []
     for order in range(1, highest + 1):
         terms = list(itertools.combinations(spec.factors, order))
-        wider, fitting, reasons, parameters = basis, [], [], basis.shape[1]
+        wider, fitting, reasons, parameters = columns, [], [], columns.shape[1]
         for term in terms:
             name = ":".join(term)
             if order > 1 and not all(p in kept for p in itertools.combinations(term, order - 1)):
@@ -278,8 +279,8 @@ def _terms(
             parameters += math.prod(blocks[f].shape[1] for f in term)
             if parameters >= n:
                 break
-            widened = _widened(wider, _product(blocks, term))
-            if widened is None:
+            widened = np.column_stack([wider, _product(blocks, term)])
+            if np.linalg.matrix_rank(widened, rtol=1e-8) < parameters:
                 reasons.append((name, _aliased(table, term, spec.numeric)))
                 parameters = wider.shape[1]
             else:
@@ -290,7 +291,7 @@ def _terms(
             why = f"{n} rows leave no residual degrees of freedom with it"
             reasons = [(":".join(term), why) for term in terms]
         else:
-            basis, kept = wider, [*kept, *fitting]
+            columns, kept = wider, [*kept, *fitting]
         if order == 1 and parameters >= n:
             raise AnalysisError(
                 f"no residual degrees of freedom: {n} rows for {parameters} parameters or more, "
@@ -308,27 +309,15 @@ def _terms(
     return kept, tuple(out)
 
 
-def _widened(basis: Floats, columns: Floats) -> Floats | None:
-    """An orthonormal basis of both; None where columns are, but for rounding, in the first."""
-    # Twice, for what one pass leaves of rounding is itself not orthogonal.
-    rest = columns - basis @ (basis.T @ columns)
-    rest -= basis @ (basis.T @ rest)
-    directions, sizes, _ = np.linalg.svd(rest, full_matrices=False)
-    if sizes.min() <= 1e-8 * float(np.linalg.norm(columns, ord=2)):
-        return None
-    return np.column_stack([basis, directions])
-
-
 def _aliased(table: pd.DataFrame, term: Term, numeric: Sequence[str]) -> str:
     """Why a term cannot be told from those before it, with up to three empty cells."""
     if len(term) > 1 and not set(term) & set(numeric):
         there = set(map(tuple, table[list(term)].drop_duplicates().to_numpy().tolist()))
         each = [list(pd.factorize(table[f], sort=True)[1]) for f in term]
         empty = [cell for cell in itertools.product(*each) if cell not in there]
-        shown = [", ".join(f"{f}={v}" for f, v in zip(term, c, strict=True)) for c in empty[:3]]
-        more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
-        if empty:
-            return f"no rows with {'; '.join(shown)}{more}"
+        cases = [", ".join(f"{f}={v}" for f, v in zip(term, c, strict=True)) for c in empty]
+        if cases:
+            return f"no rows with {some_of(cases, 3, '; ')}"
     return "its levels go together with those of the terms before it, so their effects are one"
 
 

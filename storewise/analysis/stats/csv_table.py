@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from storewise.analysis.common.text import some_of
 from storewise.errors import AnalysisError
 from storewise.yamlfile import nearest
 
@@ -161,5 +162,4 @@ def _numbers(name: str, cells: pd.Series) -> pd.Series:
 def _lines(lines: Sequence[int]) -> str:
     if len(lines) == 1:
         return f"line {lines[0]}"
-    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return f"lines {', '.join(map(str, lines[:_SHOWN]))}{more}"
+    return f"lines {some_of(list(map(str, lines)), _SHOWN)}"

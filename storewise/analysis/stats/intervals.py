@@ -29,13 +29,14 @@ interval, but for what is counted and not timed (a store's size): that stands fo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtr, stdtrit
+
+from storewise.analysis.common.frames import Floats
 
 #: Confidence level of every interval.
 LEVEL = 0.95
@@ -57,7 +58,6 @@ _FARTHEST = 700.0
 ESTIMATE = ("n", "mean", "low", "high", "resampled", "error", "freedom")
 
 Resampled = Literal["repeats", "pooled", "seconds", "operations", "counted", "none"]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,23 +231,29 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
     """The ratio of two independent means with its interval.
 
     On logarithms the ratio is a difference: errors add in squares, degrees of freedom as Welch
-    and Satterthwaite have them (Welch, Biometrika 34, 1947).
+    and Satterthwaite have them (`welch`).
     """
     n = min(above.n, below.n)
     mean = above.mean / below.mean if below.mean else math.nan
     if not (above.known() and below.known() and above.log and below.log and mean > 0):
         return Estimate.unknown(n, mean)
     error = math.hypot(above.error, below.error)
-    if error == 0:
-        freedom = above.freedom + below.freedom
-    elif above.resampled == below.resampled == "pooled" and math.isclose(
-        above.error * math.sqrt(above.n), below.error * math.sqrt(below.n)
-    ):
+    shared = above.resampled == below.resampled == "pooled" and error > 0
+    if shared and math.isclose(above.error * math.sqrt(above.n), below.error * math.sqrt(below.n)):
         freedom = above.freedom  # one spread, estimated once
     else:
-        freedom = error**4 / (above.error**4 / above.freedom + below.error**4 / below.freedom)
+        freedom = welch([(one.error, one.freedom) for one in (above, below)])
     basis = weaker(above.resampled, below.resampled)
     return Estimate.on_logarithms(n, mean, basis, error, freedom)
+
+
+def welch(errors: Sequence[tuple[float, float]]) -> float:
+    """Degrees of freedom of a sum of independent values, each with its standard error and degrees
+    of freedom (Welch, Biometrika 34, 1947; Satterthwaite, Biometrics Bulletin 2, 1946)."""
+    total = sum(error * error for error, _ in errors)
+    if total == 0:
+        return sum(freedom for _, freedom in errors)
+    return total * total / sum(error**4 / freedom for error, freedom in errors if error > 0)
 
 
 #: From the basis that says least about other runs to the one that says most.
@@ -257,11 +263,6 @@ _WEAKEST = ("none", "operations", "seconds", "pooled", "repeats", "counted")
 def weaker(*bases: Resampled) -> Resampled:
     """On what a figure rests that is made of several."""
     return min(bases, key=_WEAKEST.index)
-
-
-def columns(figure: Estimate) -> Mapping[str, float | int | str]:
-    """The estimate as columns of a table that has no errors."""
-    return {name: getattr(figure, name) for name in ESTIMATE[:5]}
 
 
 def p_value(quotient: Estimate, null: float = 1.0, side: Literal["two", "less"] = "two") -> float:

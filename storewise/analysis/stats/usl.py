@@ -28,12 +28,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from storewise.analysis.common.frames import Floats
 from storewise.analysis.stats.intervals import LEVEL, SEED, half_width
-
-Floats = NDArray[np.float64]
 
 #: Levels from which on three parameters can be told apart and be wrong.
 MIN_LEVELS = 4

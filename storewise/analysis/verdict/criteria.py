@@ -9,7 +9,7 @@ study set are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -127,17 +127,6 @@ def with_source(table: pd.DataFrame) -> pd.DataFrame:
     placed = table.assign(**{SOURCE_ROW: [str(label) for label in table.index]})
     placed[NOTE] = table.get(NOTE, "")
     return placed[placed["engine"] != CEILING] if "engine" in placed else placed
-
-
-def rows_as_text(labels: Iterable[int]) -> str:
-    """Places of rows with runs joined: ``3-5,9``."""
-    runs: list[list[int]] = []
-    for label in sorted(labels):
-        if runs and label == runs[-1][1] + 1:
-            runs[-1][1] = label
-        else:
-            runs.append([label, label])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def operations(tables: Tables) -> dict[str, dict[str, float]]:

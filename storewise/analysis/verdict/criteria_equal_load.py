@@ -11,13 +11,11 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from storewise.analysis.common.choices import label, varying_promises
-from storewise.analysis.common.engines import BASELINE
-from storewise.analysis.common.frames import grouped, missing, records
-from storewise.analysis.common.text import all_of, level, setting
+from storewise.analysis.common.engines import BASELINE, label, varying_promises
+from storewise.analysis.common.frames import grouped, key_of, missing, records
+from storewise.analysis.common.text import all_of, level, rows_as_text, setting
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, clients_in_words, loads, of_rates
-from storewise.analysis.measure.latency_intervals import key_of
 from storewise.analysis.measure.steps import ALL, OTHER
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import ESTIMATE, Estimate, half_width, weaker
@@ -30,7 +28,6 @@ from storewise.analysis.verdict.criteria import (
     named,
     operations,
     phases_of_kinds,
-    rows_as_text,
     with_source,
 )
 

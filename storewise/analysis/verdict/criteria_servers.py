@@ -8,20 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.choices import varying_promises
-from storewise.analysis.common.engines import BASELINE, CEILING, embedded
+from storewise.analysis.common.engines import BASELINE, CEILING, embedded, varying_promises
 from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import rows_as_text
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, Estimate, estimate, pooled, ratio
-from storewise.analysis.verdict.criteria import (
-    NOTE,
-    SOURCE_ROW,
-    Criterion,
-    named,
-    rows_as_text,
-    with_source,
-)
+from storewise.analysis.verdict.criteria import NOTE, SOURCE_ROW, Criterion, named, with_source
 from storewise.analysis.verdict.criteria_equal_load import from_interval, in_most_choices
 
 _CLIENTS = ("workers", "processes", "threads", "volume")

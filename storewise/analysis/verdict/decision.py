@@ -13,14 +13,13 @@ baseline: it stands first at each criterion, has no rank, and has nothing to loa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.choices import label, varying_promises
-from storewise.analysis.common.engines import BASELINE, CEILING, title
+from storewise.analysis.common.engines import BASELINE, CEILING, label, title, varying_promises
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.judge import comparable_steps as comparable
@@ -139,26 +138,22 @@ def break_even(
     return choices
 
 
-def _break_even_sentences(choices: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _break_even_sentences(choices: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """From how many questions on each store pays, a sentence each, the soonest first."""
     files = title(BASELINE)
-    text = []
     for name, kinds in sorted(choices.items(), key=lambda item: (min(item[1].values()), item[0])):
         paying = {k: n for k, n in kinds.items() if math.isfinite(n)}
         never = [k for k, n in kinds.items() if not math.isfinite(n)]
         if not paying:
-            text.append(f"Against {files}, {name} never pays for its load: no question is faster.")
+            yield f"Against {files}, {name} never pays for its load: no question is faster."
             continue
         soon, late = min(paying, key=paying.__getitem__), max(paying, key=paying.__getitem__)
         first = times_asked(paying[soon])
         one = f"{'the first question' if first == '1' else f'{first} questions'} on ({soon})"
         more = f" to {times_asked(paying[late])} ({late})" if late != soon else ""
         no = f"; never for {all_of(never, 'or')}" if never else ""
-        text.append(
-            f"Against {files}, {name} pays for its load from {one}{more}, by the kind of "
-            f"question{no}."
-        )
-    return text
+        paid = f"{name} pays for its load from {one}{more}"
+        yield f"Against {files}, {paid}, by the kind of question{no}."
 
 
 def weighed(

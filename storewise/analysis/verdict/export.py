@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pandas as pd
 
-from storewise.analysis.common.frames import missing
-from storewise.analysis.model.judged import Judged
-from storewise.analysis.model.tables import Tables
+from storewise.analysis.common.frames import json_value
+from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.study.criteria import KEYS
@@ -74,8 +75,8 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
                 "choice": s.choice,
                 "rank": s.rank or None,
                 "relative": s.relative.mean,
-                "low": _number(s.relative.low),
-                "high": _number(s.relative.high),
+                "low": json_value(s.relative.low),
+                "high": json_value(s.relative.high),
                 "resampled": s.relative.resampled,
                 "lacks": list(s.lacks),
             }
@@ -84,14 +85,7 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
         "sensitivity": {
             "turn": None
             if turn is None
-            else {
-                "choice": turn.choice,
-                "criterion": turn.criterion,
-                "share": turn.share,
-                "now": turn.now,
-                "then": turn.then or None,
-                "until": turn.until if turn.then else None,
-            },
+            else json_value({**asdict(turn), "then": turn.then or None}),
             "repeats": recommendation.repeats,
             "not_measured": [key for key in KEYS if key not in {c.name for c in judged.criteria}],
         },
@@ -108,7 +102,7 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
             }
             for c in judged.criteria
         ],
-        "pays_from": {k: _number(v) for k, v in judged.pays.items()},
+        "pays_from": {k: json_value(v) for k, v in judged.pays.items()},
         "set_aside": [{"choice": label, "reason": reason} for label, reason in judged.set_aside],
     }
 
@@ -120,8 +114,8 @@ def _standing_data(criterion: Criterion, s: Standing) -> dict[str, object]:
         "configuration": s.where,
         "n": s.estimate.n,
         "mean": s.estimate.mean,
-        "low": _number(s.estimate.low),
-        "high": _number(s.estimate.high),
+        "low": json_value(s.estimate.low),
+        "high": json_value(s.estimate.high),
         "unit": criterion.unit,
         "resampled": s.estimate.resampled,
         "rank": s.rank or None,
@@ -130,8 +124,3 @@ def _standing_data(criterion: Criterion, s: Standing) -> dict[str, object]:
         "source_table": criterion.table if s.source_row else None,
         "source_row": s.source_row or None,
     }
-
-
-def _number(value: float) -> float | None:
-    """JSON has neither nan nor infinity."""
-    return None if missing(value) or value in (float("inf"), float("-inf")) else value

@@ -55,8 +55,8 @@ class Turn:
 
     choice: str
     criterion: str
-    now: float
     share: float
+    now: float
     then: str = ""
     until: float = math.nan
 
@@ -170,7 +170,7 @@ def turn(winner: str, criteria: Sequence[Counted]) -> Turn | None:
             level = -(lead - one.weight * gap) / gap
             if level < 0 or rest <= 0 or level == one.weight:
                 continue
-            candidate = Turn(other, one.name, one.weight / total, level / (rest + level))
+            candidate = Turn(other, one.name, level / (rest + level), one.weight / total)
             if best is None or _change(candidate) < _change(best):
                 best = candidate
     return best if best is None else _overtaken(best, winner, criteria)

@@ -95,7 +95,8 @@ def columns_of(table: pd.DataFrame) -> dict[str, Any]:
     columns: list[Any] = []
     for name in table.columns:
         values = [plain(row[name]) for row in rows]
-        kinds: list[Any] = values if _lists(values) else list(dict.fromkeys(values))
+        nested = any(isinstance(value, list | dict) for value in values)
+        kinds: list[Any] = values if nested else list(dict.fromkeys(values))
         if len(kinds) == 1:
             columns.append({"c": kinds[0]})
         elif len(values) > 4 * len(kinds) and any(isinstance(k, str) for k in kinds):
@@ -104,7 +105,3 @@ def columns_of(table: pd.DataFrame) -> dict[str, Any]:
         else:
             columns.append(values)
     return {"columns": names, "values": columns, "rows": len(rows)}
-
-
-def _lists(values: list[Any]) -> bool:
-    return any(isinstance(v, list | dict) for v in values)

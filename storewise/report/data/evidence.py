@@ -1,8 +1,10 @@
 """What is behind every number of the page: its row of a CSV file, the trials, their files and the
-values of each repeat."""
+values of each repeat; and the headline figures, the rows of ``summary.csv``, by stable names."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,8 +13,9 @@ import pandas as pd
 from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.model.tables import Tables
-from storewise.report.data.embed import columns_of
-from storewise.report.data.headlines import headlines
+from storewise.analysis.pipeline.output import summary_table
+from storewise.figures.selection import Finder
+from storewise.report.data.embed import columns_of, plain
 
 #: Tables with more rows than this are not in the page; their CSV files are named all the same.
 MOST_ROWS = 12_000
@@ -24,6 +27,8 @@ _PER_TRIAL = {
     "storage_summary": ("storage", ("phase", "step", "measure")),
     "latency_summary": ("latency", ("phase", "step", "operation", "time", "percentile")),
 }
+#: What names a headline figure, beside the levels of the factors.
+_HEADLINE = ("phase", "step", "measure")
 
 
 class Evidence:
@@ -34,7 +39,7 @@ class Evidence:
         self._frames = tables.frames()
         self._trials = records(tables.trials)
         self._place = {row["trial"]: place for place, row in enumerate(self._trials)}
-        self._groups: dict[tuple[str, ...], dict[tuple[Any, ...], list[int]]] = {}
+        self._finders: dict[tuple[str, ...], Finder] = {}
         self._values: dict[str, dict[tuple[Any, ...], float]] = {}
 
     @property
@@ -53,24 +58,20 @@ class Evidence:
         if missing(row.get("engine")):
             return []
         names = tuple(f for f in self._tables.results.factors if f in row)
-        trials = list(self._grouped(names).get(_key(row, names), ()))
+        trials = list(self._finder(names).find(row))
         if csv == "scaling" and row["factor"] in names:
-            base = {**row, row["factor"]: row["base"]}
-            more = self._grouped(names).get(_key(base, names), ())
-            trials += [trial for trial in more if trial not in trials]
+            base = self._finder(names).find({**row, row["factor"]: row["base"]})
+            trials += [trial for trial in base if trial not in trials]
         return trials
 
     def names_of(self, csv: str, row: Mapping[str, Any]) -> list[str]:
         """The ids of the trials behind a row."""
         return [str(self._trials[place]["trial"]) for place in self.trials_of(csv, row)]
 
-    def _grouped(self, names: tuple[str, ...]) -> dict[tuple[Any, ...], list[int]]:
-        if names not in self._groups:
-            groups: dict[tuple[Any, ...], list[int]] = {}
-            for place, row in enumerate(self._trials):
-                groups.setdefault(_key(row, names), []).append(place)
-            self._groups[names] = groups
-        return self._groups[names]
+    def _finder(self, names: tuple[str, ...]) -> Finder:
+        if names not in self._finders:
+            self._finders[names] = Finder(self._tables.trials.reset_index(drop=True), names)
+        return self._finders[names]
 
     def values_of(self, csv: str, row: Mapping[str, Any], trials: Iterable[int]) -> list[Any]:
         """The value of each of these trials; empty where the table has none."""
@@ -113,9 +114,9 @@ class Evidence:
     def _files(self) -> list[dict[str, Any]]:
         files: dict[str, list[str]] = {}
         for part in self._tables.results.parts:
-            files.setdefault(part.trial, []).append(part.path.name)
+            files.setdefault(part.trial, []).append(part.name)
         for log in self._tables.results.logs:
-            files.setdefault(log.trial, []).append(log.path.name)
+            files.setdefault(log.trial, []).append(log.name)
         return [
             {
                 "id": row["trial"],
@@ -127,5 +128,37 @@ class Evidence:
         ]
 
 
-def _key(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
-    return tuple(None if missing(row.get(n)) else row[n] for n in names)
+def with_ids(summary: pd.DataFrame, factors: tuple[str, ...]) -> pd.DataFrame:
+    """The summary with a column `id`: the same as long as factors' levels, phase, step and measure
+    are, wherever in the file the row stands."""
+    names = [*factors, *_HEADLINE]
+    return summary.assign(id=[headline_id(row, names) for row in records(summary)])
+
+
+def headline_id(row: Mapping[str, Any], names: list[str]) -> str:
+    """``h`` and ten hexadecimal digits of a digest of these columns, missing ones left out."""
+    levels = {n: plain(row[n]) for n in names if not missing(row.get(n))}
+    text = json.dumps(levels, sort_keys=True)
+    return "h" + hashlib.blake2b(text.encode("utf-8"), digest_size=5).hexdigest()
+
+
+def headlines(tables: Tables) -> dict[tuple[str, int], tuple[int, str]]:
+    """(table, its row) -> (row of ``summary.csv``, id of that headline figure)."""
+    factors = tables.results.factors
+    summary = with_ids(summary_table(tables), factors)
+    ids = summary["id"].to_list()
+    finder = Finder(summary, [*factors, *_HEADLINE])
+    lines: dict[tuple[str, int], tuple[int, str]] = {}
+    for csv, frame in (
+        ("summary", tables.summary),
+        ("storage_summary", tables.storage_summary),
+        ("latency_summary", tables.latency_summary),
+    ):
+        for place, row in enumerate(records(frame)):
+            if csv == "latency_summary":
+                if row["time"] != "service":
+                    continue
+                row["measure"] = f"{row['operation']}_service_time_{row['percentile']}"
+            for line in finder.find(row)[:1]:
+                lines[csv, place] = (line, str(ids[line]))
+    return lines

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import records
+from storewise.analysis.common.text import rows_as_text
 
 #: Column of `wide` tables that keeps the rows that one was made of.
 ROWS = "_rows"
@@ -50,13 +51,7 @@ def with_trials(table: pd.DataFrame, trials: pd.DataFrame, **options: Any) -> pd
 
 def source_id(mark: Mark) -> str:
     """``table:rows``, the rows from 0 with runs joined: ``summary:3-5,9``."""
-    runs: list[list[int]] = []
-    for row in sorted(mark.rows):
-        if runs and row == runs[-1][1] + 1:
-            runs[-1][1] = row
-        else:
-            runs.append([row, row])
-    return f"{mark.csv}:" + ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+    return f"{mark.csv}:{rows_as_text(mark.rows)}"
 
 
 def source_label(source: str) -> str:

@@ -23,9 +23,8 @@ from storewise.figures.selection import style_of
 from storewise.figures.style import DARK
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, plotting_library, script_json
-from storewise.report.data.evidence import Evidence
+from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.data.headlines import with_ids
 from storewise.report.graphs import Graphs, summary
 from storewise.report.page import provenance
 from storewise.report.page.table_view import TableViews

@@ -12,7 +12,7 @@ from storewise.analysis.common.engines import (
     CEILING,
     consistency,
     embedded,
-    one_writer,
+    several_writers,
     title,
 )
 from storewise.analysis.common.frames import records
@@ -161,14 +161,14 @@ def layouts(tables: Tables) -> list[str]:
         rows = records(trials[trials["engine"] == engine])
         counts = {int(row.get("workers", 1)) * int(row.get("processes", 1)) for row in rows}
         if embedded(engine):
-            key = (one_writer(engine), tuple(sorted(counts)))
+            key = (several_writers(engine), tuple(sorted(counts)))
             by_layout.setdefault(key, []).append(title(engine))
     sentences = []
-    for (alone, numbers), names in by_layout.items():
+    for (several, numbers), names in by_layout.items():
         why = (
-            "because a file can have only one writing process"
-            if alone
-            else "as all embedded stores here, so that they can be compared"
+            "as all embedded stores here, so that they can be compared"
+            if several
+            else "because a file can have only one writing process"
         )
         sentences.append(
             f"{all_of(names)}: embedded, that is inside the client's process. Each writing process "

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from storewise.analysis.common.engines import title
-from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.frames import Floats, grouped, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
 
@@ -35,7 +35,6 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "sent": ("network_sent",),
 }
 _STEP = ["trial", "phase", "step"]
-Floats = NDArray[np.float64]
 
 
 def span(tables: Tables) -> int:
@@ -98,7 +97,8 @@ def _part(
     if series is not None:
         kept = series[(series["length"] >= 0.2) | (series["second"] == 0)]
         place = kept["second"].to_numpy(dtype=np.int64) // joined
-        part["operations"] = _curve(place, kept["operations_per_s"].to_numpy(dtype=float))
+        rates = kept["operations_per_s"].to_numpy(dtype=float)
+        part["operations"] = _curve(place, rates)
         part["warm"] = int(series["warmup"].sum())
     part["hosts"] = _hosts(hosts, joined) if hosts is not None else {}
     return part
@@ -135,11 +135,11 @@ def _few(curves: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def _curve(place: NDArray[np.int64], values: Floats) -> list[float]:
-    """The mean of the values at each place from 0; nan where none was taken."""
-    return _digits(_means(place, values, int(place.max()) + 1)) if len(place) else []
+    return _digits(_means(place, values, int(place.max(initial=-1)) + 1))
 
 
 def _means(place: NDArray[np.int64], values: Floats, size: int) -> Floats:
+    """The mean of the values at each of `size` places; nan where none was taken."""
     means = pd.Series(values).groupby(place).mean().reindex(range(size))
     return np.asarray(means, dtype=np.float64)
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from storewise.analysis.common.engines import guarded, title, varying_factors
 from storewise.analysis.common.frames import grouped, missing, rows_of
-from storewise.analysis.common.text import all_of, binary, number, setting
+from storewise.analysis.common.text import all_of, binary, number, setting, some_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import Mark, mark_of, with_trials
@@ -18,6 +18,8 @@ from storewise.report.tables import cells
 from storewise.report.tables.cells import Cell, Row, Table
 from storewise.study.factors import OF_SERVERS
 
+#: Hosts and addresses that a sentence names.
+_HOSTS = 4
 #: Warnings that are about servers.
 _CODES = ("session", "shared_host", "missing_node", "missing_session")
 
@@ -109,11 +111,6 @@ def _times_table(sessions: pd.DataFrame, nodes: pd.DataFrame, factors: Sequence[
     return Table("session-times", caption, heads, rows, origins)
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _median(values: pd.Series) -> Cell:
     known = values.dropna().astype(float)
     spread = f" ({number(known.min())}–{number(known.max())})" if len(known) > 1 else ""
@@ -128,7 +125,7 @@ def _loopback(address: str) -> bool:
 
 
 def _facts(engine: str, nodes: pd.DataFrame, tables: Tables) -> list[str]:
-    hosts = _some(sorted(set(nodes["host"].dropna())))
+    hosts = some_of(sorted(set(nodes["host"].dropna())), _HOSTS)
     local = {_loopback(str(address)) for address in nodes["address"].dropna()}
     ways = all_of([way for way, on in (("loopback", True), ("the network", False)) if on in local])
     facts = [
@@ -188,8 +185,8 @@ def _open_ports(engine: str, nodes: pd.DataFrame) -> list[str]:
     for off, words in (
         (
             True,
-            f"OPEN PORTS: {title(engine)} listened on {_some(sorted(outside))}, and nothing "
-            "guarded these ports against anybody who reached that network",
+            f"OPEN PORTS: {title(engine)} listened on {some_of(sorted(outside), _HOSTS)}, and "
+            "nothing guarded these ports against anybody who reached that network",
         ),
         (
             False,

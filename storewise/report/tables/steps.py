@@ -5,6 +5,7 @@ from __future__ import annotations
 from storewise.analysis.common.engines import varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
+from storewise.analysis.judge.comparable_steps import limit_words
 from storewise.analysis.measure.steps import OTHER, PARAMETERS, wide
 from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import Finder
@@ -12,6 +13,7 @@ from storewise.report.data.rows import Mark, marks
 from storewise.report.tables import cells
 from storewise.report.tables.cells import Column, Row, Table
 
+_TOGETHER = ", all operations together,"
 _HEADS = {"clients": "clients", "rate": "target operations/s", "planned": "operations"}
 _TIMES = [f"{t}_{p}" for t in ("response", "service") for p in ("mean", "p50", "p95", "p99")]
 
@@ -62,18 +64,11 @@ def _searches(tables: Tables) -> Table:
             *cells.levels(["phase", "engine", *varying_factors(trials, tables.results.factors)]),
             *cells.figures(str, "repeat"),
             *cells.figures(cells.plain, "clients"),
-            Column("limit", lambda row: cells.text_cell(_limit(row))),
+            Column("limit", lambda row: cells.text_cell(limit_words(row, _TOGETHER))),
             *cells.figures(number, rate="highest operations/s"),
             Column("how sure", lambda row: cells.text_cell(_certainty(row))),
         ],
         marks("searches", tables.searches),
-    )
-
-
-def _limit(row: Row) -> str:
-    return (
-        f"p{row['percentile']:g} of {row['time']} time, all operations together, within "
-        f"{row['limit_ms']:g} ms"
     )
 
 

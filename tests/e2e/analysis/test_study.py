@@ -407,7 +407,7 @@ def test_unsteady_canary_is_warned_of() -> None:
     ]
     (warning,) = host.canary_warnings(pd.DataFrame(rows))
     assert warning.code == "unsteady_host"
-    assert host.canary_warnings(pd.DataFrame(rows[:1])) == []
+    assert list(host.canary_warnings(pd.DataFrame(rows[:1]))) == []
 
 
 def test_consistency_is_part_of_the_choice_where_it_varies(tmp_path: Path) -> None:

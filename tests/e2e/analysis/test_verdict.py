@@ -12,19 +12,14 @@ import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.common.text import number
+from storewise.analysis.common.text import number, rows_as_text
 from storewise.analysis.files.inputs import FailedTrial
 from storewise.analysis.measure.steps import ALL
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
-from storewise.analysis.verdict.criteria import (
-    Criterion,
-    operations,
-    phases_of_kinds,
-    rows_as_text,
-)
+from storewise.analysis.verdict.criteria import Criterion, operations, phases_of_kinds
 from storewise.analysis.verdict.criteria_equal_load import from_interval, latency, scaling
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
 from storewise.analysis.verdict.decision import Verdict, verdict

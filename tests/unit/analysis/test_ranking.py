@@ -242,7 +242,7 @@ def test_a_criterion_without_weight_can_turn_the_winner() -> None:
         counted("disk", 0, False, a=figure(80), b=figure(10)),
     ]
     # ln 2 = ln 8 * w: w = 1/3, a share of 1/4.
-    assert turn("a", criteria) == Turn("b", "disk", 0.0, pytest.approx(0.25))
+    assert turn("a", criteria) == Turn("b", "disk", pytest.approx(0.25), 0.0)
 
 
 def test_no_weight_turns_a_winner_of_everything() -> None:

@@ -26,9 +26,8 @@ from storewise.figures.chart import Axis, Chart, level_axis
 from storewise.figures.scaling import relative_law
 from storewise.figures.selection import Finder, style_of
 from storewise.report.data.embed import columns_of, packed, plain, script_json
-from storewise.report.data.evidence import Evidence
+from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.data.headlines import headline_id, headlines, with_ids
 from storewise.report.data.rows import Mark, source_id, source_label
 from storewise.report.graphs import Graphs, summary
 from storewise.report.page.table_view import view
