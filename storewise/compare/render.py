@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from storewise.analysis.common.frames import grouped, missing, records
-from storewise.analysis.common.text import level, number, seconds, setting
+from storewise.analysis.common.frames import grouped, json_value, missing, records
+from storewise.analysis.common.text import level, number, seconds, setting, some_of
 from storewise.compare.compare import ALPHA, COLUMNS, CORRECTED, Comparison
 from storewise.compare.gate import Gate
 from storewise.compare.sides import TIME
@@ -168,11 +168,8 @@ def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:
     ]
     for reason, rows in grouped(gate.unsure, ["reason"]):
         names = [_figure(row, shown) for row in records(rows)]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        lines.append(
-            f"Cannot be told whether slower by more than {limit}: {'; '.join(names[:3])}{more}: "
-            f"{reason[0]}"
-        )
+        listed = some_of(names, 3, "; ")
+        lines.append(f"Cannot be told whether slower by more than {limit}: {listed}: {reason[0]}")
     lines.append(
         f"Rates and times: {len(gate.slower)} slower by more than {limit}, {gate.held} not, "
         f"{len(gate.unsure)} cannot be told."
@@ -212,8 +209,8 @@ def as_json(comparison: Comparison, gate: Gate | None) -> dict[str, Any]:
         "b": comparison.b,
         "differences": [asdict(one) for one in comparison.differences],
         "factors": list(comparison.factors),
-        "figures": _plain(comparison.figures),
-        "only": _plain(comparison.only),
+        "figures": json_value(records(comparison.figures)),
+        "only": json_value(records(comparison.only)),
         "notes": list(comparison.notes),
         "correction": "holm",
         "alpha": ALPHA,
@@ -221,25 +218,18 @@ def as_json(comparison: Comparison, gate: Gate | None) -> dict[str, Any]:
     if gate is not None:
         data["gate"] = {
             "limit": gate.limit,
-            "slower": _plain(gate.slower),
-            "unsure": _plain(gate.unsure),
+            "slower": json_value(records(gate.slower)),
+            "unsure": json_value(records(gate.unsure)),
             "held": gate.held,
         }
     return data
 
 
-def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{name: _cell(value) for name, value in row.items()} for row in records(table)]
-
-
-def _cell(value: Any) -> Any:
-    unknown = missing(value) or (isinstance(value, float) and math.isinf(value))
-    return None if unknown else value
-
-
 def as_csv(comparison: Comparison) -> str:
     """The figures, then what only one side has (verdict: ``only in A``), as CSV."""
-    rows = _plain(comparison.figures)
-    rows += [{**row, "verdict": f"only in {row['side']}"} for row in _plain(comparison.only)]
+    rows = json_value(records(comparison.figures))
+    rows += [
+        {**row, "verdict": f"only in {row['side']}"} for row in json_value(records(comparison.only))
+    ]
     table = pd.DataFrame(rows, columns=[*comparison.factors, *COLUMNS], dtype=object)
     return table.to_csv(index=False, lineterminator="\n")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import grouped, missing, records
@@ -16,11 +14,13 @@ from storewise.analysis.common.text import level
 from storewise.analysis.judge.comparable_steps import (
     LOAD_RATE,
     OTHER_RATE,
+    at_steps,
     loads,
     named_times,
     of_rates,
 )
 from storewise.analysis.measure.steps import OTHER, PARAMETERS, step_parameters
+from storewise.analysis.measure.throughput import STEP, StepKey
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate, estimate, pooled
 from storewise.errors import ResultError
@@ -33,8 +33,6 @@ PERCENTILES = ("p50", "p99")
 SIZES = ("bytes_per_document", "node_bytes")
 _KEYS = ["phase", "step", "measure"]
 _COLUMNS = ["trial", *_KEYS, "value", "unit", "kind", "part"]
-#: Trial, phase, step.
-StepKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +155,9 @@ def measurements(tables: Tables) -> pd.DataFrame:
     names = _step_names(tables)
     paced = {key for key, (_, rate) in names.items() if rate}
     rates = throughput[of_rates(throughput, loads(throughput))].assign(kind=RATE)
-    rates = rates[~_of_steps(rates, paced)]
+    rates = rates[~at_steps(rates, paced, STEP)]
     times = named_times(times, PERCENTILES).assign(kind=TIME, part="")
-    response = (times["time"] == "response") & _of_steps(times, paced)
+    response = (times["time"] == "response") & at_steps(times, paced, STEP)
     times = times[(times["time"] == "service") | response]
     sizes = tables.storage[tables.storage["measure"].isin(SIZES)].assign(kind=SIZE, part="")
     searches = records(tables.searches)
@@ -168,26 +166,20 @@ def measurements(tables: Tables) -> pd.DataFrame:
         for row in searches
         for n in range(int(row["steps"]))
     }
-    answers = pd.DataFrame(
-        [
-            {
-                **{name: row[name] for name in ("trial", "phase")},
-                "step": _search_name(row),
-                "measure": "highest_rate",
-                "value": float(row["rate"]),
-                "unit": "operations/s",
-                "kind": RATE,
-                "part": "",
-            }
-            for row in searches
-            if not missing(row["rate"])
-        ],
-        columns=_COLUMNS,
+    answers = tables.searches.assign(
+        step=[_search_name(row) for row in searches],
+        measure="highest_rate",
+        value=tables.searches["rate"].astype(float),
+        unit="operations/s",
+        kind=RATE,
+        part="",
     )
+    answers = answers.loc[answers["value"].notna(), _COLUMNS]
     frames = []
     for frame in (rates, times, sizes):
-        frame = frame[~_of_steps(frame, searched)]
-        steps = [names.get(key, ("", False))[0] for key in _step_keys(frame)]
+        frame = frame[~at_steps(frame, searched, STEP)]
+        keys = frame[STEP].itertuples(index=False, name=None)
+        steps = [names.get(key, ("", False))[0] for key in keys]
         frames.append(frame.assign(step=steps)[_COLUMNS])
     every = pd.concat([frame.astype(object) for frame in (*frames, answers)], ignore_index=True)
     # What stores nothing says how fast clients are: it has no calls or data that could be timed.
@@ -196,18 +188,6 @@ def measurements(tables: Tables) -> pd.DataFrame:
     of_clients = every["measure"].isin((LOAD_RATE, OTHER_RATE))
     every = every[~every["trial"].isin(ceiling) | of_clients]
     return every.astype({name: str for name in _COLUMNS if name != "value"} | {"value": float})
-
-
-def _step_keys(frame: pd.DataFrame) -> list[StepKey]:
-    return [
-        (str(trial), str(phase), int(step))
-        for trial, phase, step in zip(frame["trial"], frame["phase"], frame["step"], strict=True)
-    ]
-
-
-def _of_steps(frame: pd.DataFrame, steps: Collection[StepKey]) -> NDArray[np.bool_]:
-    """Of each row whether it is of one of these steps."""
-    return np.array([key in steps for key in _step_keys(frame)], dtype=bool)
 
 
 def _step_names(tables: Tables) -> dict[StepKey, tuple[str, bool]]:
