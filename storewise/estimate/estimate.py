@@ -203,10 +203,9 @@ def amount_text(amount: Amount, shown: Callable[[float], str] = "{:,.0f}".format
 
 def _unpriced(prices: Prices | None, places: Iterable[NodeClass | None]) -> list[str]:
     """Types of instances without a price, and how they are bought."""
-    instances = [place for place in places if place is not None and place.instance]
     return sorted(
         f"{place.instance} {place.market.replace('_', ' ')}"
-        for place in set(instances)
+        for place in {place for place in places if place is not None and place.instance}
         if prices is not None and not prices.knows(place.instance, place.market)
     )
 

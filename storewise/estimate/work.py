@@ -5,7 +5,6 @@ What earlier results of the study say comes first; what nobody has measured is a
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import os
@@ -15,11 +14,11 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pandas as pd
 
 from storewise import layout
+from storewise.analysis.common.frames import grouped
+from storewise.analysis.files.inputs import read_manifest
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
@@ -123,17 +122,13 @@ def _by_manifest(study: Study, results: Path) -> Amount | None:
             stored = json.loads(kept.read_text(encoding="utf-8"))["inputs"]
             if Inputs.model_validate(stored) != study.inputs:
                 return None
-        table = pq.read_table(results / layout.MANIFEST)
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        return None  # what is wrong with them is the analysis's to say
-    if "duplicate_of" in table.column_names:
-        table = table.filter(pc.is_null(table["duplicate_of"]))  # equal files are stored once
-    if "documents" not in table.column_names or not len(table):
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # what is wrong with it is the analysis's to say
+    counted, _ = read_manifest(results / layout.MANIFEST)
+    # `digest: sampled` counts no documents.
+    if counted is None or counted.documents is None or not counted.files:
         return None
-    counts = table["documents"]
-    if counts.null_count:
-        return None  # `digest: sampled` counts nothing
-    return Amount.exact(float(pc.sum(counts).as_py()), f"the manifest of {len(counts):,} files")
+    return Amount.exact(float(counted.documents), f"the manifest of {counted.files:,} files")
 
 
 def _text_of(paths: Sequence[str]) -> float:
@@ -171,73 +166,55 @@ class Rates:
     """Rates of earlier results of a study (``analysis/summary.csv``)."""
 
     def __init__(self, results: Path, factors: Iterable[str]) -> None:
-        self._rows: dict[tuple[str, str, str], list[_Row]] = {}
+        path = results / layout.ANALYSIS / layout.SUMMARY
+        try:
+            table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        except (OSError, ValueError):
+            table = pd.DataFrame()  # nothing was measured yet, or what is wrong is not ours to say
+        self._factors = [name for name in factors if name in table]
+        names = dict.fromkeys(["engine", "phase", "measure", "step", *self._factors, *_FIGURES])
+        table = table.reindex(columns=list(names), fill_value="")
+        for name in _FIGURES:
+            table[name] = pd.to_numeric(table[name], errors="coerce")
+        table = table[table["measure"].isin(DEFAULT_RATES) & (table["mean"] > 0)]
+        self._tables = dict(grouped(table, ["engine", "phase", "measure"]))
         #: What was looked up before: thousands of trials share engines, levels and phases.
         self._known: dict[tuple[object, ...], Amount] = {}
-        self._factors: tuple[str, ...] = ()
-        try:
-            summary = results / layout.ANALYSIS / layout.SUMMARY
-            with summary.open(encoding="utf-8", newline="") as file:
-                rows = csv.DictReader(file)
-                self._factors = tuple(f for f in factors if f in (rows.fieldnames or ()))
-                for row in rows:
-                    self._take(row)
-        except OSError:
-            pass  # nothing was measured yet
-
-    def _take(self, row: Mapping[str, str]) -> None:
-        mean, low, high = (_number(row.get(name)) for name in ("mean", "low", "high"))
-        if row.get("measure") not in DEFAULT_RATES or not mean > 0:
-            return
-        levels = tuple(row[name] for name in self._factors)
-        key = (row.get("engine") or "", row.get("phase") or "", row["measure"])
-        self._rows.setdefault(key, []).append(_Row(levels, row.get("step") or "", mean, low, high))
 
     def of(self, trial: Trial, phase: str, step: int, measure: str) -> Amount:
         """A rate of a phase: measured with the trial's own levels, else with others of its engine,
         else the default."""
-        levels = tuple(str(trial.factors.get(name, "")) for name in self._factors)
+        levels = {name: str(trial.factors.get(name, "")) for name in self._factors}
         key = (trial.engine, phase, measure)
-        place = (*key, step, levels)
+        place = (*key, step, *levels.values())
         if place not in self._known:
-            self._known[place] = _rate(self._rows.get(key, []), levels, str(step), measure)
+            table = self._tables.get(key)
+            self._known[place] = (
+                DEFAULT_RATES[measure] if table is None else _rate(table, levels, str(step))
+            )
         return self._known[place]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One measured rate, the levels that it is of, and its interval (NaN where it has none)."""
-
-    levels: tuple[str, ...]
-    step: str
-    mean: float
-    low: float
-    high: float
+#: Of a rate its mean and its interval (NaN where it has none).
+_FIGURES = ("mean", "low", "high")
 
 
-def _rate(rows: Sequence[_Row], levels: tuple[str, ...], step: str, measure: str) -> Amount:
-    rows = [row for row in rows if row.step == step] or rows
-    if not rows:
-        return DEFAULT_RATES[measure]
-    same = [row for row in rows if row.levels == levels]
-    rows = same or rows
-    middle = geometric_mean(row.mean for row in rows)
+def _rate(table: pd.DataFrame, levels: Mapping[str, str], step: str) -> Amount:
+    """The rate of a step at some levels, of the rows of its engine, phase and measure."""
+    of_step = table[table["step"] == step]
+    rows = of_step if len(of_step) else table
+    same = rows[(rows[list(levels)] == pd.Series(levels, dtype=object)).all(axis=1)]
+    rows = same if len(same) else rows
+    middle = geometric_mean(rows["mean"])
     # An interval is of its own levels only, and a single repeat has none.
-    known = bool(same) and all(row.low > 0 and row.high > 0 for row in rows)
+    known = len(same) > 0 and bool((rows[["low", "high"]] > 0).all(axis=None))
     factor = 1.0 if known else MEASURED_FACTOR
-    low = min(row.low if row.low > 0 else row.mean for row in rows) / factor
-    high = max(row.high if row.high > 0 else row.mean for row in rows) * factor
-    source = "measured" if same else "measured with other levels"
+    low = float(rows["low"].where(rows["low"] > 0, rows["mean"]).min()) / factor
+    high = float(rows["high"].where(rows["high"] > 0, rows["mean"]).max()) * factor
+    source = "measured" if len(same) else "measured with other levels"
     if not known:
         source += f", {factor:g} times more or less"
     return Amount(middle, min(low, middle), max(high, middle), source)
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return math.nan
 
 
 @dataclass(frozen=True, slots=True)
