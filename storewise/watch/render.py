@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,8 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from storewise.analysis.common.frames import json_value
 from storewise.analysis.common.text import binary, number
-from storewise.watch.snapshot import LINES, Frame, Teller
+from storewise.watch.snapshot import LINES, Frame, Teller, trial_of
 from storewise.watch.time_left import Left
 
 #: Workers and nodes that are shown one by one; of more workers the busiest.
@@ -83,7 +83,7 @@ def left_words(left: Left) -> str:
 
 def line(frame: Frame) -> str:
     """The frame in one line, for logs."""
-    rate = sum(one.told.operations_per_s for one in frame.workers if one.fresh)
+    rate = sum(one.progress.operations_per_s for one in frame.workers if one.fresh)
     parts = [f"{frame.study}: {state_words(frame)}", trial_words(frame)]
     if not frame.over:
         parts += [f"{number(rate)} operations/s", left_words(frame.estimate)]
@@ -107,20 +107,16 @@ def screen(frame: Frame) -> RenderableType:
     parts += _troubles(frame)
     for session in frame.sessions:
         lease = "gone" if session.lease_age is None else f"{session.lease_age:.0f} s old"
-        parts.append(
-            Text(
-                f"\n{session.id.rsplit('/', 1)[1]}: {session.phase}, open for "
-                f"{duration(session.age)}, lease {lease}"
-            )
-        )
+        trial = trial_of(session)
+        opened = f"{session.phase}, open for {duration(session.age)}, lease {lease}"
+        parts.append(Text(f"\n{trial}: {opened}"))
         if session.ending:
             parts.append(Text(f"  ends: {session.ending}", style="red"))
-        trial = session.id.rsplit("/", 1)[1]
         workers = [one for one in frame.workers if one.trial == trial]
         if workers:
             parts.append(_workers(workers))
         if session.nodes:
-            records = {one.told.job: one for one in frame.nodes if one.trial == trial}
+            records = {one.progress.job: one for one in frame.nodes if one.trial == trial}
             parts.append(_nodes(session.nodes, records, frame.owned()))
     if frame.log is not None and frame.lines:
         parts.append(Text(f"\n{frame.log.parent.name}/{frame.log.name}", style="dim"))
@@ -145,9 +141,9 @@ def _table(*names: str, left: int) -> Table:
 def _workers(workers: Sequence[Teller]) -> Table:
     names = ("worker", "host", "", "step", "s", "operations", "ops/s", "docs/s", "CPU")
     table = _table(*names, left=3)
-    busiest = sorted(workers, key=lambda one: -one.told.operations_per_s)[:MOST]
-    for one in sorted(busiest, key=lambda one: one.told.job):
-        record = one.told
+    busiest = sorted(workers, key=lambda one: -one.progress.operations_per_s)[:MOST]
+    for one in sorted(busiest, key=lambda one: one.progress.job):
+        record = one.progress
         state = record.state if one.fresh else f"silent for {one.age:.0f} s"
         works = record.state == "works"
         cpu = record.figures.get("client_cpu")
@@ -159,7 +155,7 @@ def _workers(workers: Sequence[Teller]) -> Table:
             number(record.documents_per_s) if works else "",
             "" if cpu is None or not works else f"{cpu:.2f}",
         )
-    every = [one.told for one in workers if one.fresh and one.told.state == "works"]
+    every = [one.progress for one in workers if one.fresh and one.progress.state == "works"]
     if len(every) > 1:
         table.add_row(
             *(f"all {len(every)}", "", "", "", ""),
@@ -179,7 +175,7 @@ def _nodes(
     for node in nodes[:MOST]:
         figures: Mapping[str, float] = {}
         if node.node in records and records[node.node].fresh:
-            figures = records[node.node].told.figures
+            figures = records[node.node].progress.figures
         busy = [figures[name] for name in ("cpu_user", "cpu_system") if name in figures]
         table.add_row(
             *(node.node, node.host, node.state),
@@ -207,23 +203,22 @@ def _troubles(frame: Frame) -> list[RenderableType]:
         lines.append(Text(f"\ngiven up: {', '.join(frame.failed)}", style="red"))
     silent = [one for one in (*frame.workers, *frame.nodes) if not one.fresh]
     if silent:
-        names = ", ".join(f"{one.told.job} on {one.told.host}" for one in silent)
+        names = ", ".join(f"{one.progress.job} on {one.progress.host}" for one in silent)
         lines.append(Text(f"\nsilent for more than 10 s: {names}", style="yellow"))
     return lines
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
     """The frame as plain data; what is no finite number is None."""
-    record = frame.record
     data = {
         "study": frame.study,
         "directory": str(frame.directory),
         "at": frame.at,
         "state": frame.state,
-        "run": None if record is None else record.run,
-        "started": None if record is None else record.started,
-        "ended": None if record is None else record.ended,
-        "reason": None if record is None else record.reason,
+        **{
+            name: getattr(frame.record, name, None)
+            for name in ("run", "started", "ended", "reason")
+        },
         "lease_age": frame.lease_age,
         "trials": {
             "total": frame.total,
@@ -233,7 +228,7 @@ def as_json(frame: Frame) -> dict[str, Any]:
             "left": frame.left,
         },
         "seconds_left": asdict(frame.estimate),
-        "operations_per_s": sum(w.told.operations_per_s for w in frame.workers if w.fresh),
+        "operations_per_s": sum(w.progress.operations_per_s for w in frame.workers if w.fresh),
         "operations_per_s_by_node": frame.owned(),
         "sessions": [asdict(session) for session in frame.sessions],
         "workers": [_teller(one) for one in frame.workers],
@@ -243,16 +238,8 @@ def as_json(frame: Frame) -> dict[str, Any]:
         "log": None if frame.log is None else str(frame.log),
         "lines": list(frame.lines),
     }
-    return {name: _finite(value) for name, value in data.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: json_value(value) for name, value in data.items()}
 
 
 def _teller(one: Teller) -> dict[str, Any]:
-    return {"trial": one.trial, "age": one.age, **asdict(one.told)}
+    return {"trial": one.trial, "age": one.age, **asdict(one.progress)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -35,12 +35,12 @@ State = Literal["runs", "between", "ended", "killed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """A worker or a node of a live trial, and what it told last."""
+    """A worker or a node of a live trial, and its last record."""
 
     trial: str
-    told: JobProgress
+    progress: JobProgress
     age: float
-    """Seconds since."""
+    """Seconds since that."""
 
     @property
     def fresh(self) -> bool:
@@ -93,11 +93,11 @@ class Frame:
 
     def owned(self) -> dict[str, float]:
         """Operations/s by the node that answered, over all workers that can tell."""
-        found: dict[str, float] = {}
-        for teller in self.workers:
-            for node, rate in teller.told.owners.items() if teller.fresh else ():
-                found[node] = found.get(node, 0.0) + rate
-        return found
+        rates: dict[str, float] = {}
+        for worker in self.workers:
+            for node, rate in worker.progress.owners.items() if worker.fresh else ():
+                rates[node] = rates.get(node, 0.0) + rate
+        return rates
 
 
 @dataclass
@@ -111,18 +111,16 @@ class Seen:
 def look(directory: Path, seen: Seen | None = None) -> Frame:
     """One frame; raises ResultError where the directory holds nothing of a study."""
     seen = seen if seen is not None else Seen()
-    if not any((directory / name).is_dir() for name in (TRIALS, LIVE, LEASES)):
-        record = read_record(directory)
-        if record is None:
-            raise ResultError(
-                f"{directory}: no study has run here; start one with `storewise run STUDY`"
-            )
-    now = time.time()
     record = read_record(directory)
+    if record is None and not any((directory / name).is_dir() for name in (TRIALS, LIVE, LEASES)):
+        raise ResultError(
+            f"{directory}: no study has run here; start one with `storewise run STUDY`"
+        )
+    now = time.time()
     leases = _leases(directory)
     measured = _measured(directory, seen)
     live = sessions_of(directory, finished=False)
-    running = [_trial(s) for s in live]
+    running = [trial_of(session) for session in live]
     done = [name for name in measured if name not in running]
     failed = sorted(path.parent.name for path in directory.glob(f"{TRIALS}/*/{FAILED}"))
     trials: Mapping[str, str] = record.trials if record is not None else {}
@@ -146,7 +144,7 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
             {n: d for n, (_, d) in seen.durations.items() if d is not None and n in done},
             trials,
             waiting,
-            {_trial(s): s.age for s in live},
+            {trial_of(session): session.age for session in live},
             record.live_sessions if record is not None else 1,
         ),
         sessions=live,
@@ -160,25 +158,27 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     )
 
 
-def _live(directory: Path, session: LiveSession) -> Path:
-    return directory / LIVE / _trial(session)
-
-
-def _trial(session: LiveSession) -> str:
+def trial_of(session: LiveSession) -> str:
+    """The trial that a session is of."""
     return session.id.rsplit("/", 1)[1]
 
 
 def _leases(directory: Path) -> dict[str, float]:
     """Leases of runs that are not known to have ended, with the time of their last renewal."""
     dead = {path.name for path, _ in dead_leases(directory)}
-    found = {}
-    for path in (directory / LEASES).glob("[!.]*"):
+    times = _modified((directory / LEASES).glob("[!.]*"))
+    return {path.name: at for path, at in times.items() if path.name not in dead}
+
+
+def _modified(paths: Iterable[Path]) -> dict[Path, float]:
+    """When each of these files was written last, but for those that are gone."""
+    times = {}
+    for path in paths:
         try:
-            if path.name not in dead:
-                found[path.name] = path.stat().st_mtime
+            times[path] = path.stat().st_mtime
         except OSError:
             continue
-    return found
+    return times
 
 
 def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
@@ -197,21 +197,20 @@ def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
 
 def _measured(directory: Path, seen: Seen) -> list[str]:
     """Trials with their last file, and in `seen` how long each took."""
-    found = []
+    trials = []
     for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
         trial = path.parent.name
-        try:
-            # That of a trial with servers is written when they have ended.
-            ends = [path, *path.parent.glob("session.parquet")]
-            at = max(end.stat().st_mtime for end in ends)
-        except OSError:
+        # The session of a trial with servers is written when they have ended.
+        times = _modified([path, path.with_name("session.parquet")])
+        if path not in times:
             continue  # it is being measured again
-        found.append(trial)
+        at = max(times.values())
+        trials.append(trial)
         if seen.durations.get(trial, (0.0, None))[0] != at:
             seen.durations[trial] = (at, duration_of(path, at))
-    for trial in set(seen.durations) - set(found):
+    for trial in set(seen.durations) - set(trials):
         del seen.durations[trial]
-    return found
+    return trials
 
 
 def _tellers(
@@ -220,29 +219,25 @@ def _tellers(
     workers: list[Teller] = []
     nodes: list[Teller] = []
     for session in live:
-        for told, at in progress_of(_live(directory, session)).values():
-            one = Teller(_trial(session), told, max(0.0, now - at))
-            (nodes if told.state == "serves" else workers).append(one)
+        trial = trial_of(session)
+        for progress, at in progress_of(directory / LIVE / trial).values():
+            one = Teller(trial, progress, max(0.0, now - at))
+            (nodes if progress.state == "serves" else workers).append(one)
     return workers, nodes
 
 
 def _failures(directory: Path, record: RunRecord | None) -> list[Failure]:
     since = record.started if record is not None else 0.0
     names = [path.stem for path in (directory / FAILURES).glob("*.jsonl")]
-    found = [one for name in names for one in failures(directory, name) if one.at >= since]
-    return sorted(found, key=lambda one: one.at)
+    of_run = [one for name in names for one in failures(directory, name) if one.at >= since]
+    return sorted(of_run, key=lambda one: one.at)
 
 
 def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[str]]:
     """The log of these trials, or of all that has run, that was written to last; its last lines."""
     logs = directory / "logs"
     paths = [path for trial in trials for path in (logs / trial).glob("*.log")]
-    times = {}
-    for path in paths or logs.rglob("*.log"):
-        try:
-            times[path] = path.stat().st_mtime
-        except OSError:
-            continue
+    times = _modified(paths or logs.rglob("*.log"))
     if not times:
         return None, []
     newest = max(times, key=lambda path: times[path])
@@ -251,13 +246,15 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
 
 def _warnings(directory: Path, trials: Sequence[str]) -> list[str]:
     """Lines of the form that jobs' logs have; what servers print is not theirs."""
-    found = []
-    for trial in trials:
-        for path in sorted((directory / "logs" / trial).glob("*.log")):
-            if not path.name.endswith(".server.log"):
-                marked = [text for text in _tail(path) if _MARKED.match(text)]
-                found += [f"{path.stem}: {text}" for text in marked]
-    return sorted(found, key=lambda text: text.partition(": ")[2])[-LINES:]
+    marked = [
+        f"{path.stem}: {text}"
+        for trial in trials
+        for path in sorted((directory / "logs" / trial).glob("*.log"))
+        if not path.name.endswith(".server.log")
+        for text in _tail(path)
+        if _MARKED.match(text)
+    ]
+    return sorted(marked, key=lambda text: text.partition(": ")[2])[-LINES:]
 
 
 def _tail(path: Path) -> list[str]:

@@ -74,16 +74,18 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
             assert run.poll() is None, workspace.output()
             frame = frame_of(
                 workspace,
-                lambda f: len(f.workers) == 2 and all(w.told.operations_per_s for w in f.workers),
+                lambda f: (
+                    len(f.workers) == 2 and all(w.progress.operations_per_s for w in f.workers)
+                ),
             )
-            reads.extend([frame] if frame and frame.workers[0].told.job == "read.0" else [])
+            reads.extend([frame] if frame and frame.workers[0].progress.job == "read.0" else [])
             return bool(reads)
 
         wait_until(reading, 60, "both workers at work in their second phase")
         frame = reads[0]
         assert (frame.state, frame.total, frame.done) == ("runs", 2, 0)
         assert (len(frame.running), frame.left) == (1, 1)
-        assert {worker.told.job for worker in frame.workers} == {"read.0", "read.1"}
+        assert {worker.progress.job for worker in frame.workers} == {"read.0", "read.1"}
         assert all(worker.fresh for worker in frame.workers)
         assert frame.sessions[0].phase == "read"
         shown = text(frame)
