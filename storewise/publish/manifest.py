@@ -86,10 +86,6 @@ class Manifest(_Section):
         start = json.dumps(head, indent=1, ensure_ascii=False).removesuffix("\n}")
         return f'{start},\n "files": [\n{lines}\n ]\n}}\n'
 
-    def says_the_same(self, other: Manifest) -> bool:
-        """Whether two are equal but for when they were written."""
-        return self == other.model_copy(update={"published": self.published})
-
 
 def read_manifest(folder: Place) -> Manifest:
     """The manifest of a folder; NotThere where it has none, ObjectError where it is unreadable."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from storewise.analysis.common.text import some_of
 from storewise.errors import StorewiseError
 from storewise.layout import TRIALS
 from storewise.publish.manifest import MANIFEST, Entry, Manifest, read_manifest
@@ -98,7 +99,8 @@ def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progre
     interruption leaves aside is gone on with by the next call.
     """
     total = sum(entry.bytes for entry in wanted)
-    _check_space(target, total - sum(_size(_aside(target, entry)) for entry in wanted))
+    begun = [path for entry in wanted if (path := _aside(target, entry)).is_file()]
+    _check_space(target, total - sum(path.stat().st_size for path in begun))
     parents = sorted({(target / entry.path).parent for entry in wanted})
     for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)
@@ -116,8 +118,7 @@ def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progre
 
 def named(paths: Sequence[Path]) -> str:
     """Some of the files, for an error."""
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(map(str, paths[:_NAMED])) + more
+    return some_of(list(map(str, paths)), _NAMED)
 
 
 def _check_space(target: Path, needed: int) -> None:
@@ -134,13 +135,6 @@ def _aside(target: Path, entry: Entry) -> Path:
     path = target / entry.path
     # Named by its content: what another publication left is not gone on with.
     return path.with_name(f".{path.name}.{entry.sha256[:16]}.partial")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 @contextmanager

@@ -94,21 +94,15 @@ def select(results: Path, config: Path | None = None) -> list[Local]:
 
     Directories of a trial are stores and the data of servers; they stay. Links are followed.
     """
-    return sorted(
-        (Local(name, path) for name, path in _with_config(results, config or results / CONFIG)),
-        key=lambda file: file.name,
-    )
-
-
-def _with_config(results: Path, config: Path) -> Iterator[tuple[str, Path]]:
-    for name, path in _files(results, "", (os.path.realpath(results),)):
-        if not name.startswith(f"{CONFIG}/"):
-            yield name, path
+    every = _files(results, "", (os.path.realpath(results),))
+    files = [file for file in every if not file.name.startswith(f"{CONFIG}/")]
+    config = config or results / CONFIG
     if config.is_dir():
-        yield from _files(config, f"{CONFIG}/", (os.path.realpath(config),))
+        files += _files(config, f"{CONFIG}/", (os.path.realpath(config),))
+    return sorted(files, key=lambda file: file.name)
 
 
-def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[Local]:
     for entry in os.scandir(directory):
         name = prefix + entry.name
         if entry.name.startswith(".") or entry.name.endswith(_UNFINISHED) or name in _LEFT_OUT:
@@ -127,7 +121,7 @@ def _files(directory: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tup
                 raise ResultError(f"{path}: a link to a directory that it is in; remove it")
             yield from _files(path, f"{name}/", (*above, real))
         elif entry.is_file():
-            yield name, path
+            yield Local(name, path)
         elif entry.is_symlink():
             raise ResultError(f"{path}: a link to nothing; remove it, or make what it leads to")
 
