@@ -250,10 +250,10 @@ def ratio(above: Estimate, below: Estimate) -> Estimate:
 def welch(errors: Sequence[tuple[float, float]]) -> float:
     """Degrees of freedom of a sum of independent values, each with its standard error and degrees
     of freedom (Welch, Biometrika 34, 1947; Satterthwaite, Biometrics Bulletin 2, 1946)."""
-    total = sum(error * error for error, _ in errors)
+    total = math.hypot(*(error for error, _ in errors))
     if total == 0:
         return sum(freedom for _, freedom in errors)
-    return total * total / sum(error**4 / freedom for error, freedom in errors if error > 0)
+    return total**4 / sum(error**4 / freedom for error, freedom in errors if error > 0)
 
 
 #: From the basis that says least about other runs to the one that says most.
