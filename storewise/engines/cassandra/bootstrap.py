@@ -5,7 +5,7 @@ there are other users. So this program starts the node's server on 127.0.0.1 whe
 has the key that was made for this node (TLS with certificates of both sides), puts the
 session's user in the place of that role, and ends the server; then the node starts for all.
 
-``python -m storewise.engines.cassandra.bootstrap PLAN`` with the file that `config` writes.
+``python -m storewise.engines.cassandra.bootstrap PLAN`` with the file that `launch` writes.
 """
 
 from __future__ import annotations

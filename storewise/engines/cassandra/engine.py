@@ -1,6 +1,6 @@
 """Cassandra: one server, or a ring of several with replicas.
 
-The servers' configuration is in `config`, forming in `cluster`, what clients
+How a node is started is in `launch`, forming in `cluster`, what clients
 do in `client`.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from storewise.engines.cassandra import cluster as cassandra_cluster
 from storewise.engines.cassandra.client import CassandraClient
-from storewise.engines.cassandra.config import GOSSIP, launch_of
 from storewise.engines.cassandra.connection import open_shared
+from storewise.engines.cassandra.launch import GOSSIP, launch_of
 from storewise.engines.cassandra.settings import CONSISTENCIES, CassandraSettings
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.hbase.config import INFO, MASTER, REGION
+from storewise.engines.hbase.launch import INFO, MASTER, REGION
 from storewise.engines.support.servers import get_json, sum_counters
 from storewise.engines.support.stores import directory_bytes
 from storewise.errors import EngineError

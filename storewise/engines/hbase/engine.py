@@ -1,6 +1,6 @@
 """HBase: standalone in one process, or ZooKeeper, a master and region servers.
 
-Options: `settings`; processes: `config`; what clients do: `client`.
+Options: `settings`; processes: `launch`; what clients do: `client`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.hbase.client import HbaseClient, Shared
-from storewise.engines.hbase.config import (
+from storewise.engines.hbase.connection import HappybaseLink, Link
+from storewise.engines.hbase.counters import (
+    holding,
+    region_servers,
+    server_answers,
+    zookeeper_answers,
+)
+from storewise.engines.hbase.launch import (
     HAPPYBASE,
     INFO,
     MASTER,
@@ -32,13 +39,6 @@ from storewise.engines.hbase.config import (
     class_path,
     launch_of,
     no_async,
-)
-from storewise.engines.hbase.connection import HappybaseLink, Link
-from storewise.engines.hbase.counters import (
-    holding,
-    region_servers,
-    server_answers,
-    zookeeper_answers,
 )
 from storewise.engines.hbase.settings import CONSISTENCIES, LEVELS, HbaseSettings
 from storewise.engines.support.java import OWN_STORES, find_jars, java_version

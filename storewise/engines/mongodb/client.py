@@ -16,7 +16,7 @@ from pymongo.write_concern import WriteConcern
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
-from storewise.engines.mongodb import commands
+from storewise.engines.mongodb import queries
 from storewise.engines.mongodb.cluster import DATABASE, PASSING
 from storewise.engines.mongodb.connection import (
     SCHEMA,
@@ -216,11 +216,11 @@ class MongodbClient(MongoLink):
 
     def _documents(self, query: Scan | Find) -> list[Document]:
         with self._words("find"):
-            command = commands.command_of(self._table(query.kind), query)
+            command = queries.command_of(self._table(query.kind), query)
         # The server takes a limit of 0 for none.
         return [] if query.limit == 0 else self._rows(query.kind, command)
 
-    def _rows(self, kind: Kind, command: commands.Command) -> list[Document]:
+    def _rows(self, kind: Kind, command: queries.Command) -> list[Document]:
         form = self._table(kind)
         sort = list(command["sort"].items()) if "sort" in command else None
 
@@ -238,11 +238,11 @@ class MongodbClient(MongoLink):
         return [(form.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        return commands.classes(self._table(query.kind), query, self._groups("histogram", query))
+        return queries.classes(self._table(query.kind), query, self._groups("histogram", query))
 
     def _groups(self, verb: str, query: Top | Histogram | Count) -> list[dict[str, Any]]:
         with self._words(verb):
-            command = commands.command_of(self._table(query.kind), query)
+            command = queries.command_of(self._table(query.kind), query)
         collection = self._collections[query.kind]
         return self._try(
             verb, lambda: list(collection.aggregate(command["pipeline"], allowDiskUse=True))
@@ -251,8 +251,8 @@ class MongodbClient(MongoLink):
     def explain(self, query: Query) -> str:
         """The winning plan in MongoDB's own names of stages and indexes; of shards the first's."""
         with self._words("explain"):
-            command = commands.to_explain(self._table(query.kind), query)
-            return commands.plan_of(self._mongo[DATABASE].command(command))
+            command = queries.to_explain(self._table(query.kind), query)
+            return queries.plan_of(self._mongo[DATABASE].command(command))
 
     def count(self, query: Count) -> int:
         """Exact. Of a whole kind by a look at all keys: the number in the metadata is wrong after

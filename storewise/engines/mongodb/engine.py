@@ -1,13 +1,11 @@
 """MongoDB: one server, a replica set, or a sharded cluster.
 
-Options of the servers: https://www.mongodb.com/docs/manual/reference/configuration-options/ and
-/reference/parameters/. Forming is in `cluster`, sharding in `sharding`, what clients
-do in `client`.
+Command lines and options of the servers are in `launch`, forming in `cluster`, sharding in
+`sharding`, what clients do in `client`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,16 +25,10 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
-from storewise.engines.mongodb.cluster import (
-    CONFIG_SET,
-    SET_NAME,
-    Former,
-    host_port,
-    is_sharded,
-    shard_name,
-)
+from storewise.engines.mongodb.cluster import Former, is_sharded
 from storewise.engines.mongodb.connection import open_shared
-from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings, flattened, nested
+from storewise.engines.mongodb.launch import launch_of
+from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings
 from storewise.engines.mongodb.sharding import check_key_field
 from storewise.engines.support.installation import find_installation
 from storewise.engines.support.servers import check_topology, data_nodes
@@ -46,10 +38,6 @@ from storewise.errors import EngineError
 MAX_REPLICAS = 7
 #: Memory of config servers and routers, MiB: they hold metadata and pass documents on.
 _SMALL_MB = 1024
-#: The least that WiredTiger takes for its cache, GB.
-_LEAST_CACHE_GB = 0.25
-#: An end in order waits that long for the other members, which end at the same time, ms.
-_STEP_DOWN_MS = 1000
 
 
 class MongoEngine(ServerEngine):
@@ -131,74 +119,7 @@ class MongoEngine(ServerEngine):
         )
 
     def launch(self, node: Node) -> Launch:
-        role = node.spec.role
-        options = self._common(node)
-        options |= self._router(node) if role == "router" else self._server(node)
-        program = "mongos" if role == "router" else "mongod"
-        path = node.installation.programs.get(program)
-        if path is None:
-            raise EngineError(
-                f"MongoDB: a sharded cluster needs mongos, and there is none beside "
-                f"{node.installation.programs['mongod']}; {self.install_hint}"
-            )
-        return Launch(
-            command=(str(path), "--config", str(node.directory / f"{program}.conf")),
-            # JSON is YAML, which MongoDB reads.
-            files={
-                f"{program}.conf": json.dumps(nested(options), indent=1) + "\n",
-                "key": node.credentials.key,
-            },
-            directories=() if role == "router" else ("data",),
-            stop_seconds=60.0,
-        )
-
-    def _common(self, node: Node) -> dict[str, Any]:
-        """What mongod and mongos take alike, as dotted options."""
-        options: dict[str, Any] = {
-            "net.bindIp": node.address,
-            "net.port": node.port,
-            "net.unixDomainSocket.enabled": False,
-            "security.keyFile": str(node.directory / "key"),
-            "setParameter.diagnosticDataCollectionEnabled": False,
-            # Else whoever is on this host may make the first user, with all rights, until forming
-            # has made one; forming itself knows the key.
-            "setParameter.enableLocalhostAuthBypass": False,
-            "systemLog.quiet": True,
-        }
-        if ":" in node.address:
-            options["net.ipv6"] = True
-        return options
-
-    def _router(self, node: Node) -> dict[str, Any]:
-        hosts = ",".join(host_port(peer) for peer in node.peers if peer.role == "config")
-        if not hosts:
-            raise EngineError(f"{node.spec.name}: a router needs the config servers' endpoints")
-        return {
-            "sharding.configDB": f"{CONFIG_SET}/{hosts}",
-            "setParameter.mongosShutdownTimeoutMillisForSignaledShutdown": _STEP_DOWN_MS,
-        }
-
-    def _server(self, node: Node) -> dict[str, Any]:
-        chosen: MongoSettings = self.settings_of(node.settings)
-        cache = max(_LEAST_CACHE_GB, chosen.cache_share * node.spec.memory_mb / 1024)
-        options: dict[str, Any] = {
-            "security.authorization": "enabled",
-            "setParameter.shutdownTimeoutMillisForSignaledShutdown": _STEP_DOWN_MS,
-            "storage.dbPath": str(node.directory / "data"),
-            "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache, 3),
-            "storage.wiredTiger.collectionConfig.blockCompressor": chosen.compressor,
-        }
-        sharded = is_sharded(node.topology, chosen.sharded == "always")
-        if node.spec.role == "config":
-            options["replication.replSetName"] = CONFIG_SET
-            options["sharding.clusterRole"] = "configsvr"
-        elif sharded:
-            number = node.spec.index // node.topology.replicas
-            options["replication.replSetName"] = shard_name(number)
-            options["sharding.clusterRole"] = "shardsvr"
-        elif node.topology.replicas > 1:
-            options["replication.replSetName"] = SET_NAME
-        return options | (flattened(chosen.config) if node.spec.role == "data" else {})
+        return launch_of(node, self.settings_of(node.settings), self.install_hint)
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return mongo_cluster.answers(endpoint, credentials)

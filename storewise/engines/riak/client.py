@@ -11,9 +11,9 @@ from typing import Any
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.riak import protocol as pb
-from storewise.engines.riak.config import endpoint_name
 from storewise.engines.riak.connection import Link, Shared
 from storewise.engines.riak.counters import read_stats
+from storewise.engines.riak.launch import endpoint_name
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.sql.json_table import make_json_tables
 from storewise.engines.support.clients import ProcessClient

@@ -22,7 +22,7 @@ from itertools import count
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Forming, Settling
 from storewise.engines.riak import protocol as pb
-from storewise.engines.riak.config import endpoint_name, node_name
+from storewise.engines.riak.launch import endpoint_name, node_name
 from storewise.engines.riak.protocol import Broken, Connection
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.riak.settings import Quorums

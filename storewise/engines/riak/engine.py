@@ -1,6 +1,6 @@
 """Riak KV: a ring of equal nodes, each key on `replicas` of them.
 
-Finding it is in `installation`, configuration in `config`, joining in `cluster`, the
+Finding it is in `installation`, starting a node in `launch`, joining in `cluster`, the
 protocol in `protocol`, what clients do in `client`.
 """
 
@@ -22,11 +22,10 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.riak import cluster as riak_cluster
-from storewise.engines.riak import config as riak_conf
 from storewise.engines.riak.client import RiakClient
-from storewise.engines.riak.config import PORTS
 from storewise.engines.riak.connection import Shared
 from storewise.engines.riak.installation import HINT, find_release
+from storewise.engines.riak.launch import PORTS, launch_of
 from storewise.engines.riak.settings import (
     CONSISTENCIES,
     Quorums,
@@ -85,7 +84,7 @@ class RiakEngine(ServerEngine):
         return find_release(settings)
 
     def launch(self, node: Node) -> Launch:
-        return riak_conf.launch(node, self.settings_of(node.settings))
+        return launch_of(node, self.settings_of(node.settings))
 
     def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
         return riak_cluster.answers(endpoint)

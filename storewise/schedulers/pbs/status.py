@@ -27,7 +27,7 @@ from storewise.schedulers.job_registry import (
     run_directory,
 )
 from storewise.schedulers.pbs.options import StatusOptions, status_options
-from storewise.schedulers.pbs.states import (
+from storewise.schedulers.pbs.qstat import (
     FAILED,
     RUNNING,
     SUCCESS,

@@ -21,6 +21,7 @@ from storewise.schedulers.job_registry import (
     run_directory,
 )
 from storewise.schedulers.pbs.options import SubmitOptions, submit_options
+from storewise.schedulers.pbs.qstat import no_history
 from storewise.schedulers.pbs.request import (
     Host,
     Job,
@@ -36,7 +37,6 @@ from storewise.schedulers.pbs.request import (
     too_large,
     wrapped,
 )
-from storewise.schedulers.pbs.states import no_history
 
 LOGS = Path(".snakemake") / "storewise" / "logs"
 FIRST_PAUSE = 1.0

@@ -35,8 +35,8 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.registry import engine
 from storewise.engines.riak import protocol as pb
-from storewise.engines.riak.config import cookie_of, endpoint_name
 from storewise.engines.riak.installation import VARIABLES
+from storewise.engines.riak.launch import cookie_of, endpoint_name
 from storewise.errors import EngineError
 
 REAL = next(filter(None, map(os.environ.get, VARIABLES)), None)

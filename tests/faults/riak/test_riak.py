@@ -13,9 +13,9 @@ from support.riak.standin import Standin
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.riak.cluster import lacking, partition_keys, store_keys
-from storewise.engines.riak.config import _script
 from storewise.engines.riak.engine import RiakEngine
 from storewise.engines.riak.installation import VARIABLES
+from storewise.engines.riak.launch import _script
 from storewise.engines.riak.settings import Quorums
 from storewise.errors import EngineError
 

@@ -13,7 +13,7 @@ from support.servers.cassandra import ENGINE, RING, node_of
 
 from storewise.documents import Kind
 from storewise.engines.cassandra.client import CassandraClient, bounds
-from storewise.engines.cassandra.config import initial_token
+from storewise.engines.cassandra.launch import initial_token
 from storewise.engines.contract.server import Credentials, Launch, Topology
 from storewise.engines.support.table import make_table
 from storewise.errors import EngineError

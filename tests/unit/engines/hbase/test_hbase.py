@@ -16,8 +16,8 @@ from support.servers.samples import sample
 from storewise.documents import PARAMS_COLUMN, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.server import Credentials, Installation, Launch, Node, Topology
-from storewise.engines.hbase.config import class_path
 from storewise.engines.hbase.engine import HbaseEngine
+from storewise.engines.hbase.launch import class_path
 from storewise.engines.hbase.rows import make_layouts
 from storewise.engines.hbase.settings import LEVELS
 from storewise.engines.support.splits import split_points

@@ -12,7 +12,8 @@ from support.servers.mariadb import ENGINE, MARIADB, node
 
 from storewise.documents import Field
 from storewise.engines.contract.server import Installation, Topology
-from storewise.engines.mysql.engine import MysqlEngine, option_file, pool_mb, server_version
+from storewise.engines.mysql.engine import MysqlEngine
+from storewise.engines.mysql.launch import option_file, pool_mb, server_version
 from storewise.engines.mysql.load_data import load_text, value_lists
 from storewise.errors import EngineError
 

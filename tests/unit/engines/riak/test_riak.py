@@ -24,9 +24,9 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.riak.cluster import Joiner
-from storewise.engines.riak.config import PORTS, cookie_of
 from storewise.engines.riak.engine import RiakEngine
 from storewise.engines.riak.installation import VARIABLES
+from storewise.engines.riak.launch import PORTS, cookie_of
 from storewise.errors import EngineError
 
 

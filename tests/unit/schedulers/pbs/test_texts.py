@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.pbs.answers import Answer, answers, block, first_as_json, states_of, table
 
 from storewise.schedulers.pbs.options import submit_options
+from storewise.schedulers.pbs.qstat import JobState, matched, no_history, parse, query, unknown_of
 from storewise.schedulers.pbs.request import (
     Host,
     Job,
@@ -28,7 +29,6 @@ from storewise.schedulers.pbs.request import (
     too_large,
     walltime,
 )
-from storewise.schedulers.pbs.states import JobState, matched, no_history, parse, query, unknown_of
 
 LOAD = Job("load-sqlite", 4, 2000, 500, 90, "work", False)
 NODE = replace(LOAD, name="node-x", node_class="data", exclusive=True)

@@ -39,7 +39,7 @@ def cookie_of(credentials: Credentials) -> str:
     return f"c{blake2b(credentials.key.encode(), digest_size=24, person=b'riak').hexdigest()}"
 
 
-def launch(node: Node, settings: RiakSettings) -> Launch:
+def launch_of(node: Node, settings: RiakSettings) -> Launch:
     """How to start a node. Pure."""
     check_level(settings, node.consistency)
     directory = node.directory
