@@ -73,15 +73,15 @@ def read_trials(
         limit = min(limit, max(1, total // (4 * processes)))
     lots = list(_lots(trials, limit))
     processes = min(processes, len(lots))
-    found: list[Read] = []
+    read: list[Read] = []
     done = 0
     works = in_processes(partial(_read, study), lots, processes, killed=_killed, begin=_begin)
     for lot_read, one in zip(works, lots, strict=True):
-        found.append(lot_read)
+        read.append(lot_read)
         done += len(one)
         if progress is not None:
             progress(done, len(trials))
-    return found
+    return read
 
 
 def _killed(trials: Sequence[TrialFiles]) -> ResultError:
@@ -130,13 +130,13 @@ def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]
 def _read(study: Study, trials: Sequence[TrialFiles]) -> Read:
     if not gc.isenabled():
         gc.collect()
-    found = read_samples(trials)
+    samples = read_samples(trials)
     # Nodes without clients have nothing to tell; such a trial counts as not yet measured.
-    known = {part.trial for part in found.parts if part.phase != SESSION}
-    parts = [part for part in found.parts if part.trial in known]
+    known = {part.trial for part in samples.parts if part.phase != SESSION}
+    parts = [part for part in samples.parts if part.trial in known]
     logs = [log for one in trials for log in one.logs]
-    rows = found.rows
-    if len(parts) < len(found.parts):
+    rows = samples.rows
+    if len(parts) < len(samples.parts):
         rows = rows[rows["trial"].isin(known)]
-    measured = measure(parts, logs, rows, study, found.totals)
-    return Read(parts, logs, measured, found.warnings)
+    measured = measure(parts, logs, rows, study, samples.totals)
+    return Read(parts, logs, measured, samples.warnings)
