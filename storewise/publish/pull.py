@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+
+from boto3.s3.transfer import TransferConfig
 
 from storewise.analysis.common.text import some_of
 from storewise.errors import StorewiseError
@@ -19,18 +16,17 @@ from storewise.layout import TRIALS
 from storewise.publish.manifest import MANIFEST, Entry, Manifest, read_manifest
 from storewise.publish.push import Progress
 from storewise.s3.checksums import digest_file
-from storewise.s3.client import Changed, NotThere, ObjectError, explained, in_threads, s3
-from storewise.s3.stream import WINDOW, window
+from storewise.s3.client import NotThere, ObjectError, Spoilt, explained, in_threads, s3
 from storewise.s3.uri import Place
 
-_BLOCK = 1 << 20
+#: Files are fetched at once, not their parts.
+_TRANSFER = TransferConfig(use_threads=False)
 #: Files that an error names.
 _NAMED = 5
 _FOLDERS = 10
-#: What a file is called until it is whole: by its own name and its content.
-_ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial", re.DOTALL)
-#: Of file systems without locks.
-_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
+#: What a file is called until it is whole: by its own name and its content, and while it comes with
+#: a suffix of boto3's.
+_ASIDE = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial(\.\w+)?", re.DOTALL)
 
 
 def publication(folder: Place) -> Manifest:
@@ -95,12 +91,11 @@ def missing(manifest: Manifest, target: Path, progress: Progress) -> tuple[list[
 def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progress) -> None:
     """Fetch files of a publication to below `target`.
 
-    Each is written aside and renamed when its SHA-256 is that of the manifest; what an
-    interruption leaves aside is gone on with by the next call.
+    Each is written aside and renamed when its SHA-256 is that of the manifest; the next call begins
+    a file again that was interrupted.
     """
     total = sum(entry.bytes for entry in wanted)
-    begun = [path for entry in wanted if (path := _aside(target, entry)).is_file()]
-    _check_space(target, total - sum(path.stat().st_size for path in begun))
+    _check_space(target, total)
     parents = sorted({(target / entry.path).parent for entry in wanted})
     for parent in parents:
         parent.mkdir(parents=True, exist_ok=True)
@@ -110,8 +105,8 @@ def fetch(folder: Place, wanted: Sequence[Entry], target: Path, progress: Progre
         progress(done, total)
     whole = {target / entry.path for entry in wanted}
     for parent in parents:
-        for path in parent.glob(".*.partial"):
-            # What an interruption left of other content.
+        for path in parent.glob(".*.partial*"):
+            # What an interruption left.
             if (name := _ASIDE.fullmatch(path.name)) and parent / name[1] in whole:
                 path.unlink(missing_ok=True)
 
@@ -133,82 +128,36 @@ def _check_space(target: Path, needed: int) -> None:
 
 def _aside(target: Path, entry: Entry) -> Path:
     path = target / entry.path
-    # Named by its content: what another publication left is not gone on with.
+    # Named by its content: pulls of two publications do not write one file.
     return path.with_name(f".{path.name}.{entry.sha256[:16]}.partial")
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[BinaryIO]:
-    """A file to append to, by one process at a time. Any OSError names it."""
-    try:
-        with path.open("ab") as file:
-            if not _is_ours(path, file):
-                raise StorewiseError(
-                    f"{path}: another process fetches this file; pull again when it has ended"
-                )
-            yield file
-    except OSError as error:
-        # That of a write, such as on a full disk, has no name.
-        raise OSError(error.errno, error.strerror, error.filename or str(path)) from error
-
-
-def _is_ours(path: Path, file: BinaryIO) -> bool:
-    """Whether this process alone appends to an open file; it does until the file is closed."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-    try:
-        # Who had it may have renamed or removed it since it was opened here.
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _fetch_one(folder: Place, entry: Entry, target: Path) -> None:
     path = target / entry.path
     place = folder.below(entry.path)
     aside = _aside(target, entry)
-    with _alone(aside) as file:
-        if not (_is_whole(place, entry, file) or _is_whole(place, entry, file)):
-            aside.unlink()
-            raise ObjectError(
-                f"{place}: not what {MANIFEST} says ({entry.bytes} bytes, SHA-256 {entry.sha256}): "
-                "it was damaged, replaced or deleted since; publish the results again where they "
-                "were measured"
-            )
-        file.flush()
-        os.utime(aside, ns=(entry.modified_ns, entry.modified_ns))
-        aside.replace(path)
-
-
-def _is_whole(place: Place, entry: Entry, file: BinaryIO) -> bool:
-    """Whether `file` has the content of an entry after what is missing was fetched; is empty where
-    not."""
     try:
-        whole = _resume(place, entry, file) == entry.sha256
-    except (Changed, NotThere):
-        whole = False
+        # A second time for what was spoilt on its way.
+        whole = _is_whole(place, entry, aside) or _is_whole(place, entry, aside)
+    except OSError as error:
+        # That of a write, such as on a full disk, has no name.
+        raise OSError(error.errno, error.strerror, error.filename or str(aside)) from error
     if not whole:
-        file.truncate(0)
-    return whole
+        aside.unlink(missing_ok=True)
+        raise ObjectError(
+            f"{place}: not what {MANIFEST} says ({entry.bytes} bytes, SHA-256 {entry.sha256}): it "
+            "was damaged, replaced or deleted since; publish the results again where they were "
+            "measured"
+        )
+    os.utime(aside, ns=(entry.modified_ns, entry.modified_ns))
+    aside.replace(path)
 
 
-def _resume(place: Place, entry: Entry, file: BinaryIO) -> str:
-    """Append to `file` what is missing of an object; returns the SHA-256 of all of it."""
-    digest = hashlib.sha256()
-    with Path(file.name).open("rb") as before:
-        while block := before.read(_BLOCK):
-            digest.update(block)
-    at = file.seek(0, os.SEEK_END)
-    etag = ""
-    while at < entry.bytes:
-        size = min(WINDOW, entry.bytes - at)
-        data, etag = window(place, at, size, of=entry.bytes, etag=etag)
-        file.write(data)
-        digest.update(data)
-        at += size
-    return digest.hexdigest()
+def _is_whole(place: Place, entry: Entry, aside: Path) -> bool:
+    """Fetch an object; whether it has the content of its entry."""
+    try:
+        with explained(place):
+            s3().download_file(place.bucket, place.key, os.fspath(aside), Config=_TRANSFER)
+    except (NotThere, Spoilt):
+        return False
+    return digest_file(aside).sha256 == entry.sha256

@@ -70,7 +70,7 @@ class Changed(ObjectError):
 
 
 class Spoilt(ObjectError):
-    """S3 got other content than was sent."""
+    """Other content arrived, at S3 or from it, than was sent."""
 
 
 class NoUpload(ObjectError):
@@ -144,7 +144,7 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
             f"{where}: no AWS region; set AWS_DEFAULT_REGION or `region` in ~/.aws/config"
         )
     if isinstance(error, FlexibleChecksumError):
-        return ObjectError(f"{where}: what arrived has another checksum than what is stored")
+        return Spoilt(f"{where}: what arrived has another checksum than what is stored")
     if isinstance(error, EndpointConnectionError | ConnectionClosedError | HTTPClientError):
         return ObjectError(
             f"{where}: S3 does not answer after {TRIES} tries ({text}); check the network, the "
