@@ -109,8 +109,8 @@ def notes_of(parts: Sequence[Path]) -> tuple[dict[str, Any], ...]:
 def must_succeed(engine: Engine, trial: Trial) -> bool:
     """Whether a lost or refused document is a failure of the trial and not a measurement.
 
-    It is where the store promises to keep what it acknowledged: a durable engine at any level but
-    those that it calls losing.
+    It is where the store promises to keep what it acknowledged: at any level but those that it
+    calls losing.
     """
     level = trial.consistency or next(iter(engine.consistencies), "")
-    return engine.flags.durable and level not in engine.losing
+    return engine.flags.stores and level not in engine.losing

@@ -66,7 +66,6 @@ class NullEngine(Engine):
     title = "no store"
     flags = Flags(
         embedded=True,
-        durable=False,
         stores=False,
         secondary_indexes=True,
         updates=True,

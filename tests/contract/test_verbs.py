@@ -317,7 +317,7 @@ def _every_flag_is_true(cluster: Cluster, client: Client) -> None:
             client.count(Count(Kind.ALIGN))
     if flags.embedded:
         assert client.owner(Kind.ALIGN, first) is None and not flags.owner
-        assert not flags.distributed and not flags.replicas and not flags.authentication
+        assert not flags.replicas and not flags.authentication
         assert set(described.consistencies) == {"durable", "relaxed"}
     assert {"durable", "relaxed"} <= set(described.consistencies)
     assert described.losing <= set(described.consistencies)

@@ -60,7 +60,7 @@ class TcpEngine(ServerEngine):
 
     name: ClassVar[str] = "tcp"
     title: ClassVar[str] = "Tcp"
-    flags: ClassVar[Flags] = Flags(embedded=False, durable=False)
+    flags: ClassVar[Flags] = Flags(embedded=False)
     consistencies: ClassVar[Mapping[str, str]] = {"durable": "", "relaxed": ""}
     programs: ClassVar[tuple[str, ...]] = ("python",)
     install_hint: ClassVar[str] = "install Python"

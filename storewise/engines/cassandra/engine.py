@@ -43,8 +43,6 @@ class CassandraEngine(ServerEngine):
     title = "Cassandra"
     flags = Flags(
         embedded=False,
-        durable=True,
-        distributed=True,
         replicas=True,
         authentication=True,
         secondary_indexes=True,

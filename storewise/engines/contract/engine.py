@@ -32,12 +32,8 @@ class Flags:
 
     embedded: bool
     """Lives in the client's process: no nodes, its files are an output of the write worker."""
-    durable: bool
-    """Acknowledged documents survive a crash at the engine's durable consistency level."""
     stores: bool = True
     """Keeps what is inserted (the null engine does not)."""
-    distributed: bool = False
-    """One store can span several nodes."""
     replicas: bool = False
     authentication: bool = False
     secondary_indexes: bool = False

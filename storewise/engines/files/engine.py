@@ -245,7 +245,6 @@ class FilesEngine(Engine):
     title = "SSEARCH files"
     flags = Flags(
         embedded=True,
-        durable=True,
         scans=True,
         ranges=True,
         server_aggregation=True,

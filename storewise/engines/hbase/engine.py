@@ -74,8 +74,6 @@ class HbaseEngine(ServerEngine):
     title = "HBase"
     flags = Flags(
         embedded=False,
-        durable=True,
-        distributed=True,
         updates=True,
         deletes=True,
         scans=True,

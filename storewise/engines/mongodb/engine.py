@@ -47,8 +47,6 @@ class MongoEngine(ServerEngine):
     title = "MongoDB"
     flags = Flags(
         embedded=False,
-        durable=True,
-        distributed=True,
         replicas=True,
         authentication=True,
         secondary_indexes=True,

@@ -45,8 +45,6 @@ class RiakEngine(ServerEngine):
     title = "Riak KV"
     flags = Flags(
         embedded=False,
-        durable=True,
-        distributed=True,
         replicas=True,
         updates=True,
         deletes=True,

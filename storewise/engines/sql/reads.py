@@ -29,7 +29,6 @@ from storewise.errors import EngineError
 #: What a store with SQL in the client's process can do.
 FLAGS = Flags(
     embedded=True,
-    durable=True,
     secondary_indexes=True,
     updates=True,
     deletes=True,

@@ -34,7 +34,6 @@ class ShardedEngine(ServerEngine):
     flags = replace(
         FLAGS,
         embedded=False,
-        distributed=True,
         authentication=True,
         owner=True,
         concurrent_writers=True,
