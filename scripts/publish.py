@@ -4,11 +4,7 @@ from pathlib import Path
 
 from storewise.cli.progress import lines
 from storewise.publish.push import carry_out, plan_of, remember, summary
-from storewise.publish.results import (
-    OLD_REPORT,
-    report_is_old,
-    write_config,
-)
+from storewise.publish.results import OLD_REPORT, report_is_old, write_config
 from storewise.session.coordination.trial_job import plain_job
 from storewise.study.publication import Publish
 

@@ -57,12 +57,7 @@ def publish(
     directory, of_study, written = _source(what, scale, results)
     settings = _settings(of_study, to, name, tag or ())
     from storewise.publish.push import carry_out, plan_of, remember, summary
-    from storewise.publish.results import (
-        OLD_REPORT,
-        config_aside,
-        report_is_old,
-        write_config,
-    )
+    from storewise.publish.results import OLD_REPORT, config_aside, report_is_old, write_config
 
     _refuse_live(directory, "publish it when it has ended")
     with _file_errors():

@@ -15,14 +15,7 @@ from pathlib import Path
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import (
-    ANALYSIS,
-    LIBRARY,
-    LISTING,
-    PUBLISH_LOG,
-    REPORT,
-    VERDICT,
-)
+from storewise.layout import ANALYSIS, LIBRARY, LISTING, PUBLISH_LOG, REPORT, VERDICT
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.retries import attempts, forget, give_up, given_up

@@ -16,15 +16,7 @@ from botocore.exceptions import ClientError
 
 from storewise.s3 import checksums
 from storewise.s3.checksums import Digest, as_base64, digest_file
-from storewise.s3.client import (
-    Changed,
-    NoUpload,
-    ObjectError,
-    Spoilt,
-    code_of,
-    explained,
-    s3,
-)
+from storewise.s3.client import Changed, NoUpload, ObjectError, Spoilt, code_of, explained, s3
 from storewise.s3.uri import Place
 
 T = TypeVar("T")

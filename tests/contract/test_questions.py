@@ -16,14 +16,7 @@ from support.servers.samples import ByDigest, connect, fill
 from support.servers.stores import SINGLE, Target, cells
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.contract.engine import (
-    Client,
-    Cluster,
-    Flags,
-    IndexTime,
-    Schema,
-    SourceFile,
-)
+from storewise.engines.contract.engine import Client, Cluster, Flags, IndexTime, Schema, SourceFile
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where, between
 from storewise.engines.registry import engine
 from storewise.errors import EngineError

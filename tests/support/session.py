@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storewise.session.coordination.liveness import (
-    Session,
-)
+from storewise.session.coordination.liveness import Session
 from storewise.session.coordination.run import Run
 
 

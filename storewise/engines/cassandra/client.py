@@ -14,24 +14,12 @@ from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
 from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
-from storewise.engines.cassandra.connection import (
-    KEYS,
-    PASSING,
-    PATIENCE_SECONDS,
-    CassandraLink,
-)
+from storewise.engines.cassandra.connection import KEYS, PASSING, PATIENCE_SECONDS, CassandraLink
 from storewise.engines.cassandra.counters import counters_of, disk_bytes_of
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
 from storewise.engines.support.conditions import conditions
-from storewise.engines.support.table import (
-    SCHEMA_TABLE,
-    Row,
-    Table,
-    describe,
-    make_tables,
-    quoted,
-)
+from storewise.engines.support.table import SCHEMA_TABLE, Row, Table, describe, make_tables, quoted
 from storewise.errors import EngineError
 
 _TYPES: Mapping[FieldType, str] = {

@@ -18,13 +18,7 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.hbase import counters as hbase_status
-from storewise.engines.hbase.connection import (
-    Cells,
-    HappybaseLink,
-    HappybaseRows,
-    Link,
-    Rows,
-)
+from storewise.engines.hbase.connection import Cells, HappybaseLink, HappybaseRows, Link, Rows
 from storewise.engines.hbase.rows import Layout, make_layouts
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.hbase.tables import About, make_table, tables_of

@@ -18,11 +18,7 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
 from storewise.engines.mongodb import queries
 from storewise.engines.mongodb.cluster import DATABASE, PASSING
-from storewise.engines.mongodb.connection import (
-    SCHEMA,
-    MongoCollection,
-    MongoLink,
-)
+from storewise.engines.mongodb.connection import SCHEMA, MongoCollection, MongoLink
 from storewise.engines.mongodb.documents import forms_of
 from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
 from storewise.engines.support.table import describe, make_tables

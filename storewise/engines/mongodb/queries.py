@@ -7,16 +7,7 @@ from typing import Any
 
 from bson.int64 import Int64
 
-from storewise.engines.contract.queries import (
-    Count,
-    Find,
-    Get,
-    Histogram,
-    Query,
-    Scan,
-    Top,
-    Where,
-)
+from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top, Where
 from storewise.engines.mongodb.documents import Form
 from storewise.engines.sql.histogram import added_classes, checked_classes, in_integers
 

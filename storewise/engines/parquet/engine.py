@@ -25,12 +25,7 @@ from pydantic import Field as Setting
 from storewise.atomic import aside
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
-from storewise.engines.sql.duckdb_reads import (
-    DuckReads,
-    DuckSettings,
-    open_duckdb,
-    sql_string,
-)
+from storewise.engines.sql.duckdb_reads import DuckReads, DuckSettings, open_duckdb, sql_string
 from storewise.engines.sql.reads import FLAGS, SqlState
 from storewise.engines.support.table import Table, make_tables
 from storewise.errors import EngineError

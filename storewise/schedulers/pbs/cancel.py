@@ -9,12 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from storewise.schedulers.job_registry import (
-    NO_RUN,
-    cancel_detached,
-    current_run,
-    mark_ended,
-)
+from storewise.schedulers.job_registry import NO_RUN, cancel_detached, current_run, mark_ended
 
 
 def main() -> None:

@@ -19,12 +19,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from storewise.ssearch.parse.grammar import (
-    FRAME,
-    INTEGER,
-    NUMBER,
-    Layout,
-)
+from storewise.ssearch.parse.grammar import FRAME, INTEGER, NUMBER, Layout
 from storewise.ssearch.parse.lines import Lines
 
 #: Any value: `_Memo` reads each different one once, and strictly.

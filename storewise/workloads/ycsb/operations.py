@@ -31,11 +31,7 @@ from storewise.workloads.ycsb.distributions import (
     Sequential,
     Uniform,
 )
-from storewise.workloads.ycsb.key_space import (
-    load_numbers,
-    next_numbers,
-    records_before,
-)
+from storewise.workloads.ycsb.key_space import load_numbers, next_numbers, records_before
 from storewise.workloads.ycsb.keys import Numbers, of_store
 from storewise.workloads.ycsb.params import PROPORTIONS, LoadParams, RunParams
 from storewise.workloads.ycsb.values import Values

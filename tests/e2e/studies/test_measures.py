@@ -17,13 +17,7 @@ from storewise.driver.worker_job import notes_of
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Where
 from storewise.engines.registry import engine
-from storewise.workloads.sensors.generator import (
-    MEASURES,
-    Part,
-    Readings,
-    batches,
-    threshold,
-)
+from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches, threshold
 from storewise.workloads.sensors.plan import uses_index
 
 pytestmark = pytest.mark.needs("postgres")

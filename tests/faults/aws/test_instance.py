@@ -17,12 +17,7 @@ from storewise.layout import LEASES, LIVE
 from storewise.metrics import ec2_instance as module
 from storewise.metrics.ec2_instance import Interruption, Metadata, MetadataError, Notice, instance
 from storewise.metrics.host import facts, host_name
-from storewise.session.coordination.liveness import (
-    ABORT,
-    SESSION,
-    Session,
-    read_abort,
-)
+from storewise.session.coordination.liveness import ABORT, SESSION, Session, read_abort
 from storewise.session.coordination.trial_job import trial_job
 
 AT = "2026-03-01T08:22:00Z"

@@ -29,10 +29,7 @@ from support.workspace import Workspace
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, Schema
-from storewise.engines.contract.server import (
-    Credentials,
-    Topology,
-)
+from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.installation import VARIABLES

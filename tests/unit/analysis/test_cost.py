@@ -23,14 +23,7 @@ from storewise.analysis.judge.corpus import (
     line,
     text_per_document,
 )
-from storewise.analysis.judge.cost import (
-    AS_PLACED,
-    ONE_EACH,
-    Hosts,
-    costs,
-    hosts_paid,
-    per_million,
-)
+from storewise.analysis.judge.cost import AS_PLACED, ONE_EACH, Hosts, costs, hosts_paid, per_million
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results

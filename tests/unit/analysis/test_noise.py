@@ -11,13 +11,7 @@ import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.judge.noise import (
-    COLUMNS,
-    canary_ratios,
-    flags,
-    noise,
-    of_series,
-)
+from storewise.analysis.judge.noise import COLUMNS, canary_ratios, flags, noise, of_series
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results

@@ -9,15 +9,7 @@ import pytest
 
 from storewise.documents import Document, Field, Kind
 from storewise.engines.contract.engine import Client, Schema
-from storewise.engines.contract.queries import (
-    Count,
-    Find,
-    Histogram,
-    Scan,
-    Top,
-    Where,
-    between,
-)
+from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where, between
 from storewise.errors import EngineError
 
 ROW = Kind("row", (Field("_id", "id", ""), Field("n", "int", ""), Field("x", "float", "")))

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.paths import ROOT
-from support.results.published import (
-    MIB,
-    write_results,
-)
+from support.results.published import MIB, write_results
 
 from storewise.errors import StorewiseError
 from storewise.publish.results import select, study_files, write_config

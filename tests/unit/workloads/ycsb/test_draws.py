@@ -22,11 +22,7 @@ from storewise.workloads.ycsb.distributions import (
     Zipfian,
     zeta,
 )
-from storewise.workloads.ycsb.keys import (
-    fnv_hashes,
-    make_keys,
-    of_store,
-)
+from storewise.workloads.ycsb.keys import fnv_hashes, make_keys, of_store
 
 DRAWS = 200_000
 #: A correct generator is refused by chance once in so many runs; the seeds are fixed.
