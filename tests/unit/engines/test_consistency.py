@@ -48,7 +48,7 @@ def test_the_page_says_which_levels_may_lose_documents(name: str) -> None:
     """Only where an acknowledged document may be lost is a loss a measurement."""
     described = engine(name)
     losing = {words(row[1]) for row in rows("Levels") if words(row[0]) == name and row[4] == "yes"}
-    if described.flags.durable:
+    if described.flags.stores:
         assert losing == set(described.consistencies) & set(described.losing)
     else:
         assert losing == set(described.consistencies)
