@@ -130,7 +130,7 @@ class _Process:
         self.client: Client | None = None
         self.embedded = self.engine.flags.embedded
         #: An embedded store has one writing process: a phase that changes data works on its own.
-        self.changes_own = self.embedded and self.spec.changes
+        self.one_store = self.embedded and self.spec.changes
         self.fatal = self.spec.loads and (self.embedded or must_succeed(self.engine, trial))
         # An embedded store is one per process; of a server one process of the trial reports.
         self.reports = job.worker == process == 0 or (self.spec.loads and self.embedded)
@@ -153,7 +153,7 @@ class _Process:
                 self.connection.send(done)
                 continue
             if self.client is not None:
-                if self.changes_own:
+                if self.one_store:
                     self.client.finish()
                 self.client.close()
                 self.client = None
@@ -199,7 +199,7 @@ class _Process:
             notes=done.notes,
             before=self.before,
             stores=trial.shards if self.embedded else 0,
-            own=self.changes_own,
+            one_store=self.one_store,
             first=first,
             total=step.clients.all(trial.workers, trial.processes),
         )

@@ -264,7 +264,7 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
     """
     started = time.monotonic()
     #: When a job's cancel was first asked for.
-    asked_at: dict[str, float] = {}
+    cancelled_at: dict[str, float] = {}
     accepted: set[str] = set()
     gone: set[str] = set()
     pause = 0.5
@@ -276,7 +276,7 @@ def cancel_until_gone(root: Path, run: str, extra: Sequence[tuple[str, str]]) ->
             kind = _KINDS[name]
             ids = [job_id for job_id, of in wanted.items() if of == name]
             for batch in _batches(ids, 1 if kind.names else BATCH):
-                _cancel(kind, batch, asked_at, accepted)
+                _cancel(kind, batch, cancelled_at, accepted)
                 present = kind.present(batch)
                 over = set() if present is None else set(batch) - present
                 gone |= over
@@ -294,11 +294,11 @@ def _batches(ids: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 def _cancel(
-    kind: _Kind, ids: Sequence[str], asked_at: dict[str, float], accepted: set[str]
+    kind: _Kind, ids: Sequence[str], cancelled_at: dict[str, float], accepted: set[str]
 ) -> None:
     """Ask once more for what is late, by force, and for what the scheduler has not accepted yet."""
     now = time.monotonic()
-    late = [job_id for job_id in ids if now - asked_at.setdefault(job_id, now) > FORCE_AFTER]
+    late = [job_id for job_id in ids if now - cancelled_at.setdefault(job_id, now) > FORCE_AFTER]
     done = set() if kind.names else accepted
     new = [job_id for job_id in ids if job_id not in done and job_id not in late]
     for command, some in ((kind.cancel, new), (kind.force, late)):

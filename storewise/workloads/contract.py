@@ -195,7 +195,7 @@ class ClientContext:
     """The notes of all clients of earlier phases (and of earlier steps of this process)."""
     stores: int = 0
     """Store directories of an embedded engine, one for each process; 0 for servers."""
-    own: bool = False
+    one_store: bool = False
     """This client sees the store of its process only (`shard`), whose ids alone it may use."""
     first: int | None = None
     """Where a step names its number of clients, processes may have different numbers of threads:

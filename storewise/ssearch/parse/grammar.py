@@ -178,8 +178,8 @@ def library_name(line: bytes) -> bytes | None:
         counts = RESIDUES.search(line)
         return line[9:] if counts is None else line[9 : counts.start()].rstrip(b" ")
     if line.startswith(b"Query library ") and line.endswith(_LIBRARY_END):
-        _, found_vs, library = line[14 : -len(_LIBRARY_END)].rpartition(b" vs ")
-        return library if found_vs else None
+        _, separator, library = line[14 : -len(_LIBRARY_END)].rpartition(b" vs ")
+        return library if separator else None
     return None
 
 

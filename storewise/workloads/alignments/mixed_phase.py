@@ -162,7 +162,7 @@ def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:
             f"({len(shard)} files): set `write: {{leave: 0.3}}`, or use fewer workers or processes"
         )
     stored = StoredFiles.read(context.written).with_notes(context.before)
-    if context.own:
+    if context.one_store:
         stored = stored.of_shard(context.shard)
     draw = IdDraw(stored, context.stream())
     if not draw.documents:

@@ -166,7 +166,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     def size() -> int:
         return sum(document_bytes(document) for document in got[0].documents)
 
-    def asked() -> Iterator[Operation]:
+    def operations() -> Iterator[Operation]:
         done = 0
         # Neighbouring clients begin with different questions.
         turn = context.client
@@ -176,7 +176,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
             turn += 1
             done += 1
 
-    return asked()
+    return operations()
 
 
 def note_of(name: Name, context: ClientContext) -> dict[str, Any]:

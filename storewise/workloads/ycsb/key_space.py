@@ -217,9 +217,9 @@ def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]
     the keys belong to.
     """
     load: LoadParams = context.load
-    separate = context.own and context.stores > 1
-    processes = 1 if context.own else context.workers * context.processes
-    offset = 0 if context.own else context.shard
+    separate = context.one_store and context.stores > 1
+    processes = 1 if context.one_store else context.workers * context.processes
+    offset = 0 if context.one_store else context.shard
     first = 0
     for note in context.before:
         if note.get("ycsb") == context.phase and note["process"] == context.shard:

@@ -102,7 +102,7 @@ class _Run:
         self.random = context.stream()
         self.values = Values(self.load, self.random, context.seed)
         self.keeps = context.engine.flags.stores
-        self.own = context.own and context.stores > 1
+        self.one_store = context.one_store and context.stores > 1
         shares = self.params.shares()
         self.limits = np.cumsum([shares[name] for name in _NAMES])[:-1]
         self.only = next((i for i, name in enumerate(_NAMES) if shares[name] == 1.0), None)
@@ -158,7 +158,7 @@ class _Run:
                 span = self.load.recordcount * params.exponential_frac
                 return Exponential(params.exponential_percentile, span)
             case "sequential":
-                if self.own:
+                if self.one_store:
                     # Each process has its own store and reads all of it.
                     return Sequential(records, context.thread, context.threads)
                 return Sequential(records, context.client, context.clients)
@@ -228,7 +228,7 @@ class _Run:
         if not len(existing):
             return []
         keys = self._keys_at(self.chooser.draw(self.random, existing))
-        if self.own:
+        if self.one_store:
             self._make_own(keys, existing)
         return keys
 
@@ -343,7 +343,7 @@ class _Run:
         for at in range(0, len(self.records), _BLOCK):
             places = np.arange(at, min(at + _BLOCK, len(self.records)))
             keys = self._keys_at(places)
-            if self.own:
+            if self.one_store:
                 good = of_store(keys, self.context.shard, self.context.stores)
                 keys = list(compress(keys, good.tolist()))
             if keys:
