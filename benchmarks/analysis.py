@@ -231,7 +231,7 @@ def conditions(place: Place, **more: Any) -> dict[str, Any]:
     }
 
 
-def write(path: Path, rows: list[Sample], place: Place, told: dict[str, Any]) -> None:
+def write(path: Path, rows: list[Sample], place: Place, message: dict[str, Any]) -> None:
     write_part(
         path,
         rows,
@@ -239,7 +239,7 @@ def write(path: Path, rows: list[Sample], place: Place, told: dict[str, Any]) ->
         repeat=place.trial.repeat,
         host=place.host,
         factors=place.trial.factors,
-        conditions=told,
+        conditions=message,
     )
 
 
@@ -254,7 +254,9 @@ def template(phase: str, seconds: int, embedded: bool, study: Path) -> pa.Table:
         return pq.read_table(path)
 
 
-def write_varied(path: Path, of: pa.Table, place: Place, told: dict[str, Any], seed: int) -> None:
+def write_varied(
+    path: Path, of: pa.Table, place: Place, message: dict[str, Any], seed: int
+) -> None:
     """A part with the rows of a template, of another trial, worker and host, with other values."""
     rng = np.random.default_rng(seed)
     n = of.num_rows
@@ -275,12 +277,14 @@ def write_varied(path: Path, of: pa.Table, place: Place, told: dict[str, Any], s
         elif field.name == "repeat":
             column = pa.array(np.full(n, place.trial.repeat, dtype=np.int32))
         elif field.name == "worker":
-            column = pc.if_else(pc.is_null(column), column, pa.scalar(told["worker"], pa.int32()))
+            column = pc.if_else(
+                pc.is_null(column), column, pa.scalar(message["worker"], pa.int32())
+            )
         elif field.name == "value":
             whole = of["unit"].to_numpy() == "1"
             column = pa.array(np.where(whole, np.round(value), value))
         columns.append(column)
-    meta = {"schema_version": 1, "factors": place.trial.factors, **told}
+    meta = {"schema_version": 1, "factors": place.trial.factors, **message}
     schema = of.schema.with_metadata({METADATA_KEY: json.dumps(meta).encode()})
     table = pa.Table.from_arrays(columns, schema=schema)
     pq.write_table(table, path, compression="zstd")
@@ -336,7 +340,7 @@ def make_trial(study: Path, number: int, workers: int, seconds: int) -> int:
         logs = log_texts(phase, seconds, embedded)
         for worker, place in enumerate(hosts):
             warmup = 2.0 if phase == "read" else 0.0
-            told = conditions(
+            message = conditions(
                 place,
                 phase=phase,
                 worker=worker,
@@ -345,7 +349,7 @@ def make_trial(study: Path, number: int, workers: int, seconds: int) -> int:
             )
             seed = number * 1_000_000 + worker * 10 + (phase == "read")
             path = place.directory / f"{phase}.{worker}.parquet"
-            write_varied(path, of, place, told, seed)
+            write_varied(path, of, place, message, seed)
             path.with_suffix(".hlog").write_bytes(logs[worker % LOGS])
             samples += of.num_rows
     write_pack(
@@ -370,22 +374,27 @@ def make_trial(study: Path, number: int, workers: int, seconds: int) -> int:
 
 def make_session(place: Place, seconds: int) -> int:
     """Parts of the servers of a trial and of its session."""
-    told, samples = {}, 0
+    message, samples = {}, 0
     for n in range(NODES):
         node = f"data{n}"
-        own = Place(place.study, place.trial, f"s{n}")
+        place_of_shard = Place(place.study, place.trial, f"s{n}")
         rows = node_rows(node, seconds)
         samples += len(rows)
-        told[node] = {"host": own.host, "address": "10.0.0.1", "version": "15", "guard": "password"}
+        message[node] = {
+            "host": place_of_shard.host,
+            "address": "10.0.0.1",
+            "version": "15",
+            "guard": "password",
+        }
         more = {"phase": "session", "node": node, "role": "data", "threads": 1, "memory_mb": 1024}
-        text = conditions(own, **more, address="10.0.0.1", guard="password", kept="")
-        write(own.directory / f"node.{node}.parquet", rows, own, text)
+        text = conditions(place_of_shard, **more, address="10.0.0.1", guard="password", kept="")
+        write(place_of_shard.directory / f"node.{node}.parquet", rows, place_of_shard, text)
     rows = [
         Sample("session", "form_time", 0.4, "s"),
         Sample("session", "formed_time", 4.5, "s"),
         Sample("session", "close_time", 0.6, "s"),
     ]
-    text = conditions(place, phase="session", nodes=told)
+    text = conditions(place, phase="session", nodes=message)
     write(place.directory / "session.parquet", rows, place, text)
     return samples + len(rows)
 
@@ -413,7 +422,7 @@ def make_study(study: Path, trials: int, workers: int, seconds: int) -> dict[str
     parts = [p.stat().st_size for p in study.glob("trials/*/*.*.parquet")]
     packs = [p.stat().st_size for p in study.glob(f"trials/*/{PACK}")]
     logs = [p.stat().st_size for p in study.glob("trials/*/*.hlog")]
-    found = {
+    result = {
         "trials": number,
         "workers": workers,
         "samples": samples,
@@ -428,7 +437,7 @@ def make_study(study: Path, trials: int, workers: int, seconds: int) -> dict[str
         f"({sum(parts) / 1e9:.2f} GB), {len(logs):,} logs ({sum(logs) / 1e9:.2f} GB), "
         f"{len(packs):,} packs ({sum(packs) / 1e9:.2f} GB) in {time.monotonic() - started:.0f} s"
     )
-    return found
+    return result
 
 
 def read_parts(paths: list[str]) -> int:
@@ -504,8 +513,8 @@ def measure(study: Path, *, page: bool) -> None:
         stage("figures")
         render(study, study / "report.html")
         stage("page, all read again")
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"stages": stages, "total": total, "own_peak": own, "rows": rows}))
+    place_of_shard = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"stages": stages, "total": total, "own_peak": place_of_shard, "rows": rows}))
 
 
 def processor_seconds() -> float:
@@ -521,20 +530,20 @@ def run(study: Path, *, page: bool) -> dict[str, Any]:
     command = [sys.executable, __file__, "--measure", str(study), *(["--page"] if page else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         watch = Watch(child.pid)
-        said = child.stdout.read() if child.stdout else ""
+        output = child.stdout.read() if child.stdout else ""
     peak = watch.end()
     if child.returncode:
         sys.exit(f"the analysis failed with status {child.returncode}")
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
-    found["peak"] = peak
-    for name, (wall, used) in found["stages"].items():
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
+    result["peak"] = peak
+    for name, (wall, used) in result["stages"].items():
         print(f"{name:24} {wall:8.1f} s {used:8.1f} s of processors")
-    print(f"{'all but figures and page':24} {found['total']:8.1f} s")
+    print(f"{'all but figures and page':24} {result['total']:8.1f} s")
     print(
-        f"peak memory {peak / 2**30:.2f} GiB, of the main process {found['own_peak'] / 2**30:.2f}"
+        f"peak memory {peak / 2**30:.2f} GiB, of the main process {result['own_peak'] / 2**30:.2f}"
     )
-    print("long tables: " + ", ".join(f"{k} {v:,}" for k, v in found["rows"].items()))
-    return found
+    print("long tables: " + ", ".join(f"{k} {v:,}" for k, v in result["rows"].items()))
+    return result
 
 
 def main() -> None:
@@ -549,15 +558,15 @@ def main() -> None:
     arguments.add_argument("--page", action="store_true", help="measure figures and page too")
     arguments.add_argument("--json", type=Path, help="write the figures here as well")
     arguments.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
-    given = arguments.parse_args()
-    if given.measure:
-        measure(given.measure, page=given.page)
+    values = arguments.parse_args()
+    if values.measure:
+        measure(values.measure, page=values.page)
         return
-    sizes = {k: getattr(given, k) for k in FULL} if not given.full else FULL
-    with tempfile.TemporaryDirectory(dir=given.directory) as temporary:
+    sizes = {k: getattr(values, k) for k in FULL} if not values.full else FULL
+    with tempfile.TemporaryDirectory(dir=values.directory) as temporary:
         place = Path(temporary)
-        if given.keep:
-            place = (given.directory or Path()) / "-".join(map(str, sizes.values()))
+        if values.keep:
+            place = (values.directory or Path()) / "-".join(map(str, sizes.values()))
         study, known = place / "large", place / "made.json"
         if known.exists():
             made = json.loads(known.read_text())
@@ -565,26 +574,26 @@ def main() -> None:
             shutil.rmtree(study, ignore_errors=True)
             made = make_study(study, **sizes)
             known.write_text(json.dumps(made))
-        if given.unpacked:
+        if values.unpacked:
             for path in study.glob(f"trials/*/{PACK}"):
                 path.unlink()
         least = floor(study)
         print(f"{'floor: parts only read':24} {least:8.1f} s")
-        found = run(study, page=given.page)
-    print(f"{found['total'] / least:.2f} times the floor")
-    over = found["total"] > LIMIT_SECONDS or found["peak"] > LIMIT_BYTES
+        result = run(study, page=values.page)
+    print(f"{result['total'] / least:.2f} times the floor")
+    over = result["total"] > LIMIT_SECONDS or result["peak"] > LIMIT_BYTES
     figures = {
         "study": made,
         "floor": least,
-        **found,
+        **result,
         "limits": {"seconds": LIMIT_SECONDS, "bytes": LIMIT_BYTES},
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
     }
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n")
-    if given.full and over:
+    if values.json:
+        values.json.write_text(json.dumps(figures, indent=2) + "\n")
+    if values.full and over:
         sys.exit(f"over {LIMIT_SECONDS:.0f} s or {LIMIT_BYTES / 2**30:.0f} GiB")
 
 

@@ -65,7 +65,7 @@ def open_loop_starts(rate: float, seconds: float) -> dict[str, object]:
 def barrier_ms(parties: int, rounds: int) -> list[float]:
     """Of each party and round, ms from the last arrival to its leaving."""
     names = [str(number) for number in range(parties)]
-    found: list[float] = []
+    result: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         for number in range(rounds):
             came, left = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -80,8 +80,8 @@ def barrier_ms(parties: int, rounds: int) -> list[float]:
                 thread.start()
             for thread in threads:
                 thread.join()
-            found += [(at - max(came.values())) / 1e6 for at in left.values()]
-    return found
+            result += [(at - max(came.values())) / 1e6 for at in left.values()]
+    return result
 
 
 def main() -> None:

@@ -108,8 +108,8 @@ def measure(method: str, path: Path, repeats: int) -> None:
         processor.append(time.process_time() - busy)
     status = Path("/proc/self/status")
     peak = int(status.read_text().split("VmHWM:")[1].split()[0]) if status.exists() else None
-    found = {"documents": documents, "seconds": min(clock), "cpu_seconds": min(processor)}
-    print(json.dumps({**found, "peak_kib": peak}))
+    result = {"documents": documents, "seconds": min(clock), "cpu_seconds": min(processor)}
+    print(json.dumps({**result, "peak_kib": peak}))
 
 
 def joined_sample() -> bytes:
@@ -182,11 +182,11 @@ def run(path: Path, turns: int) -> dict[str, dict[str, float]]:
                 [sys.executable, __file__, "--measure", method, "--file", str(path)],
                 stdout=subprocess.PIPE, check=True,
             )  # fmt: skip
-            found = json.loads(child.stdout)
-            known = best.setdefault(method, found)
+            result = json.loads(child.stdout)
+            known = best.setdefault(method, result)
             for key in ("seconds", "cpu_seconds"):
-                known[key] = min(known[key], found[key])
-            known["peak_kib"] = max(known["peak_kib"] or 0, found["peak_kib"] or 0)
+                known[key] = min(known[key], result[key])
+            known["peak_kib"] = max(known["peak_kib"] or 0, result["peak_kib"] or 0)
     return best
 
 
@@ -194,23 +194,23 @@ def table(results: dict[str, dict[str, float]], size: int) -> list[dict[str, Any
     base = results["Biopython SearchIO"]
     documents = results["storewise dict"]["documents"]
     rows: list[dict[str, Any]] = []
-    for method, found in results.items():
-        rate = found["documents"] / found["seconds"]
+    for method, result in results.items():
+        rate = result["documents"] / result["seconds"]
         rows.append(
             {
                 "method": method,
-                "documents": found["documents"],
-                "complete": found["documents"] == documents,
-                "seconds": found["seconds"],
+                "documents": result["documents"],
+                "complete": result["documents"] == documents,
+                "seconds": result["seconds"],
                 "documents_per_second": rate or None,
-                "megabytes_per_second": size / found["seconds"] / 1e6,
+                "megabytes_per_second": size / result["seconds"] / 1e6,
                 "times_search_io": rate / (base["documents"] / base["seconds"]) or None,
-                "cpu_seconds": found["cpu_seconds"],
-                "times_search_io_cpu": (found["documents"] / found["cpu_seconds"])
+                "cpu_seconds": result["cpu_seconds"],
+                "times_search_io_cpu": (result["documents"] / result["cpu_seconds"])
                 / (base["documents"] / base["cpu_seconds"])
                 or None,
                 "wanted": WANTED.get(method),
-                "peak_mib": found["peak_kib"] / 1024 if found["peak_kib"] else None,
+                "peak_mib": result["peak_kib"] / 1024 if result["peak_kib"] else None,
             }
         )
     return rows

@@ -73,14 +73,14 @@ def make_tree(tree: Path, files: int, size: int) -> None:
 def timed(command: list[str], work: Path) -> dict[str, Any]:
     """Seconds and peak memory (MB, largest process) of a command; its output if it fails."""
     started = time.monotonic()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         # Waited for by hand: only wait4 gives the resources of this one child.
-        child = subprocess.Popen(command, cwd=work, stdout=said, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(command, cwd=work, stdout=output, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - started
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+        output.seek(0)
+        text = output.read().decode(errors="replace")
     if child.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{text[-4000:]}")
     jobs = [line.split()[-1] for line in text.splitlines() if line.startswith("total ")]
@@ -108,15 +108,15 @@ def measure(work: Path, files: int, size: int) -> dict[str, Any]:
         "manifest again": [manifest, "--forcerun", "manifest", *config],
         "plan, manifest made": ["--dry-run", *config],
     }
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, arguments in runs.items():
-        found[name] = timed([*snakemake, *arguments], work)
-        row = found[name]
+        result[name] = timed([*snakemake, *arguments], work)
+        row = result[name]
         print(f"{name:22} {row['seconds']:8.1f} s {row['megabytes']:8.0f} MB  {row['jobs']} jobs")
     rows = pq.read_metadata(work / manifest).num_rows
     if rows != files:
         sys.exit(f"the manifest has {rows:,} rows, not {files:,}")
-    return found
+    return result
 
 
 def main() -> None:
@@ -125,27 +125,27 @@ def main() -> None:
     arguments.add_argument("--megabytes", type=float, default=12.0, help="apparent size of a file")
     arguments.add_argument("--directory", type=Path, help="where the tree is made (and removed)")
     arguments.add_argument("--json", type=Path, help="write the figures here as well")
-    given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.directory) as work:
-        found = measure(Path(work), given.files, int(given.megabytes * 1e6))
-    plans = {name: row for name, row in found.items() if name.startswith("plan")}
+    values = arguments.parse_args()
+    with tempfile.TemporaryDirectory(dir=values.directory) as work:
+        result = measure(Path(work), values.files, int(values.megabytes * 1e6))
+    plans = {name: row for name, row in result.items() if name.startswith("plan")}
     over = [
         name
         for name, row in plans.items()
         if row["seconds"] > LIMIT_SECONDS or row["megabytes"] > LIMIT_MEGABYTES
     ]
     figures = {
-        "files": given.files,
-        "bytes": int(given.files * given.megabytes * 1e6),
-        "runs": found,
+        "files": values.files,
+        "bytes": int(values.files * values.megabytes * 1e6),
+        "runs": result,
         "limits": {"seconds": LIMIT_SECONDS, "megabytes": LIMIT_MEGABYTES},
         "within": not over,
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
     }
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+    if values.json:
+        values.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures))
     if over:
         sys.exit(f"over {LIMIT_SECONDS:.0f} s or {LIMIT_MEGABYTES:.0f} MB: {', '.join(over)}")

@@ -71,8 +71,8 @@ def measure(way: str, what: str, spec: str, environment: dict[str, str]) -> dict
     command = [sys.executable, __file__, "--work", way, what, spec]
     env = {**os.environ, **environment}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def main() -> None:
@@ -103,7 +103,7 @@ def main() -> None:
             (directory / name).write_bytes(data)
             client.put_object(Bucket=bucket, Key=f"in/{name}", Body=data)
         specs = {way: f"s3://{bucket}/in/" if way != "disk" else str(directory) for way in WAYS}
-        found: dict[str, dict[str, Any]] = {}
+        result: dict[str, dict[str, Any]] = {}
         for what in ("read", "parse"):
             runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
             for _ in range(options.rounds):
@@ -115,10 +115,10 @@ def main() -> None:
             }
             for way in WAYS[1:]:
                 middle[way]["ratio"] = middle[way]["seconds"] / middle["disk"]["seconds"]
-            found[what] = middle
-    given = {k: v for k, v in vars(options).items() if k != "work"}
+            result[what] = middle
+    values = {k: v for k, v in vars(options).items() if k != "work"}
     machine = {"processors": os.cpu_count(), "python": platform.python_version()}
-    print(json.dumps({**given, **machine, **found}, indent=1))
+    print(json.dumps({**values, **machine, **result}, indent=1))
 
 
 if __name__ == "__main__":

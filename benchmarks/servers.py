@@ -141,8 +141,8 @@ def measure(name: str, settings: dict[str, Any], options: argparse.Namespace) ->
             bare.close()
             client.close()
     rates = {
-        what: (options.reads if "read" in what else options.documents) / statistics.median(found)
-        for what, found in times.items()
+        what: (options.reads if "read" in what else options.documents) / statistics.median(result)
+        for what, result in times.items()
     }
     return {
         "engine": name,
@@ -165,14 +165,14 @@ def main() -> None:
     parser.add_argument("--directory", help="where the servers' files are made")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
-    found = []
+    result = []
     for name in BARE:
         for settings in ({"layout": "columns"}, {"layout": "json"}):
-            found.append(measure(name, settings, options))
-            print(json.dumps(found[-1]), flush=True)
+            result.append(measure(name, settings, options))
+            print(json.dumps(result[-1]), flush=True)
     if options.json is not None:
         host = {"cpus": os.cpu_count(), "machine": platform.machine()}
-        options.json.write_text(json.dumps({"host": host, "cases": found}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"host": host, "cases": result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

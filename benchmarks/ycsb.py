@@ -168,7 +168,7 @@ class GoYcsb:
         }
 
     def _run(self, what: str, **properties: Any) -> str:
-        given = {
+        values = {
             **self.properties,
             "recordcount": self.records,
             "requestdistribution": "zipfian",
@@ -176,7 +176,7 @@ class GoYcsb:
             **properties,
         }
         done = subprocess.run(
-            [str(self.program), what, self.binding, *(f"{k}={v}" for k, v in given.items())],
+            [str(self.program), what, self.binding, *(f"{k}={v}" for k, v in values.items())],
             capture_output=True,
             text=True,
             check=False,
@@ -236,7 +236,7 @@ def null_rates(records: int, seconds: float) -> dict[str, Rate]:
 def compare(options: argparse.Namespace, program: Path) -> list[dict[str, Any]]:
     """One row per workload and number of threads."""
     processes = options.processes or os.cpu_count() or 1
-    found: dict[tuple[str, int, str], list[Rate]] = {}
+    result: dict[tuple[str, int, str], list[Rate]] = {}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o755)  # a server may run as another user
@@ -258,13 +258,13 @@ def compare(options: argparse.Namespace, program: Path) -> list[dict[str, Any]]:
                     for threads in options.threads:
                         for who, client in pair[:: -1 if number % 2 else 1]:
                             rate = client.rate(phase, threads, options.seconds)
-                            found.setdefault((phase, threads, who), []).append(rate)
+                            result.setdefault((phase, threads, who), []).append(rate)
     rows = []
     for phase in WORKLOADS:
         for threads in options.threads:
             row: dict[str, Any] = {"workload": phase.upper(), "threads": threads}
             for who in ("storewise", "go-ycsb"):
-                rates = found[phase, threads, who]
+                rates = result[phase, threads, who]
                 row[who] = round(median(r.per_second for r in rates))
                 row[f"{who} cpu_us"] = round(median(r.cpu_us for r in rates), 1)
             row["ratio"] = round(row["storewise"] / row["go-ycsb"], 2)

@@ -47,7 +47,7 @@ def environments() -> dict[str, str]:
         name, bounds = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?(.*)", text).groups()  # type: ignore[union-attr]
         if name not in COMMAND_LINE:
             (pip if name in FROM_PIP else conda).append(f"{NAMES.get(name, name)} {bounds}")
-    found = {}
+    result = {}
     for name, more in {"storewise": [], **project["tool"]["storewise"]["conda"]}.items():
         channels = ["conda-forge", "nodefaults"]
         if any(text.split()[0] in BIOCONDA for text in more):
@@ -58,8 +58,8 @@ def environments() -> dict[str, str]:
         lines += ["dependencies:\n", f"  - python {python}\n", "  - pip\n"]
         lines += [f"  - {text}\n" for text in [*conda, *more]]
         lines += ["  - pip:\n", *(f"      - {text}\n" for text in pip)]
-        found[f"{name}.yaml"] = "".join(lines)
-    return found
+        result[f"{name}.yaml"] = "".join(lines)
+    return result
 
 
 def main() -> None:

@@ -14,6 +14,6 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     """Servers for the tests, started when they are first needed."""
     from support.servers.stores import Clusters
 
-    found = Clusters(tmp_path_factory.mktemp("servers"))
-    with found.stack:
-        yield found
+    result = Clusters(tmp_path_factory.mktemp("servers"))
+    with result.stack:
+        yield result

@@ -24,8 +24,8 @@ def _serve(name: str, level: str, directory: Path) -> AbstractContextManager[Loc
     return running(name, directory, consistency=level, schema=schema)
 
 
-def _writer(found: LocalCluster) -> Client:
-    cluster = replace(found.cluster, kinds=(MEASURES,))
+def _writer(result: LocalCluster) -> Client:
+    cluster = replace(result.cluster, kinds=(MEASURES,))
     return engine(cluster.engine).connect(cluster, "write")
 
 
@@ -34,8 +34,8 @@ def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> 
     """Four threads load rows that overlap and change the same ones: nothing fails or is lost."""
     rows = list(batches(Part(Readings(), 0, 400).chunks(400), 100))
     same = [document["_id"] for document in rows[0][:5]]
-    with _serve(name, "serializable", tmp_path / "servers") as found:
-        client = _writer(found)
+    with _serve(name, "serializable", tmp_path / "servers") as result:
+        client = _writer(result)
 
         def work(thread: int) -> int:
             mine = client.for_thread()
@@ -63,10 +63,10 @@ def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> 
 def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
     from storewise.engines.postgres.client import connect
 
-    with _serve("postgres", level, tmp_path / "servers") as found:
-        assert found.cluster.credentials is not None
-        secrets = Credentials.read(found.cluster.credentials)
-        place = found.cluster.endpoints[0]
+    with _serve("postgres", level, tmp_path / "servers") as result:
+        assert result.cluster.credentials is not None
+        secrets = Credentials.read(result.cluster.credentials)
+        place = result.cluster.endpoints[0]
         with connect(place.address, place.port, secrets) as link:
             isolation = link.execute("SHOW transaction_isolation").fetchone()
             commit = link.execute("SHOW synchronous_commit").fetchone()
@@ -86,10 +86,10 @@ def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
 def test_mariadb_runs_at_its_weakest_level(tmp_path: Path) -> None:
     from storewise.engines.mysql.connection import sign_in
 
-    with _serve("mariadb", "uncommitted", tmp_path / "servers") as found:
-        assert found.cluster.credentials is not None
-        secrets = Credentials.read(found.cluster.credentials)
-        place = found.cluster.endpoints[0]
+    with _serve("mariadb", "uncommitted", tmp_path / "servers") as result:
+        assert result.cluster.credentials is not None
+        secrets = Credentials.read(result.cluster.credentials)
+        place = result.cluster.endpoints[0]
         link = sign_in(place.address, place.port, secrets)
         with link, link.cursor() as cursor:
             cursor.execute(

@@ -22,10 +22,10 @@ def test_a_value_reaches_postgres_as_it_is(tmp_path: Path) -> None:
     assert isinstance(described, ServerEngine)
     config = {"storewise.hard": HARD, "search_path": '"$user", public'}
     settings = {**available("postgres"), "config": config}
-    with running("postgres", tmp_path, Topology(memory_mb=256), settings) as found:
-        (at,) = found.cluster.endpoints
-        assert isinstance(at, Endpoint) and found.cluster.credentials is not None
-        secret = Credentials.read(found.cluster.credentials)
+    with running("postgres", tmp_path, Topology(memory_mb=256), settings) as result:
+        (at,) = result.cluster.endpoints
+        assert isinstance(at, Endpoint) and result.cluster.credentials is not None
+        secret = Credentials.read(result.cluster.credentials)
         with psycopg.connect(
             host=at.address,
             port=at.port,

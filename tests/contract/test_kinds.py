@@ -120,8 +120,8 @@ def _fill(client: Client, schema: Schema, part: slice = slice(None)) -> None:
 
 @pytest.fixture(scope="module", params=cells(TARGETS))
 def target(request: pytest.FixtureRequest) -> Target:
-    found: Target = request.param
-    return found
+    result: Target = request.param
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +161,8 @@ def _class(x: float, width: float) -> int:
     return n - 1 if n * width > x else n + 1 if (n + 1) * width <= x else n
 
 
-def _same(found: list[Document], expected: list[Document]) -> bool:
-    return sorted(found, key=itemgetter("_id")) == sorted(expected, key=itemgetter("_id"))
+def _same(result: list[Document], expected: list[Document]) -> bool:
+    return sorted(result, key=itemgetter("_id")) == sorted(expected, key=itemgetter("_id"))
 
 
 def test_documents_come_back_by_their_ids(store: Client) -> None:
@@ -181,8 +181,8 @@ def test_documents_come_back_by_their_ids(store: Client) -> None:
     ):
         there = DOCUMENTS[kind][3]
         assert store.get(kind, missing) is None
-        asked = [missing, there["_id"], missing]
-        assert store.get_many(kind, asked) == [None, there, None]
+        request = [missing, there["_id"], missing]
+        assert store.get_many(kind, request) == [None, there, None]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.table)
@@ -235,17 +235,17 @@ def test_order_limit_and_ties(store: Client, name: str, descending: bool) -> Non
         every = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
         expected = _ordered(every, name, descending)
         for limit in (0, 1, 37, None):
-            found = store.find(Find(MEASURES, where, name, descending, limit))
-            assert found == (expected if limit is None else expected[:limit])
+            result = store.find(Find(MEASURES, where, name, descending, limit))
+            assert result == (expected if limit is None else expected[:limit])
 
 
 def test_a_limit_without_an_order(store: Client) -> None:
     where = (Where("m", ">=", 3),)
     every = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
-    found = store.find(Find(MEASURES, where, limit=50))
-    assert len(found) == 50
-    assert all(document in every for document in found)
-    assert len({document["_id"] for document in found}) == 50
+    result = store.find(Find(MEASURES, where, limit=50))
+    assert len(result) == 50
+    assert all(document in every for document in result)
+    assert len({document["_id"] for document in result}) == 50
     assert _same(store.find(Find(MEASURES)), DOCUMENTS[MEASURES])
     assert store.count(Count(MEASURES, ())) == len(DOCUMENTS[MEASURES])
 
@@ -327,8 +327,8 @@ PRIMARY = {
 
 @pytest.fixture(params=cells(WRITING))
 def writing(request: pytest.FixtureRequest) -> Target:
-    found: Target = request.param
-    return found
+    result: Target = request.param
+    return result
 
 
 #: Plans of databases behind `sql` are not ours; more servers repeat the first one.
@@ -442,16 +442,16 @@ def test_a_later_phase_goes_on_with_the_store(
         client.create(_schema(writing.name))
 
         def change(n: int, first: Client = client, turn: int = turn) -> None:
-            own = first.for_thread()
+            session = first.for_thread()
             user, measure = DOCUMENTS[USERS][10 + n], DOCUMENTS[MEASURES][10 + n]
-            assert own.update(USERS, user["_id"], {"field0": f"turn {turn}"})
-            assert own.get(USERS, user["_id"]) == {**user, "field0": f"turn {turn}"}
+            assert session.update(USERS, user["_id"], {"field0": f"turn {turn}"})
+            assert session.get(USERS, user["_id"]) == {**user, "field0": f"turn {turn}"}
             new = _measure(9, turn, n, 5, 0.25, "new")
-            own.insert(MEASURES, [new])
-            assert own.scan(Scan(MEASURES, new["_id"], 1)) == [new]
-            assert own.get(MEASURES, measure["_id"]) == measure
-            assert own.delete(MEASURES, new["_id"]) == (n % 2 == 0) if n % 2 == 0 else True
-            own.close()
+            session.insert(MEASURES, [new])
+            assert session.scan(Scan(MEASURES, new["_id"], 1)) == [new]
+            assert session.get(MEASURES, measure["_id"]) == measure
+            assert session.delete(MEASURES, new["_id"]) == (n % 2 == 0) if n % 2 == 0 else True
+            session.close()
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(change, range(8)))
@@ -566,8 +566,8 @@ def test_any_question_is_answered_as_python_would(
     expected = [d for d in documents if _fulfils(d, where)]
     assert scratch.count(Count(MEASURES, where)) == len(expected)
     ordered = _ordered(expected, "x", descending)
-    found = scratch.find(Find(MEASURES, where, "x", descending, limit))
-    assert found == (ordered if limit is None else ordered[:limit])
+    result = scratch.find(Find(MEASURES, where, "x", descending, limit))
+    assert result == (ordered if limit is None else ordered[:limit])
     small = (Where("x", ">=", -1e6), Where("x", "<=", 1e6))
     counted = Counter(_class(d["x"], width) for d in documents if _fulfils(d, small))
     assert scratch.histogram(Histogram(MEASURES, "x", width, small)) == dict(counted)

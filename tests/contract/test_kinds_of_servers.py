@@ -137,12 +137,12 @@ def test_documents_come_back_to_a_client_that_connects_later(store: Store) -> No
         ids = [document["_id"] for document in documents]
         for client in (store.reader, store.writer):
             assert client.get(kind, ids[3]) == documents[3]
-            found = client.get_many(kind, [*reversed(ids), ids[0]])
-            assert found == [*reversed(documents), documents[0]]
+            result = client.get_many(kind, [*reversed(ids), ids[0]])
+            assert result == [*reversed(documents), documents[0]]
         assert holds(store.reader, kind, len(documents))
-    found = store.reader.get(READINGS, ROWS[0]["_id"])
-    assert found is not None
-    assert {name: type(value) for name, value in found.items()} == {
+    result = store.reader.get(READINGS, ROWS[0]["_id"])
+    assert result is not None
+    assert {name: type(value) for name, value in result.items()} == {
         name: type(value) for name, value in ROWS[0].items()
     }
     assert store.reader.get(KEYED, b"nobody") is None
@@ -409,8 +409,8 @@ def regions_of_hbase(store: Store) -> None:
     try:
         for kind in BOTH:
             name = kind.table.encode()
-            found = link.call("look", lambda c, n=name: c.getAllRegionLocations(n))  # type: ignore[misc]
-            starts[kind] = sorted(region.regionInfo.startKey or b"" for region in found)
+            result = link.call("look", lambda c, n=name: c.getAllRegionLocations(n))  # type: ignore[misc]
+            starts[kind] = sorted(region.regionInfo.startKey or b"" for region in result)
     finally:
         link.close()
     # Two regions a server, about half of the keys in each; of readings nothing is known.
@@ -445,8 +445,8 @@ def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
     settings = {"home": str(emulated()), "shard_key": key}
     shape = Topology(nodes=3, routers=1, memory_mb=512)
     schema = Schema(BOTH)
-    with running("mongodb", tmp_path, shape, settings, schema=schema) as found:
-        cluster = replace(found.cluster, kinds=BOTH)
+    with running("mongodb", tmp_path, shape, settings, schema=schema) as result:
+        cluster = replace(result.cluster, kinds=BOTH)
         writer = loaded(cluster)
         for kind, documents in ((KEYED, USERS), (READINGS, ROWS)):
             content: dict[str, set[Any]] = {}

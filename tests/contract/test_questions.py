@@ -36,14 +36,14 @@ Parsed = list[dict[Kind, list[Document]]]
 @pytest.fixture(scope="module")
 def parsed() -> Parsed:
     """The documents of each file."""
-    found = []
+    result = []
     for path in FILES:
         documents: dict[Kind, list[Document]] = {kind: [] for kind in KINDS}
         for batch in DocumentReader(path, content_digest(path)):
             for kind, part in batch:
                 documents[kind] += part
-        found.append(documents)
-    return found
+        result.append(documents)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +104,14 @@ def plain(question: Question, documents: dict[Kind, list[Document]]) -> Any:
 
 
 def compare(
-    client: Client, flags: Flags, asked: list[Question], documents: dict[Kind, list[Document]]
+    client: Client, flags: Flags, request: list[Question], documents: dict[Kind, list[Document]]
 ) -> None:
     def ids(kind: Kind) -> Iterator[list[bytes]]:
         every = [d["_id"] for d in documents[kind]]
         for start in range(0, len(every), 500):
             yield every[start : start + 500]
 
-    for question in asked:
+    for question in request:
         answer = ask(question, client, flags, ids)
         expected = plain(question, documents)
         assert answer.value == expected, question
@@ -136,9 +136,11 @@ def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime) -> Cluste
     for number, store in enumerate(stores):
         mine = [file for n, file in enumerate(parsed) if min(n, 1) == number]
         whole = {kind: [d for file in mine for d in file[kind]] for kind in KINDS}
-        own = tuple(replace(s, documents=(0,) * 4) for s in sources if s.store == number)
+        sources_of_store = tuple(
+            replace(s, documents=(0,) * 4) for s in sources if s.store == number
+        )
         schema = Schema(indexes=INDEXES, index_time=index) if index != "none" else Schema()
-        fill(Cluster(name, stores=(store,), sources=own), whole, schema, batch=1000)
+        fill(Cluster(name, stores=(store,), sources=sources_of_store), whole, schema, batch=1000)
     placement = ByDigest({digest: min(n, 1) for n, digest in enumerate(digests)})
     return Cluster(name, stores=stores, sources=sources, placement=placement)
 

@@ -103,10 +103,10 @@ def test_an_unreachable_server_is_one_clear_error(
             described.connect(replace(single, endpoints=(endpoint,)), "read").count(Count(Kind.RNA))
 
     with socket.socket() as closed, socket.socket() as mute, ThreadPoolExecutor(4) as pool:
-        for found in (closed, mute):
-            found.bind(("127.0.0.1", 0))
+        for result in (closed, mute):
+            result.bind(("127.0.0.1", 0))
         mute.listen()
-        ports = [found.getsockname()[1] for found in (closed, mute)]
+        ports = [result.getsockname()[1] for result in (closed, mute)]
         endpoints = [replace(single.endpoints[0], port=port) for port in ports]
         refused = pool.map(connects, endpoints)
         answers = pool.map(lambda endpoint: described.answers(endpoint, secrets), endpoints)
@@ -170,8 +170,8 @@ def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
             assert owner is not None
             owners[owner] += 1
             for name, one in alone.items():
-                found = one.get(kind, document["_id"])
-                assert found == (document if name == owner else None)
+                result = one.get(kind, document["_id"])
+                assert result == (document if name == owner else None)
     assert len(owners) == len(sharded.endpoints)
     counts = [one.count(Count(Kind.RNA)) for one in alone.values()]
     assert sum(counts) == client.count(Count(Kind.RNA)) == len(DOCUMENTS[Kind.RNA])
@@ -243,10 +243,10 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     for number, documents in enumerate(batches):
-        found = client.get_many(Kind.ALIGN, [d["_id"] for d in documents])
+        result = client.get_many(Kind.ALIGN, [d["_id"] for d in documents])
         last = len(batches) - 1 if known else number
-        assert {d["gene"].split("-")[1] for d in found if d is not None} == {str(last)}
-        assert None not in found
+        assert {d["gene"].split("-")[1] for d in result if d is not None} == {str(last)}
+        assert None not in result
     new = 0 if known else 3 * 3000
     assert client.count(Count(Kind.ALIGN)) == len(DOCUMENTS[Kind.ALIGN]) + new
     client.close()

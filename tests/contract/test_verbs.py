@@ -93,8 +93,8 @@ def _denied(name: str, flag: str, verb: Callable[[], object]) -> bool:
 @pytest.fixture(scope="module", params=cells(KEEPING))
 def target(request: pytest.FixtureRequest) -> Target:
     """Of module scope, so that the tests of a store follow each other."""
-    found: Target = request.param
-    return found
+    result: Target = request.param
+    return result
 
 
 def _shared(target: Target, clusters: Clusters, tmp_path: Path, what: str) -> Cluster:
@@ -157,8 +157,8 @@ def test_missing_and_repeated_ids(reader: Client) -> None:
     near = make_id(digest_of(0), Kind.ALIGN, 60)
     assert reader.get(Kind.ALIGN, MISSING) is None
     assert reader.get(Kind.ALIGN, near) is None
-    asked = [second["_id"], MISSING, first["_id"], near, second["_id"]]
-    assert reader.get_many(Kind.ALIGN, asked) == [second, None, first, None, second]
+    request = [second["_id"], MISSING, first["_id"], near, second["_id"]]
+    assert reader.get_many(Kind.ALIGN, request) == [second, None, first, None, second]
     assert reader.get_many(Kind.ALIGN, []) == []
 
 
@@ -209,9 +209,9 @@ def test_range_is_what_a_look_at_all_gives(
         and (low is None or d[field_name] >= low)
         and (high is None or d[field_name] <= high)
     }
-    found = reader.find(Find(Kind.ALIGN, between(field_name, low, high)))
-    assert len(found) == len(expected)
-    assert {d["_id"]: d for d in found} == expected
+    result = reader.find(Find(Kind.ALIGN, between(field_name, low, high)))
+    assert len(result) == len(expected)
+    assert {d["_id"]: d for d in result} == expected
     some = reader.find(Find(Kind.ALIGN, between(field_name, low, high), limit=7))
     assert len(some) == min(7, len(expected))
     assert all(expected[d["_id"]] == d for d in some)

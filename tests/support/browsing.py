@@ -17,8 +17,8 @@ import pytest
 @contextmanager
 def chromium() -> Iterator[Any]:
     """The browser; skips where there is none, and fails where there must be one."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    missing = [] if found else ["chromium"]
+    result = shutil.which("chromium") or shutil.which("chromium-browser")
+    missing = [] if result else ["chromium"]
     missing += [] if importlib.util.find_spec("playwright") else ["playwright"]
     if missing:
         text = f"{' and '.join(missing)} not installed; the page's tests need it"
@@ -28,7 +28,7 @@ def chromium() -> Iterator[Any]:
     sync_api = importlib.import_module("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=result, args=["--no-sandbox", "--disable-gpu"]
         )
         yield browser
         browser.close()
@@ -48,6 +48,6 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
     page.goto(path.as_uri())
     yield page
     assert problems == []
-    own = path.as_uri()
-    assert [r for r in requests if r != own and not r.startswith(("data:", "blob:"))] == []
+    address = path.as_uri()
+    assert [r for r in requests if r != address and not r.startswith(("data:", "blob:"))] == []
     context.close()

@@ -65,8 +65,8 @@ def crash(
     times: list[float] = []
     errors: list[EngineError] = []
     ended = threading.Event()
-    with running(name, directory, topology, settings, consistency, Schema()) as found:
-        client = store.connect(found.cluster, "write")
+    with running(name, directory, topology, settings, consistency, Schema()) as result:
+        client = store.connect(result.cluster, "write")
 
         def write() -> None:
             number = 0
@@ -90,7 +90,7 @@ def crash(
                 "writes before the kill",
                 errors,
             )
-            server = found.servers[node]
+            server = result.servers[node]
             killed = time.monotonic()
             server.kill()
             dead = time.monotonic()
@@ -104,7 +104,7 @@ def crash(
             writer.join()
         client.close()
         gap = max(b - a for a, b in pairwise(times))
-        reader = store.connect(found.cluster, "read")
+        reader = store.connect(result.cluster, "read")
         lost = 0
         for start in range(0, len(acknowledged), 200):
             lost += reader.get_many(Kind.RNA, acknowledged[start : start + 200]).count(None)
@@ -124,7 +124,7 @@ def main(name: str, *levels: str) -> None:
     for level in levels or engine_named(name).consistencies:
         with tempfile.TemporaryDirectory() as directory:
             try:
-                found: object = crash(
+                result: object = crash(
                     name,
                     Path(directory),
                     consistency=level,
@@ -132,8 +132,8 @@ def main(name: str, *levels: str) -> None:
                     node=NODE.get(name, "data0"),
                 )
             except (EngineError, AssertionError) as error:
-                found = f"{type(error).__name__}: {error}"
-            print(name, level, found, flush=True)
+                result = f"{type(error).__name__}: {error}"
+            print(name, level, result, flush=True)
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ def make_inputs(directory, shards, files=6):
 
 def trial(engine, phases=("write", {"name": "read", "params": {"operations": 200}}), **changes):
     """A trial of this engine; phases are names or dicts."""
-    given = {"study": "test", "id": f"{engine}-test", "seed": 11, "repeat": 0, **changes}
+    values = {"study": "test", "id": f"{engine}-test", "seed": 11, "repeat": 0, **changes}
     return Trial(
         engine=engine,
         workload="alignments",
         factors={"engine": engine},
         phases=[{"name": p} if isinstance(p, str) else p for p in phases],
-        **given,
+        **values,
     )
 
 
@@ -147,10 +147,10 @@ def total(path, metric, **wanted):
 
 
 def main():
-    given, directory, phase, worker = sys.argv[1:]
+    values, directory, phase, worker = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        run_here(Trial(**json.loads(given)), Path(directory), phase, int(worker))
+        run_here(Trial(**json.loads(values)), Path(directory), phase, int(worker))
     except StorewiseError as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

@@ -37,8 +37,8 @@ def settings(profile: str, directory: Path = ROOT, **environment: str) -> dict[s
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def node_resources(profile: Path, rule: str = "node") -> dict[str, Any]:

@@ -59,8 +59,8 @@ class RingEngine(TcpEngine):
         names = " ".join(endpoint.name for endpoint in settling.endpoints("data"))
         text = settling.node.settings.get("settle", "'joined'")
         command = (sys.executable, "-c", f"print({text})")
-        said = settling.run(command, settling.node.settings.get("seconds", 30.0))
-        (settling.node.directory / "settled").write_text(f"{names}: {said}")
+        output = settling.run(command, settling.node.settings.get("seconds", 30.0))
+        (settling.node.directory / "settled").write_text(f"{names}: {output}")
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         return {"gossip": "none", "http": "password"}

@@ -20,19 +20,19 @@ def traces(since: float, directory: Path) -> list[str]:
         *Path("/dev/shm").glob("PostgreSQL.*"),
         *Path(tempfile.gettempdir()).glob("storewise*"),
     ]
-    found = []
+    result = []
     for path in sorted(places):
         with contextlib.suppress(FileNotFoundError):
             stat = path.lstat()
             ours = stat.st_ctime >= since and stat.st_uid == os.getuid()
             if ours and str(path) not in used:
-                found.append(str(path))
+                result.append(str(path))
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             below = Path(process.cwd()).is_relative_to(directory)
             if below and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
-    return found
+                result.append(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
+    return result
 
 
 def _mapped() -> list[str]:

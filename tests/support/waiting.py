@@ -12,7 +12,7 @@ BUSY = 5
 
 
 def wait_until(
-    found: Callable[[], Any], seconds: float, what: str | Callable[[], str], pause: float = 0.05
+    result: Callable[[], Any], seconds: float, what: str | Callable[[], str], pause: float = 0.05
 ) -> Any:
     """The first value that is not None or False, looked for every `pause` seconds.
 
@@ -20,7 +20,7 @@ def wait_until(
     """
     end = time.monotonic() + BUSY * seconds
     while time.monotonic() < end:
-        value = found()
+        value = result()
         if value:
             return value
         time.sleep(pause)

@@ -97,13 +97,13 @@ class Workspace:
 
     def members(self) -> dict[str, int]:
         """Registered jobs of live trials: name -> pid."""
-        found = {}
+        result = {}
         for path in self.results.glob("live/*/members/*.json"):
             try:
-                found[path.stem] = json.loads(path.read_text())["pid"]
+                result[path.stem] = json.loads(path.read_text())["pid"]
             except (FileNotFoundError, json.JSONDecodeError):
                 continue
-        return found
+        return result
 
     def working(self, name: str) -> int | None:
         """The pid of a job whose clients are at work (past its barrier)."""
@@ -126,16 +126,16 @@ class Workspace:
 
     def processes(self) -> list[psutil.Process]:
         """Processes that work in our directory: Snakemake, its jobs, servers, their children."""
-        found = []
+        result = []
         for process in psutil.process_iter():
             try:
                 where = Path(process.cwd())
                 ours = process.pid != os.getpid() and where.is_relative_to(self.directory)
                 if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    result.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
-        return found
+        return result
 
     def left_behind(self) -> list[str]:
         """Temporary files that no run may leave."""
@@ -172,9 +172,9 @@ class Workspace:
         """The next plain Snakemake would measure the trial anew, complains of nothing, and has
         removed what a killed run left by the time that it has its plan."""
         planned = self.snakemake("-n")
-        told = planned.stdout + planned.stderr
-        assert planned.returncode == 0, told
-        assert re.search(r"^open_session +1$", told, re.MULTILINE), told
+        message = planned.stdout + planned.stderr
+        assert planned.returncode == 0, message
+        assert re.search(r"^open_session +1$", message, re.MULTILINE), message
         assert self.left_behind() == []
         assert list(self.directory.glob(".snakemake/locks/*")) == []
         assert self.processes() == []
@@ -192,15 +192,15 @@ class Workspace:
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """(expected, counted) documents of each trial that was verified."""
-        found = {}
+        result = {}
         for path in self.results.glob("trials/*/verify.parquet"):
             rows = pq.read_table(path, columns=["metric", "value"]).to_pylist()
 
             def total(metric: str, rows: list[dict[str, object]] = rows) -> int:
                 return int(sum(float(str(r["value"])) for r in rows if r["metric"] == metric))
 
-            found[path.parent.name] = (total("expected_documents"), total("counted_documents"))
-        return found
+            result[path.parent.name] = (total("expected_documents"), total("counted_documents"))
+        return result
 
     def documents(self) -> int:
         """Documents that the manifest promises."""

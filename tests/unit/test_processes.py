@@ -41,10 +41,10 @@ def test_signals_wait_for_the_end_and_the_first_counts() -> None:
 
 
 def test_an_error_within_is_kept_beside_the_signal() -> None:
-    with pytest.raises(Told) as told, undisturbed():
+    with pytest.raises(Told) as message, undisturbed():
         os.kill(os.getpid(), signal.SIGTERM)
         raise OSError("the disk is full")
-    assert isinstance(told.value.__context__, OSError)
+    assert isinstance(message.value.__context__, OSError)
 
 
 def test_one_within_another() -> None:
@@ -58,14 +58,14 @@ def test_one_within_another() -> None:
 
 
 def test_in_another_thread_nothing_is_changed() -> None:
-    found = []
+    result = []
 
     def run() -> None:
         with undisturbed():
-            found.append(signal.getsignal(signal.SIGTERM))
+            result.append(signal.getsignal(signal.SIGTERM))
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert found == [before]
+    assert result == [before]

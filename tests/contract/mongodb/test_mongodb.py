@@ -42,8 +42,8 @@ def test_programs_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(EngineError, match=r"no mongod.*STOREWISE_MONGODB_BIN"):
         ENGINE.find({})
     program("mongod")
-    found = ENGINE.find({})
-    assert (found.version, set(found.programs)) == ("MongoDB 7.0.11", {"mongod"})
+    result = ENGINE.find({})
+    assert (result.version, set(result.programs)) == ("MongoDB 7.0.11", {"mongod"})
     with pytest.raises(EngineError, match="no mongos"):
         ENGINE.find({"sharded": "always"})
     program("mongos")
@@ -171,11 +171,11 @@ def test_the_hash_is_the_server_s(alone: LocalCluster) -> None:
         collection = connection.storewise.rna
         collection.create_index([("_id", "hashed")])
         for document in FILES[1][Kind.RNA]:
-            found = connection.storewise.command(
+            result = connection.storewise.command(
                 "find", "rna", filter={"_id": ObjectId(document["_id"])},
                 hint={"_id": "hashed"}, returnKey=True,
             )  # fmt: skip
-            assert found["cursor"]["firstBatch"] == [{"_id": hashed_id(document["_id"])}]
+            assert result["cursor"]["firstBatch"] == [{"_id": hashed_id(document["_id"])}]
         collection.drop_index([("_id", "hashed")])
 
 

@@ -41,9 +41,9 @@ def test_an_installation_is_found_and_judged(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="no mariadb-install-db or mysql_install_db"):
         ENGINE.find({"home": str(tmp_path)})
     _program(tmp_path, "mysql_install_db", "")
-    found = ENGINE.find({"home": str(tmp_path)})
-    assert found.version == "MariaDB 10.6.2"
-    assert found.programs["mariadb-install-db"] == tmp_path / "mysql_install_db"
+    result = ENGINE.find({"home": str(tmp_path)})
+    assert result.version == "MariaDB 10.6.2"
+    assert result.programs["mariadb-install-db"] == tmp_path / "mysql_install_db"
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_what_does_not_fit_is_refused_and_nothing_stays(writer: Client, value: o
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[tuple[Node, Path, int]]:
     settings = available("mariadb")
-    asked = replace(
+    request = replace(
         node(ENGINE.find(settings)), address="127.0.0.1", directory=tmp_path / "it is #1" / "data0"
     )
-    server = start_server(ENGINE, asked, tmp_path / "log", lambda: None)
+    server = start_server(ENGINE, request, tmp_path / "log", lambda: None)
     try:
         yield server.node, tmp_path, server.pid
     finally:
@@ -123,8 +123,8 @@ def started(tmp_path: Path) -> Iterator[tuple[Node, Path, int]]:
 def test_a_password_is_nowhere_to_be_read(
     started: tuple[Node, Path, int],
 ) -> None:
-    asked, place, pid = started
-    password = asked.credentials.password.encode()
+    request, place, pid = started
+    password = request.credentials.password.encode()
     for path in place.rglob("*"):
         if path.is_file():
             assert password not in path.read_bytes(), path
@@ -135,13 +135,13 @@ def test_a_password_is_nowhere_to_be_read(
 def test_only_the_user_of_the_session_comes_in(
     started: tuple[Node, Path, int],
 ) -> None:
-    asked, _, _ = started
-    endpoint = Endpoint("data", 0, "here", asked.address, asked.port)
-    assert ENGINE.answers(endpoint, asked.credentials)
+    request, _, _ = started
+    endpoint = Endpoint("data", 0, "here", request.address, request.port)
+    assert ENGINE.answers(endpoint, request.credentials)
     for user, password in [("storewise", "x"), ("storewise", ""), ("root", ""), ("", "")]:
-        with pytest.raises(EngineError, match=rf"127\.0\.0\.1:{asked.port}.*denied"):
-            ENGINE.answers(endpoint, replace(asked.credentials, user=user, password=password))
-    link = sign_in(asked.address, asked.port, asked.credentials)
+        with pytest.raises(EngineError, match=rf"127\.0\.0\.1:{request.port}.*denied"):
+            ENGINE.answers(endpoint, replace(request.credentials, user=user, password=password))
+    link = sign_in(request.address, request.port, request.credentials)
     with closing(link), link.cursor() as cursor:
         cursor.execute("SHOW GRANTS")
         granted = " ".join(str(row[0]) for row in cursor.fetchall())
@@ -153,13 +153,13 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        asked = replace(
+        request = replace(
             node(ENGINE.find(settings)),
             address="127.0.0.1",
             port=taken.getsockname()[1],
             directory=tmp_path / "data0",
         )
-        server = Server(ENGINE, asked, tmp_path / "log")
+        server = Server(ENGINE, request, tmp_path / "log")
         try:
             server.start(lambda: None)
             with pytest.raises(EngineError, match=r"(?i)address already in use"):

@@ -84,9 +84,9 @@ def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters
         index_time=index_time,
     )
     fill(cluster, DOCUMENTS, schema, batch=500)
-    found = {name for (name,) in _ask(cluster, "SELECT indexname FROM pg_indexes")}
+    result = {name for (name,) in _ask(cluster, "SELECT indexname FROM pg_indexes")}
     wanted = {"align_e", "align_gene", "align_ti"}
-    assert wanted & found == (set() if index_time == "none" else wanted)
+    assert wanted & result == (set() if index_time == "none" else wanted)
     client = connect(cluster, "read")
     value = DOCUMENTS[Kind.ALIGN][17]["e"]
     assert client.find(Find(Kind.ALIGN, between("e", value, value))) == [DOCUMENTS[Kind.ALIGN][17]]
@@ -173,9 +173,9 @@ def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> None:
     settings = {**available("postgres"), "config": {"work_mem": "7MB", "jit": False}}
     shape = Topology(memory_mb=256, threads=3)
-    with running("postgres", tmp_path / "cluster", shape, settings, level) as found:
-        cluster = found.cluster
-        (server,) = found.servers.values()
+    with running("postgres", tmp_path / "cluster", shape, settings, level) as result:
+        cluster = result.cluster
+        (server,) = result.servers.values()
         names = ("synchronous_commit", "fsync", "full_page_writes", "work_mem", "jit")
         values = [_ask(cluster, f"SHOW {name}")[0][0] for name in names]
         safe = "on" if level == "relaxed" else "off"

@@ -56,8 +56,8 @@ def test_values_come_back_as_they_are(connection: psycopg.Connection) -> None:
         assert prepared.rows("SELECT * FROM t WHERE i = %s", (row[0],)) == [row]
     assert prepared.rows("SELECT * FROM t WHERE i = %s", (4,)) == []
     ids = [row[0] for row in ROWS]
-    found = prepared.rows("SELECT i FROM t WHERE i = ANY(%s) ORDER BY i", (ids,))
-    assert found == [(i,) for i in sorted(ids)]
+    result = prepared.rows("SELECT i FROM t WHERE i = ANY(%s) ORDER BY i", (ids,))
+    assert result == [(i,) for i in sorted(ids)]
     assert prepared.change("UPDATE t SET s = %s WHERE i = %s", ("new", 1)) == 1
     assert prepared.change("DELETE FROM t WHERE i > %s", (-10,)) == len(ROWS)
     assert prepared.change("DELETE FROM t WHERE i > %s", (-10,)) == 0
@@ -94,13 +94,13 @@ def test_what_goes_the_ordinary_way(connection: psycopg.Connection) -> None:
 
 def test_a_lost_server_is_an_error_of_the_driver(connection: psycopg.Connection) -> None:
     prepared = Prepared(connection)
-    own = prepared.rows("SELECT pg_backend_pid() + %s", (0,))
-    assert own is not None
+    pid = prepared.rows("SELECT pg_backend_pid() + %s", (0,))
+    assert pid is not None
     info = connection.info
     with psycopg.connect(
         host=info.host, port=info.port, user=info.user, password=info.password, dbname="postgres"
     ) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", own[0])
+        other.execute("SELECT pg_terminate_backend(%s)", pid[0])
     with pytest.raises(psycopg.Error):
         prepared.rows("SELECT pg_backend_pid() + %s", (0,))
     assert connection.closed

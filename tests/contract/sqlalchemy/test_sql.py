@@ -56,9 +56,9 @@ def test_a_trial_leaves_nothing(fresh: Cluster) -> None:
     described.drop(fresh)  # what is gone already is no error
     other = described.connect(fresh, "write")
     with other._shared.engine.connect() as names:
-        found = sa.inspect(names).get_table_names()
+        result = sa.inspect(names).get_table_names()
     other.close()
-    assert not [n for n in found if n.startswith("mine_")]
+    assert not [n for n in result if n.startswith("mine_")]
 
 
 @pytest.mark.xdist_group("postgres")
@@ -101,8 +101,8 @@ def test_a_killed_run_s_tables_are_dropped_by_the_next(tmp_path: Path) -> None:
     log = logging.getLogger("test")
 
     def names() -> set[str]:
-        with sqlite3.connect(tmp_path / "x.db") as found:
-            rows = found.execute("SELECT name FROM sqlite_master WHERE name LIKE 'sw%'")
+        with sqlite3.connect(tmp_path / "x.db") as result:
+            rows = result.execute("SELECT name FROM sqlite_master WHERE name LIKE 'sw%'")
             return {name.split("_")[1] for (name,) in rows if name.endswith("_measures")}
 
     # A load's job ends and no verification follows.

@@ -150,10 +150,10 @@ def frames(study: Path, **options: int) -> dict[str, pd.DataFrame]:
     return measured_tables(load_results(study, **options)).frames()
 
 
-def equal(found: dict[str, pd.DataFrame], expected: dict[str, pd.DataFrame]) -> None:
-    assert set(found) == set(expected)
+def equal(result: dict[str, pd.DataFrame], expected: dict[str, pd.DataFrame]) -> None:
+    assert set(result) == set(expected)
     for name, table in expected.items():
-        pd.testing.assert_frame_equal(found[name], table, check_categorical=False, obj=name)
+        pd.testing.assert_frame_equal(result[name], table, check_categorical=False, obj=name)
 
 
 def of_workers(trial: Path) -> list[Path]:
@@ -174,7 +174,7 @@ def test_how_many_trials_are_read_at_once_makes_no_difference(
     shutil.copytree(study, packed)
     made = [write_pack(of_workers(trial)) for trial in sorted((packed / "trials").iterdir())]
     assert sum(one is None for one in made) == 1, "a part of it is damaged"
-    found = frames(packed, processes=1)
-    for table in (found["warnings"], together["warnings"]):
+    result = frames(packed, processes=1)
+    for table in (result["warnings"], together["warnings"]):
         table["message"] = table["message"].str.replace(str(tmp_path), str(study.parent))
-    equal(found, together)
+    equal(result, together)

@@ -61,8 +61,8 @@ def apart(made: Made) -> Tables:
 
 def load_of(tables: Tables, metric: str, phase: str, engine: str = "postgres") -> pd.DataFrame:
     trials = set(tables.trials[tables.trials["engine"] == engine]["trial"])
-    found = tables.host[tables.host["trial"].isin(trials)]
-    return found[(found["metric"] == metric) & (found["phase"] == phase)]
+    result = tables.host[tables.host["trial"].isin(trials)]
+    return result[(result["metric"] == metric) & (result["phase"] == phase)]
 
 
 @pytest.mark.parametrize("which", ["tables", "apart"])
@@ -72,10 +72,10 @@ def test_samples_of_nodes_come_to_the_phase_they_fell_in(
     tables: Tables = request.getfixturevalue(which)
     # Seconds lie in two phases or in none: within 15 % of what the node did in each.
     for phase, cores in (("write", 0.8), ("read", 0.4)):
-        found = load_of(tables, "store_cpu", phase)
-        assert set(found["node"]) == {"data0", "data1"}
-        assert found["mean"].to_numpy() == pytest.approx(cores, rel=0.15)
-        assert found["max"].max() == pytest.approx(cores, rel=0.01)
+        result = load_of(tables, "store_cpu", phase)
+        assert set(result["node"]) == {"data0", "data1"}
+        assert result["mean"].to_numpy() == pytest.approx(cores, rel=0.15)
+        assert result["max"].max() == pytest.approx(cores, rel=0.01)
     idle = load_of(tables, "store_cpu", "session")
     assert idle["mean"].to_numpy() == pytest.approx(0.05, rel=0.01)
 
@@ -83,9 +83,11 @@ def test_samples_of_nodes_come_to_the_phase_they_fell_in(
 def test_every_second_of_a_node_is_used_at_most_once(study: Path) -> None:
     rows = read_samples([trial_files(path) for path in sorted((study / "trials").iterdir())]).rows
     taken = node_samples(rows)
-    own = rows[rows["phase"] == "session"]
+    subset = rows[rows["phase"] == "session"]
     lengths = taken[taken["metric"] == "sample_length"].groupby(["trial", "node"])["length"].sum()
-    seconds = own[own["metric"] == "sample_length"].groupby("trial", observed=True)["value"].sum()
+    seconds = (
+        subset[subset["metric"] == "sample_length"].groupby("trial", observed=True)["value"].sum()
+    )
     for (trial, _), length in lengths.items():
         assert seconds[trial] - 5 < length <= seconds[trial] + 1e-6
     assert not taken.duplicated(["trial", "phase", "step", "node", "second", "metric"]).any()
@@ -120,8 +122,8 @@ def test_factors_that_embedded_trials_lack_lose_and_split_nothing(tables: Tables
     rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
     pooled = rates[rates["resampled"] == "pooled"]
     assert set(pooled["engine"]) == set(ENGINES)
-    own = set(rates[rates["engine"] == "sqlite"]["resampled"])
-    assert "pooled" in own and own <= {"pooled", "repeats"}
+    subset = set(rates[rates["engine"] == "sqlite"]["resampled"])
+    assert "pooled" in subset and subset <= {"pooled", "repeats"}
     null = pooled["engine"] == "null"
     assert set(pooled[null]["freedom"]) == {2}
     assert (pooled[~null]["freedom"] > 4).all()
@@ -132,15 +134,15 @@ def test_factors_that_embedded_trials_lack_lose_and_split_nothing(tables: Tables
 
 
 def test_scaling_over_nodes(tables: Tables) -> None:
-    found = tables.scaling
-    nodes = found[(found["factor"] == "nodes") & (found["level"] == 2)]
+    result = tables.scaling
+    nodes = result[(result["factor"] == "nodes") & (result["level"] == 2)]
     assert set(nodes["engine"]) == {"postgres"}
     assert set(nodes["workers"]) == {1, 2}
     speedup = nodes[nodes["quantity"] == "speedup"]["mean"]
     assert speedup.to_numpy() == pytest.approx(2**0.7, rel=0.1)
     efficiency = nodes[nodes["quantity"] == "efficiency"]["mean"]
     assert efficiency.to_numpy() == pytest.approx(2**-0.3, rel=0.1)
-    workers = found[(found["factor"] == "workers") & (found["level"] == 2)]
+    workers = result[(result["factor"] == "workers") & (result["level"] == 2)]
     assert set(workers["engine"]) == set(ENGINES)
 
 
@@ -152,12 +154,12 @@ def test_clients_ceiling_holds_for_servers_too(tmp_path: Path) -> None:
 
 
 def test_verdict_names_the_topology_of_each_best(tables: Tables) -> None:
-    found = verdict(tables)
-    by_name = {c.name: c for c in found.criteria}
+    result = verdict(tables)
+    by_name = {c.name: c for c in result.criteria}
     shown = {s.shown for s in by_name["load"].standings}
     assert shown == {"SQLite", "PostgreSQL on 2 nodes", "MongoDB on 1 node"}
     assert {s.label for s in by_name["load"].standings} == {"SQLite", "PostgreSQL", "MongoDB"}
-    text = " ".join([found.finding, *found.text])
+    text = " ".join([result.finding, *result.text])
     assert "nan" not in text.lower()
     assert "2.0" not in text
 
@@ -167,13 +169,13 @@ def test_store_sizes_of_servers(tables: Tables) -> None:
     whole = sizes[sizes["measure"] == "node_bytes"]
     assert set(whole["engine"]) == {"postgres", "mongodb"}
     assert (whole["value"] == 4e8 * whole["nodes"]).all()
-    own = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["engine"] == "postgres")]
-    assert own["value"].to_numpy() == pytest.approx(240, rel=0.01)
+    subset = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["engine"] == "postgres")]
+    assert subset["value"].to_numpy() == pytest.approx(240, rel=0.01)
 
 
 def test_balance_over_nodes(tables: Tables) -> None:
-    found = tables.balance.merge(tables.trials[["trial", "nodes"]], on="trial")
-    two = found[found["nodes"] == 2]
+    result = tables.balance.merge(tables.trials[["trial", "nodes"]], on="trial")
+    two = result[result["nodes"] == 2]
     assert set(two["node"]) == {"data0", "data1"}
     assert two.groupby("trial")["share"].sum().to_numpy() == pytest.approx(1)
     assert two["share"].to_numpy() == pytest.approx(0.5, rel=0.01)
@@ -191,11 +193,11 @@ def test_sessions_and_nodes(tables: Tables, apart: Tables) -> None:
 
 
 def test_shared_hosts_are_one_finding(tables: Tables, apart: Tables) -> None:
-    (found,) = [w for w in tables.warnings if "share" in w.message]
-    assert found.code == "shared_host"
-    assert found.trial == ""
-    assert "in 12 of 12 trials" in found.message
-    assert "data0, data1, clients" in found.message
+    (result,) = [w for w in tables.warnings if "share" in w.message]
+    assert result.code == "shared_host"
+    assert result.trial == ""
+    assert "in 12 of 12 trials" in result.message
+    assert "data0, data1, clients" in result.message
     assert not [w for w in apart.warnings if w.code == "shared_host"]
 
 
@@ -210,9 +212,9 @@ def test_missing_parts_of_servers_are_named(tmp_path: Path) -> None:
     (tmp_path / "s" / "trials" / one / "node.data1.parquet").unlink()
     (tmp_path / "s" / "trials" / two / "session.parquet").unlink()
     tables = tables_of(tmp_path / "s")
-    told = {(w.code, w.trial): w.message for w in tables.warnings}
-    assert "data1" in told["missing_node", one]
-    assert ("missing_session", two) in told
+    message = {(w.code, w.trial): w.message for w in tables.warnings}
+    assert "data1" in message["missing_node", one]
+    assert ("missing_session", two) in message
     assert set(load_of(tables, "store_cpu", "write")["node"]) == {"data0", "data1"}
     # What closing wrote still names the node whose part is gone.
     lost = tables.nodes[(tables.nodes["trial"] == one) & (tables.nodes["node"] == "data1")]
@@ -289,8 +291,8 @@ def test_lowest_keeps_engines_without_the_factor() -> None:
     table = pd.DataFrame(
         {"engine": ["a", "a", "b"], "nodes": [1.0, 2.0, np.nan], "workers": [2, 1, 4]}
     )
-    found = lowest(table, ["nodes", "workers"])
-    assert list(zip(found["engine"], found["workers"], strict=True)) == [("a", 2), ("b", 4)]
+    result = lowest(table, ["nodes", "workers"])
+    assert list(zip(result["engine"], result["workers"], strict=True)) == [("a", 2), ("b", 4)]
 
 
 def test_levels_in_words() -> None:

@@ -100,17 +100,17 @@ def test_results_are_the_same_every_time(whole: Tables, analysed: Path, tmp_path
 
 
 def test_verdict_of_the_whole_study(whole: Tables) -> None:
-    found = verdict(whole)
-    by_name = {c.name: c for c in found.criteria}
+    result = verdict(whole)
+    by_name = {c.name: c for c in result.criteria}
     assert by_name["read"].leaders == ("SQLite",)
     assert by_name["disk"].leaders == ("Parquet files",)
-    assert all("no store" not in s.label for c in found.criteria for s in c.standings)
-    assert found.recommendation.choice == "SQLite"
-    assert "take SQLite; with equal weights of " in found.finding
-    assert "alone first in reading (" in found.finding
-    assert "Parquet files in space on disk (310 against 48.0 B/document)" in found.finding
-    assert found.text[0] == found.recommendation.sentences[1]
-    assert found.text[0].startswith("What would change it: ")
+    assert all("no store" not in s.label for c in result.criteria for s in c.standings)
+    assert result.recommendation.choice == "SQLite"
+    assert "take SQLite; with equal weights of " in result.finding
+    assert "alone first in reading (" in result.finding
+    assert "Parquet files in space on disk (310 against 48.0 B/document)" in result.finding
+    assert result.text[0] == result.recommendation.sentences[1]
+    assert result.text[0].startswith("What would change it: ")
 
 
 def test_summary_has_intervals_and_units(whole: Tables) -> None:
@@ -132,8 +132,8 @@ def test_nothing_to_analyse_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_one_engine_is_named_as_the_only_one(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "null"], workers=[1], repeats=1)
-    found = verdict(tables_of(tmp_path / "s"))
-    assert "only SQLite can be judged" in found.finding
+    result = verdict(tables_of(tmp_path / "s"))
+    assert "only SQLite can be judged" in result.finding
 
 
 def test_only_the_ceiling_is_no_choice(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_engines_that_do_not_differ_are_named_together(
     same = (20_000, 5_000, 100)
     monkeypatch.setattr(synthetic, "SPEEDS", {"sqlite": same, "duckdb": same})
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "duckdb"], workers=[1])
-    found = verdict(tables_of(tmp_path / "s"))
-    assert all(set(c.leaders) == {"SQLite", "DuckDB"} for c in found.criteria)
-    assert "cannot be told apart" in found.finding
+    result = verdict(tables_of(tmp_path / "s"))
+    assert all(set(c.leaders) == {"SQLite", "DuckDB"} for c in result.criteria)
+    assert "cannot be told apart" in result.finding
 
 
 def test_single_short_runs_claim_no_difference(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_single_short_runs_claim_no_difference(tmp_path: Path) -> None:
         scale=20.0,
     )
     tables = tables_of(tmp_path / "s")
-    found = verdict(tables)
-    read = next(c for c in found.criteria if c.name == "read")
+    result = verdict(tables)
+    read = next(c for c in result.criteria if c.name == "read")
     assert set(read.leaders) == {"SQLite", "Parquet files"}
     # A size is counted, so one run is enough to compare it.
-    assert next(c for c in found.criteria if c.name == "disk").leaders == ("Parquet files",)
+    assert next(c for c in result.criteria if c.name == "disk").leaders == ("Parquet files",)
     assert {"one_repeat", "short_phase"} <= codes(tables)
 
 
@@ -180,9 +180,9 @@ def test_failed_trials_leave_the_figures_and_the_recommendation(tmp_path: Path) 
     tables = tables_of(study)
     assert trial not in set(tables.trials["trial"])
     assert "failed_trial" in codes(tables)
-    found = verdict(tables)
-    assert dict(found.set_aside) == {"Parquet files": "1 of its trials failed (out of memory)"}
-    assert all(s.label != "Parquet files" for c in found.criteria for s in c.standings)
+    result = verdict(tables)
+    assert dict(result.set_aside) == {"Parquet files": "1 of its trials failed (out of memory)"}
+    assert all(s.label != "Parquet files" for c in result.criteria for s in c.standings)
 
 
 def test_study_of_failures_only_still_has_its_reasons(tmp_path: Path) -> None:
@@ -271,10 +271,10 @@ def test_older_config_and_trials_out_of_the_plan_are_warned_of(tmp_path: Path) -
     resolved["factors"]["workers"] = [1, 3]
     (study / "study.json").write_text(json.dumps(resolved))
     tables = tables_of(study)
-    found = {w.code: w for w in tables.warnings}
-    assert "sqlite-w3-r1-" in found["missing_trials"].message
-    assert "-w2-" in found["other_config"].trial
-    assert "older_config" not in found
+    result = {w.code: w for w in tables.warnings}
+    assert "sqlite-w3-r1-" in result["missing_trials"].message
+    assert "-w2-" in result["other_config"].trial
+    assert "older_config" not in result
     resolved["phases"][0]["params"]["batch_size"] = 50
     (study / "study.json").write_text(json.dumps(resolved))
     older = [w for w in tables_of(study).warnings if w.code == "older_config"]
@@ -290,11 +290,11 @@ def test_mixed_versions_and_hosts_are_warned_of(
     plain = synthetic.conditions
 
     def newer(*args: Any) -> dict[str, Any]:
-        found = plain(*args)
-        found["versions"]["storewise"] = "0.2.0"
-        found["host"] = {**found["host"], "name": "node-8", "processor": "another"}
-        found["warnings"] = ["the stores of write lie on a network file system (nfs4)"]
-        return found
+        result = plain(*args)
+        result["versions"]["storewise"] = "0.2.0"
+        result["host"] = {**result["host"], "name": "node-8", "processor": "another"}
+        result["warnings"] = ["the stores of write lie on a network file system (nfs4)"]
+        return result
 
     monkeypatch.setattr(synthetic, "conditions", newer)
     synthetic.make_trial(study, FACTORS, 2)

@@ -66,8 +66,8 @@ def test_a_study_has_a_table_per_phase_and_measure(tables: Tables) -> None:
 
 
 def test_what_a_study_can_be_asked(tables: Tables) -> None:
-    found = study_analyses(tables, Selection(response="p99", factors=("workers",), by=("engine",)))
-    assert {(g.by["measure"], g.by["engine"]) for g in found.groups} == {
+    result = study_analyses(tables, Selection(response="p99", factors=("workers",), by=("engine",)))
+    assert {(g.by["measure"], g.by["engine"]) for g in result.groups} == {
         (m, e)
         for m in ("get_service_time_p99", "insert_service_time_p99")
         for e in ("sqlite", "duckdb")

@@ -52,8 +52,8 @@ def weighing(tables: Tables, **weights: float) -> Tables:
     return replace(tables, results=replace(tables.results, study=study))
 
 
-def one(found: Verdict, name: str) -> Criterion:
-    return next(c for c in found.criteria if c.name == name)
+def one(result: Verdict, name: str) -> Criterion:
+    return next(c for c in result.criteria if c.name == name)
 
 
 def levels(tables: Tables, engine: str, **others: Any) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def estimate(mean: float, half: float = 0.1, n: int = 3) -> dict[str, Any]:
 
 
 def test_criteria_ranks_and_sources_of_embedded_stores(embedded: Tables) -> None:
-    found = verdict(embedded)
-    assert [c.name for c in found.criteria] == [
+    result = verdict(embedded)
+    assert [c.name for c in result.criteria] == [
         "load",
         "read",
         "latency",
@@ -81,12 +81,12 @@ def test_criteria_ranks_and_sources_of_embedded_stores(embedded: Tables) -> None
         "disk",
         "cost",
     ]
-    assert one(found, "read").leaders == ("SQLite",)
-    assert one(found, "load").leaders == ("Parquet files",)
-    assert one(found, "disk").leaders == ("Parquet files",)
-    assert one(found, "latency").about == "p99 of get, phase read, 2 clients"
-    assert one(found, "scaling").about == "efficiency, phase write, 2 workers against 1"
-    table = table_of(found)
+    assert one(result, "read").leaders == ("SQLite",)
+    assert one(result, "load").leaders == ("Parquet files",)
+    assert one(result, "disk").leaders == ("Parquet files",)
+    assert one(result, "latency").about == "p99 of get, phase read, 2 clients"
+    assert one(result, "scaling").about == "efficiency, phase write, 2 workers against 1"
+    table = table_of(result)
     assert list(table.columns) == list(COLUMNS)
     assert set(table["choice"]) == {"SQLite", "Parquet files"}
     for row in table.to_dict("records"):
@@ -95,15 +95,15 @@ def test_criteria_ranks_and_sources_of_embedded_stores(embedded: Tables) -> None
 
 
 def test_judged_table_and_files_are_of_the_verdict(embedded: Tables, tmp_path: Path) -> None:
-    found = write_tables(embedded, tmp_path)
-    pd.testing.assert_frame_equal(embedded.judged["verdict"], table_of(found))
+    result = write_tables(embedded, tmp_path)
+    pd.testing.assert_frame_equal(embedded.judged["verdict"], table_of(result))
     data = json.loads((tmp_path / "verdict.json").read_text())
-    assert data["recommendation"]["sentences"] == list(found.recommendation.sentences)
+    assert data["recommendation"]["sentences"] == list(result.recommendation.sentences)
     assert sum(data["weights"]["shares"].values()) == pytest.approx(1)
     ranks = {(c["name"], s["choice"]): s["rank"] for c in data["criteria"] for s in c["standings"]}
     assert ranks["read", "Parquet files"] == 2
     lines = (tmp_path / "verdict.csv").read_text().splitlines()
-    assert len(lines) == 1 + len(table_of(found))
+    assert len(lines) == 1 + len(table_of(result))
     assert data["sensitivity"]["not_measured"] == [
         *("scan", "aggregate", "slow_node", "setup", "loss")
     ]
@@ -137,32 +137,32 @@ def test_rows_as_text() -> None:
 
 
 def test_clear_winner_with_evidence_and_what_would_change_it(embedded: Tables) -> None:
-    found = verdict(weighing(embedded, read=1))
-    told = found.recommendation
-    assert told.choice == "SQLite"
-    assert found.weighted
-    assert len(told.sentences) == 2
-    first, second = told.sentences
-    assert found.finding == f"For these inputs, on this machine: {first}"
+    result = verdict(weighing(embedded, read=1))
+    message = result.recommendation
+    assert message.choice == "SQLite"
+    assert result.weighted
+    assert len(message.sentences) == 2
+    first, second = message.sentences
+    assert result.finding == f"For these inputs, on this machine: {first}"
     assert first.startswith("take SQLite; with reading alone its score is ")
-    best = one(found, "read").stores[0].estimate
+    best = one(result, "read").stores[0].estimate
     assert f"95 % interval {number(best.low)} to {number(best.high)}" in first
     assert second.startswith(
         "What would change it: Parquet files would come first by its means if "
     )
     assert "scanning, aggregation, rate with a slow node, time to set up and loss" in second
-    assert [c.weight for c in found.criteria if c.name == "read"] == [1.0]
-    assert sum(c.weight for c in found.criteria) == 1.0
+    assert [c.weight for c in result.criteria if c.name == "read"] == [1.0]
+    assert sum(c.weight for c in result.criteria) == 1.0
 
 
 def test_weights_of_any_size_are_proportions(embedded: Tables) -> None:
     small = verdict(weighing(embedded, read=1, load=1))
     for size in (1e-300, 1e300, 1.5e308):
-        found = verdict(weighing(embedded, read=size, load=size))
-        assert found.recommendation == small.recommendation
-        assert found.scores == small.scores
-    told = " ".join(verdict(weighing(embedded, read=1e300, load=1)).recommendation.sentences)
-    assert "weights of 100 % reading and less than 0.01 % loading" in told
+        result = verdict(weighing(embedded, read=size, load=size))
+        assert result.recommendation == small.recommendation
+        assert result.scores == small.scores
+    message = " ".join(verdict(weighing(embedded, read=1e300, load=1)).recommendation.sentences)
+    assert "weights of 100 % reading and less than 0.01 % loading" in message
 
 
 def test_weights_turn_the_winner(embedded: Tables) -> None:
@@ -184,26 +184,26 @@ def test_weights_of_zero_or_unknown_criteria_are_as_none(embedded: Tables) -> No
     plain = verdict(embedded)
     assert not plain.weighted
     for weights in ({"read": 0.0}, {"aggregate": 3.0}, {"nonsense": 1.0}):
-        found = verdict(weighing(embedded, **weights))
-        assert found.recommendation == plain.recommendation
-        assert not found.weighted
-    told = " ".join(verdict(weighing(embedded, aggregate=3, read=1)).text)
-    assert "Of the study's weights aggregate could not count" in told
+        result = verdict(weighing(embedded, **weights))
+        assert result.recommendation == plain.recommendation
+        assert not result.weighted
+    message = " ".join(verdict(weighing(embedded, aggregate=3, read=1)).text)
+    assert "Of the study's weights aggregate could not count" in message
 
 
 def test_equal_stores_cannot_be_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = (20_000, 5_000, 100)
     monkeypatch.setattr(synthetic, "SPEEDS", {"sqlite": same, "duckdb": same})
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "duckdb"], workers=[1])
-    found = verdict(tables_of(tmp_path / "s"))
-    told = found.recommendation
-    assert told.choice == ""
-    assert set(told.among) == {"SQLite", "DuckDB"}
-    assert "no store can be preferred" in found.finding
-    assert all(s.rank == 1 for c in found.criteria for s in c.stores)
-    assert told.repeats is None or told.repeats > 2
+    result = verdict(tables_of(tmp_path / "s"))
+    message = result.recommendation
+    assert message.choice == ""
+    assert set(message.among) == {"SQLite", "DuckDB"}
+    assert "no store can be preferred" in result.finding
+    assert all(s.rank == 1 for c in result.criteria for s in c.stores)
+    assert message.repeats is None or message.repeats > 2
     # What is equal for all has no weight.
-    assert one(found, "disk").weight == 0
+    assert one(result, "disk").weight == 0
 
 
 def test_single_runs_recommend_nothing(tmp_path: Path) -> None:
@@ -211,11 +211,11 @@ def test_single_runs_recommend_nothing(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "parquet"], **short)
     tables = tables_of(tmp_path / "s")
     for weighted in (tables, weighing(tables, read=3, disk=1)):
-        found = verdict(weighted)
-        assert found.recommendation.choice == ""
-        assert "single runs do not tell how much scores differ from run to run" in found.finding
-        assert "clear is only Parquet files for space on disk" in found.finding
-        assert "`repeats: 3` or more" in found.text[0]
+        result = verdict(weighted)
+        assert result.recommendation.choice == ""
+        assert "single runs do not tell how much scores differ from run to run" in result.finding
+        assert "clear is only Parquet files for space on disk" in result.finding
+        assert "`repeats: 3` or more" in result.text[0]
 
 
 def test_space_alone_of_single_runs_is_no_ground_unless_the_study_says_so(tmp_path: Path) -> None:
@@ -225,20 +225,20 @@ def test_space_alone_of_single_runs_is_no_ground_unless_the_study_says_so(tmp_pa
     tables = tables_of(tmp_path / "s")
     nothing = {name: getattr(tables, name).iloc[:0] for name in ("summary", "latency_summary")}
     bare = replace(tables, **nothing, judged={})
-    found = verdict(bare)
-    assert [c.name for c in found.criteria] == ["disk"]
-    assert found.recommendation.choice == ""
-    assert "no ground for a choice" in found.finding
+    result = verdict(bare)
+    assert [c.name for c in result.criteria] == ["disk"]
+    assert result.recommendation.choice == ""
+    assert "no ground for a choice" in result.finding
     assert verdict(weighing(bare, disk=1)).recommendation.choice == "Parquet files"
 
 
 def test_one_store_alone_and_none(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path / "one", engines=["sqlite", "null"], workers=[1], repeats=1)
-    found = verdict(tables_of(tmp_path / "one"))
-    assert found.recommendation.choice == ""
-    assert "only SQLite can be judged" in found.finding
-    assert "Results of another store" in found.text[0]
-    (table,) = verdict_tables(found)
+    result = verdict(tables_of(tmp_path / "one"))
+    assert result.recommendation.choice == ""
+    assert "only SQLite can be judged" in result.finding
+    assert "Results of another store" in result.text[0]
+    (table,) = verdict_tables(result)
     assert "score" not in " ".join(table.columns)
     synthetic.make_failed(
         tmp_path / "none", {**{"engine": "sqlite"}, "workers": 1}, 1, "out of memory"
@@ -258,10 +258,10 @@ def test_what_one_choice_lacks_does_not_count_unless_the_study_weighs_it(embedde
     times = embedded.latency_summary
     slow = (times["engine"] == "parquet") & (times["phase"] == "read")
     partly = replace(embedded, summary=summary[~lacking], latency_summary=times[~slow])
-    found = verdict(partly)
-    assert one(found, "read").weight == 0
-    assert "reading and latency at load did not count" in " ".join(found.text)
-    assert one(found, "read").sentence.startswith("Reading: only SQLite")
+    result = verdict(partly)
+    assert one(result, "read").weight == 0
+    assert "reading and latency at load did not count" in " ".join(result.text)
+    assert one(result, "read").sentence.startswith("Reading: only SQLite")
     # Weighed with what both have, only that can be compared.
     weighed = verdict(weighing(partly, read=1, disk=1))
     assert one(weighed, "disk").weight == 1
@@ -271,10 +271,10 @@ def test_what_one_choice_lacks_does_not_count_unless_the_study_weighs_it(embedde
 def test_failed_and_wrong_choices_are_in_no_rank(embedded: Tables) -> None:
     failed = [FailedTrial("t", 1, levels(embedded, "parquet"), "no room", "", 2)]
     results = replace(embedded.results, failed=failed)
-    found = verdict(replace(embedded, results=results))
-    assert dict(found.set_aside) == {"Parquet files": "1 of its trials failed (no room)"}
-    assert {s.label for c in found.criteria for s in c.standings} == {"SQLite"}
-    assert "Parquet files is set aside: 1 of its trials failed (no room)." in found.text
+    result = verdict(replace(embedded, results=results))
+    assert dict(result.set_aside) == {"Parquet files": "1 of its trials failed (no room)"}
+    assert {s.label for c in result.criteria for s in c.standings} == {"SQLite"}
+    assert "Parquet files is set aside: 1 of its trials failed (no room)." in result.text
 
 
 # Load and servers ---------------------------------------------------------------------------------
@@ -326,8 +326,8 @@ def test_scaling_takes_the_fastest_configuration_not_the_one_that_scales_best(
 
 
 def test_an_interval_alone_gives_its_error_back() -> None:
-    found = from_interval(estimate(100.0, 0.2))
-    assert math.exp(1.959964 * found["error"]) == pytest.approx(1.2)
+    result = from_interval(estimate(100.0, 0.2))
+    assert math.exp(1.959964 * result["error"]) == pytest.approx(1.2)
     unknown = from_interval({**estimate(100.0), "low": math.nan, "resampled": "none"})
     assert math.isnan(unknown["error"])
 
@@ -338,17 +338,21 @@ def test_setup_of_servers_leaves_the_queue_out_and_embedded_stores_need_none(
     figures = setup(servers)
     assert figures is not None
     rows = figures.rows[figures.rows["engine"] == "postgres"]
-    told = servers.sessions.merge(servers.trials[["trial", "engine"]], on="trial")
-    waited = told["formed_time"] - told["queue_time"].fillna(0)
-    assert rows["mean"].min() == pytest.approx(waited[told["engine"] == "postgres"].min(), rel=0.2)
+    message = servers.sessions.merge(servers.trials[["trial", "engine"]], on="trial")
+    waited = message["formed_time"] - message["queue_time"].fillna(0)
+    assert rows["mean"].min() == pytest.approx(
+        waited[message["engine"] == "postgres"].min(), rel=0.2
+    )
     criterion = one(verdict(servers), "setup")
     assert criterion.leaders == ("SQLite",)
     assert criterion.of("SQLite").note == "no servers are needed"  # type: ignore[union-attr]
     # All below a minute: nothing to choose by.
     assert criterion.weight == 0
-    told = verdict(weighing(servers, setup=1))
-    assert told.recommendation.choice == ""
-    assert "their scores are equal (time to set up below 60.0 s is not told apart)" in told.finding
+    message = verdict(weighing(servers, setup=1))
+    assert message.recommendation.choice == ""
+    assert (
+        "their scores are equal (time to set up below 60.0 s is not told apart)" in message.finding
+    )
 
 
 def test_slow_node_is_the_share_of_the_rate_that_is_left(servers: Tables) -> None:
@@ -385,14 +389,14 @@ def test_loss_is_per_crash_and_none_lost_has_its_bound(servers: Tables) -> None:
     crashes = pd.DataFrame(rows).reindex(columns=servers.crashes.columns)
     figures = loss(replace(servers, crashes=crashes))
     assert figures is not None
-    found = {row["engine"]: row for row in figures.rows.to_dict("records")}
+    result = {row["engine"]: row for row in figures.rows.to_dict("records")}
     # Each trial had two crashes.
-    assert found["mongodb"]["mean"] == pytest.approx(math.sqrt(20 * 22))
-    assert found["postgres"]["mean"] == 0
-    assert found["postgres"]["note"] == (
+    assert result["mongodb"]["mean"] == pytest.approx(math.sqrt(20 * 22))
+    assert result["postgres"]["mean"] == 0
+    assert result["postgres"]["note"] == (
         "nothing lost in 4 crashes; at most 53 % of crashes lose any"
     )
-    assert found["postgres"]["source_row"] == "0-3"
+    assert result["postgres"]["source_row"] == "0-3"
     # No interval: nothing lost in so few crashes is not shown to be better.
     criterion = one(verdict(replace(servers, crashes=crashes)), "loss")
     assert set(criterion.leaders) == {"PostgreSQL", "MongoDB"}
@@ -413,8 +417,8 @@ def test_losses_of_relaxed_stores_in_crashes_are_a_figure_and_set_nobody_aside(
         (relaxed, servers.crashes, ["MongoDB"]),
         (servers, crashes, ["MongoDB"]),
     ):
-        found = verdict(replace(tables, crashes=crashed, verification=checked))
-        assert [label for label, _ in found.set_aside] == aside
+        result = verdict(replace(tables, crashes=crashed, verification=checked))
+        assert [label for label, _ in result.set_aside] == aside
 
 
 def test_the_page_says_rank_weight_and_source_in_words(embedded: Tables) -> None:
@@ -432,9 +436,9 @@ def test_the_page_says_rank_weight_and_source_in_words(embedded: Tables) -> None
 
 
 def test_every_known_criterion_has_a_place(embedded: Tables) -> None:
-    found = verdict_data(verdict(embedded))
-    sensitivity: Any = found["sensitivity"]
-    criteria: Any = found["criteria"]
+    result = verdict_data(verdict(embedded))
+    sensitivity: Any = result["sensitivity"]
+    criteria: Any = result["criteria"]
     assert {*sensitivity["not_measured"], *(c["name"] for c in criteria)} == set(KEYS)
 
 
@@ -442,9 +446,9 @@ def test_where_no_search_found_a_rate_the_rest_is_judged(embedded: Tables) -> No
     trials = embedded.trials
     trial = trials.loc[trials["engine"] == "sqlite", "trial"].iloc[0]
     search = {"clients": 3, "percentile": 99.0, "limit_ms": 50.0, "time": "response", "steps": 4}
-    asked = {"trial": trial, "phase": "read", "first_step": 0, **search}
-    searches = pd.DataFrame([{**asked, "rate": None, "verified": False, "bounded": True}])
+    request = {"trial": trial, "phase": "read", "first_step": 0, **search}
+    searches = pd.DataFrame([{**request, "rate": None, "verified": False, "bounded": True}])
     assert embedded.highest_rates.empty
-    found = verdict(replace(embedded, searches=searches))
-    assert [c.name for c in found.criteria] == [c.name for c in verdict(embedded).criteria]
-    assert any("found no rate" in sentence for sentence in found.text)
+    result = verdict(replace(embedded, searches=searches))
+    assert [c.name for c in result.criteria] == [c.name for c in verdict(embedded).criteria]
+    assert any("found no rate" in sentence for sentence in result.text)

@@ -85,14 +85,14 @@ def test_text_says_how_it_was_made(table: Path) -> None:
 
 
 def test_pairs_beside_the_table(table: Path) -> None:
-    asked = ("--table", table, "--response", "ms", "--factors", "engine,threads")
-    result = analyse(*asked, "--tukey", "threads", "--log-response", "--format", "json")
-    found = json.loads(result.stdout)
-    assert list(found) == ["variance", "tukey"]
-    (pair,) = found["tukey"]
+    request = ("--table", table, "--response", "ms", "--factors", "engine,threads")
+    result = analyse(*request, "--tukey", "threads", "--log-response", "--format", "json")
+    outcome = json.loads(result.stdout)
+    assert list(outcome) == ["variance", "tukey"]
+    (pair,) = outcome["tukey"]
     assert (pair["factor"], pair["a"], pair["b"]) == ("threads", 1, 2)
     assert pair["ratio_low"] < pair["ratio"] < pair["ratio_high"]
-    text = analyse(*asked, "--tukey", "threads").stdout
+    text = analyse(*request, "--tukey", "threads").stdout
     assert "Tukey HSD of threads" in text and "1 - 2" in text
 
 
@@ -122,8 +122,8 @@ def test_pairs_beside_the_table(table: Path) -> None:
 def test_csv_files_of_all_kinds_are_the_same(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    asked = ("--response", "ms", "--factors", "engine,threads", "--format", "json")
-    rows = json.loads(analyse("--table", path, *asked).stdout)
+    request = ("--response", "ms", "--factors", "engine,threads", "--format", "json")
+    rows = json.loads(analyse("--table", path, *request).stdout)
     # SS of engine: (9 - 2.3125)^2 * 8 / 4
     assert rows[0]["sum_sq"] == pytest.approx(2 * (9 - 2.3125) ** 2)
 
@@ -146,8 +146,8 @@ def test_columns_have_the_types_of_their_cells() -> None:
 def test_names_with_commas_stand_in_quotes(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(ROWS.replace("engine", '"store, kind"').replace("threads", "class"))
-    asked = ("--response", "ms", "--factors", '"store, kind",class', "--format", "json")
-    rows = json.loads(analyse(path, *asked).stdout)
+    request = ("--response", "ms", "--factors", '"store, kind",class', "--format", "json")
+    rows = json.loads(analyse(path, *request).stdout)
     assert [r["term"] for r in rows] == [
         *("store, kind", "class", "store, kind:class", "Residual"),
     ]
@@ -155,10 +155,10 @@ def test_names_with_commas_stand_in_quotes(tmp_path: Path) -> None:
 
 def lines(**cells: str) -> str:
     """The table with other cells: lineN=..."""
-    found = ROWS.splitlines()
+    result = ROWS.splitlines()
     for line, text in cells.items():
-        found[int(line.removeprefix("line")) - 1] = text
-    return "\n".join(found) + "\n"
+        result[int(line.removeprefix("line")) - 1] = text
+    return "\n".join(result) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_bad_input_is_one_clear_error(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    asked = {"response": "ms", "factors": "engine,threads", **options}
+    request = {"response": "ms", "factors": "engine,threads", **options}
     flags = {"log": "--log-response", "robust": "--robust"}
     arguments: list[object] = ["--table", path]
-    for name, value in asked.items():
+    for name, value in request.items():
         if name in flags:
             arguments.append(flags[name])
         elif value is not None:
@@ -231,19 +231,19 @@ def test_bad_input_is_one_clear_error(
 def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(ROWS + "duckdb,1,1,5\nfiles,1,1,5\nlmdb,1,1,5\nlmdb,2,1,5\n")
-    asked = ("--response", "ms", "--factors", "threads", "--by", "engine")
-    result = analyse(path, *asked, "--format", "json")
+    request = ("--response", "ms", "--factors", "threads", "--by", "engine")
+    result = analyse(path, *request, "--format", "json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert [row["by"]["engine"] for row in rows] == ["null", "null", "sqlite", "sqlite"]
-    told = [line for line in result.stderr.splitlines() if "no analysis" in line]
-    assert told == [
+    message = [line for line in result.stderr.splitlines() if "no analysis" in line]
+    assert message == [
         "storewise: no analysis of variance of engine=duckdb; engine=files: ms has one row; "
         "nothing varies",
         "storewise: no analysis of variance of engine=lmdb: ms has the same value in all 2 rows; "
         "nothing varies",
     ]
-    text = analyse(path, *asked)
+    text = analyse(path, *request)
     assert text.exit_code == 0
     assert "engine=sqlite: ms, 4 rows" in text.stdout
     assert "engine=duckdb" in text.stderr
@@ -257,28 +257,28 @@ def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path
         rows += [f"{group},{t},{5 + t + rng.normal():.9f}" for t in (0, 1) for _ in range(12)]
     path = tmp_path / "t.csv"
     path.write_text("\n".join(rows) + "\n")
-    asked = ("--response", "y", "--factors", "t")
+    request = ("--response", "y", "--factors", "t")
     frame = observations(parse_table(path.read_bytes(), "t.csv"), "y", ["t"], by=["g"])
-    found = groups(frame, ["g"], Specification("y", ("t",))).groups
-    alone = [group for group in found if "not normal" in str(group_warnings([group]))]
+    result = groups(frame, ["g"], Specification("y", ("t",))).groups
+    alone = [group for group in result if "not normal" in str(group_warnings([group]))]
     assert len(alone) >= 1
-    assert "not normal" not in analyse(path, *asked, "--by", "g").stderr
+    assert "not normal" not in analyse(path, *request, "--by", "g").stderr
     # A group that is not normal by far is still named.
     rows += [f"x,{t},{math.exp(3 * rng.normal()):.9f}" for t in (0, 1) for _ in range(12)]
     path.write_text("\n".join(rows) + "\n")
-    told = analyse(path, *asked, "--by", "g").stderr
-    assert "not normal in 1 of 41 groups (g=x)" in told
-    assert "after Holm's method over 41 groups" in told
+    message = analyse(path, *request, "--by", "g").stderr
+    assert "not normal in 1 of 41 groups (g=x)" in message
+    assert "after Holm's method over 41 groups" in message
 
 
 def test_files_that_are_not_there(tmp_path: Path, table: Path) -> None:
     missing = tmp_path / "no.csv"
-    asked = ("--response", "ms", "--factors", "engine")
-    assert f"{missing}: cannot be read: No such file" in error_of("--table", missing, *asked)
+    request = ("--response", "ms", "--factors", "engine")
+    assert f"{missing}: cannot be read: No such file" in error_of("--table", missing, *request)
     assert "there is no such directory of results" in error_of(missing)
-    assert "Give a study's directory" in error_of(*asked)
-    assert "not both" in error_of(table, "--table", table, *asked)
-    assert "Is a directory" in error_of("--table", tmp_path, *asked)
+    assert "Give a study's directory" in error_of(*request)
+    assert "not both" in error_of(table, "--table", table, *request)
+    assert "Is a directory" in error_of("--table", tmp_path, *request)
 
 
 def test_a_study_gets_its_tables_and_its_finding(tmp_path: Path) -> None:

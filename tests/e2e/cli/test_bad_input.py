@@ -71,9 +71,9 @@ def test_other_outputs_of_ssearch36(searched: list[Bad], tmp_path: Path) -> None
     for bad in searched:
         (tmp_path / file_name(bad.kind)).write_bytes(bad.stored)
     paths = {bad.kind: tmp_path / file_name(bad.kind) for bad in searched}
-    said = told_of(storewise, list(paths.values()))
+    output = told_of(storewise, list(paths.values()))
     for bad in searched:
-        check(said, paths[bad.kind], bad.says, bad.place, any_place=False)
+        check(output, paths[bad.kind], bad.says, bad.place, any_place=False)
 
 
 @pytest.mark.needs("setpriv")
@@ -156,10 +156,10 @@ def test_every_bad_file_is_listed_with_its_true_place(
         assert row["reason"] in report
         if path not in bad:
             continue
-        found = int(row["line"]), int(row["offset"])
+        result = int(row["line"]), int(row["offset"])
         # The digest's pass may meet a damage at another line than the reader, but at a true one.
-        assert found == place_of(bad[path].decompressed, found[1]), row
-        assert f"{path}, line {found[0]} (byte {found[1]}): " in row["reason"]
+        assert result == place_of(bad[path].decompressed, result[1]), row
+        assert f"{path}, line {result[0]} (byte {result[1]}): " in row["reason"]
 
 
 def test_every_good_file_is_stored(quarantined: tuple[Workspace, dict[str, Bad], Done]) -> None:
@@ -167,11 +167,11 @@ def test_every_good_file_is_stored(quarantined: tuple[Workspace, dict[str, Bad],
     good = [path for path in (place.directory / "data").iterdir() if path.exists()]
     good = [path for path in good if f"data/{path.name}" not in bad]
     assert len(good) == 3 + len(GOOD) + 2
-    found = {
+    result = {
         one["file"]: one["documents"]
         for one in map(json.loads, storewise("inspect", *good).stdout.splitlines())
     }
-    of_content = {unpacked(path): found[str(path)] for path in good}
+    of_content = {unpacked(path): result[str(path)] for path in good}
     assert len(of_content) < len(good)
     expected = sum(of_content.values())
     assert list(place.counts().values()) == [(expected, expected)]

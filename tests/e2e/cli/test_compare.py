@@ -50,9 +50,9 @@ def study(
 ) -> Path:
     """Results whose loads go at given speeds, one per repeat, `of` times as fast."""
     make_inputs(path)
-    told = resolved(engines, workers, len(loads))
-    (path / "study.json").write_text(json.dumps(told), encoding="utf-8")
-    for trial in Study.model_validate(told).trials():
+    message = resolved(engines, workers, len(loads))
+    (path / "study.json").write_text(json.dumps(message), encoding="utf-8")
+    for trial in Study.model_validate(message).trials():
         load = loads[trial.repeat - 1] * of
         make_trial(path, trial.factors, trial.repeat, noise=0.0, scale=load, **options)
     return path
@@ -98,8 +98,8 @@ def run(
 
 def levels(path: Path, engine: str) -> dict[str, Any]:
     """All factors of an engine's trials."""
-    told = json.loads((path / "study.json").read_text())
-    trials = Study.model_validate(told).trials()
+    message = json.loads((path / "study.json").read_text())
+    trials = Study.model_validate(message).trials()
     return dict(next(trial.factors for trial in trials if trial.engine == engine))
 
 
@@ -107,22 +107,22 @@ def levels(path: Path, engine: str) -> dict[str, Any]:
 
 
 def test_equal_studies_show_no_difference(before: Path, tmp_path: Path) -> None:
-    found = compare(tables(before), tables(shutil.copytree(before, tmp_path / "again")))
-    assert set(found.figures["verdict"]) == {"no difference shown"}
-    assert found.figures["ratio"].to_list() == pytest.approx([1.0] * len(found.figures))
-    assert found.only.empty
-    assert found.differences == []
-    limit = gate(found, 0.1)
+    result = compare(tables(before), tables(shutil.copytree(before, tmp_path / "again")))
+    assert set(result.figures["verdict"]) == {"no difference shown"}
+    assert result.figures["ratio"].to_list() == pytest.approx([1.0] * len(result.figures))
+    assert result.only.empty
+    assert result.differences == []
+    limit = gate(result, 0.1)
     assert limit.slower.empty
-    assert limit.held >= (found.figures["kind"] == "rate").sum()
+    assert limit.held >= (result.figures["kind"] == "rate").sum()
 
 
 def test_a_load_that_is_slower_by_a_fifth_is_said_to_be(before: Path, slower: Path) -> None:
-    found = compare(tables(before), tables(slower))
-    loads = found.figures[found.figures["measure"].isin([LOAD, "insert_documents_per_s"])]
+    result = compare(tables(before), tables(slower))
+    loads = result.figures[result.figures["measure"].isin([LOAD, "insert_documents_per_s"])]
     assert loads["ratio"].to_list() == pytest.approx([0.8] * 4, rel=0.01)
     assert set(loads["verdict"]) == {"slower"}
-    sizes = found.figures[found.figures["kind"] == "size"]
+    sizes = result.figures[result.figures["kind"] == "size"]
     assert sizes["ratio"].to_list() == [1.0, 1.0]
     assert set(sizes["verdict"]) == {"no difference shown"}
     back = compare(tables(slower), tables(before), Selection(measures=(LOAD, "p99")))
@@ -132,11 +132,11 @@ def test_a_load_that_is_slower_by_a_fifth_is_said_to_be(before: Path, slower: Pa
 
 
 def test_a_load_that_spreads_is_not_called_slower(before: Path, wide: Path) -> None:
-    found = compare(tables(before), tables(wide), Selection(measures=(LOAD,)))
-    loads = found.figures[found.figures["measure"] == LOAD]
+    result = compare(tables(before), tables(wide), Selection(measures=(LOAD,)))
+    loads = result.figures[result.figures["measure"] == LOAD]
     assert loads["ratio"].to_list() == pytest.approx([0.8] * 2, rel=0.01)
     assert set(loads["verdict"]) == {"no difference shown"}
-    limit = gate(found, 0.1)
+    limit = gate(result, 0.1)
     assert limit.slower.empty
     assert set(limit.unsure["reason"]) == {"its interval does not lie on one side of the limit"}
     assert (limit.fails(strict=False), limit.fails(strict=True)) == (False, True)
@@ -148,21 +148,21 @@ def test_single_runs_carry_no_difference_but_sizes_do(
     one = study(tmp_path / "a", (1.0,), read_seconds=20.0)
     write, read, size = synthetic.SPEEDS["sqlite"]
     monkeypatch.setitem(synthetic.SPEEDS, "sqlite", (write / 3, read / 3, 2 * size))  # type: ignore[index]
-    found = compare(tables(one), tables(study(tmp_path / "b", (1.0,), read_seconds=20.0)))
-    rows = found.figures[found.figures["engine"] == "sqlite"].set_index("measure")
+    result = compare(tables(one), tables(study(tmp_path / "b", (1.0,), read_seconds=20.0)))
+    rows = result.figures[result.figures["engine"] == "sqlite"].set_index("measure")
     assert rows.loc["operations_per_s", "ratio"] == pytest.approx(1 / 3, rel=0.01)
     assert rows.loc["operations_per_s", "verdict"] == "no difference shown"
     assert rows.loc["operations_per_s", "why"] == "one run alone has no interval"
     assert rows.loc["bytes_per_document", "verdict"] == "larger"
     assert rows.loc["bytes_per_document", "ratio"] == pytest.approx(2)
-    limit = gate(found, 0.1)
+    limit = gate(result, 0.1)
     assert (len(limit.slower), limit.held) == (0, 0)
 
 
 def test_a_steady_part_is_not_set_against_a_whole_phase(before: Path, tmp_path: Path) -> None:
     short = study(tmp_path / "short", read_seconds=3.0)
-    found = compare(tables(before), tables(short), Selection(phases=("read",)))
-    rates = found.figures[found.figures["measure"] == "operations_per_s"]
+    result = compare(tables(before), tables(short), Selection(phases=("read",)))
+    rates = result.figures[result.figures["measure"] == "operations_per_s"]
     assert set(rates["verdict"]) == {"not comparable"}
     assert set(rates["why"]) == {"A is of the steady part, B of the whole phase"}
 
@@ -170,12 +170,12 @@ def test_a_steady_part_is_not_set_against_a_whole_phase(before: Path, tmp_path: 
 def test_what_one_has_only_is_listed_with_the_reason(before: Path, tmp_path: Path) -> None:
     other = study(tmp_path / "other", engines=("sqlite", "parquet"))
     make_failed(other, levels(before, "duckdb"), 1, "its disk was full")
-    found = compare(tables(before), tables(other))
-    assert set(found.figures["engine"]) == {"sqlite"}
-    told = found.only.groupby(["side", "engine"])["why"].first().to_dict()
-    assert told == {("A", "duckdb"): "failed in B: its disk was full", ("B", "parquet"): ""}
+    result = compare(tables(before), tables(other))
+    assert set(result.figures["engine"]) == {"sqlite"}
+    message = result.only.groupby(["side", "engine"])["why"].first().to_dict()
+    assert message == {("A", "duckdb"): "failed in B: its disk was full", ("B", "parquet"): ""}
     # What B lost cannot be told to be fast enough.
-    limit = gate(found, 0.1)
+    limit = gate(result, 0.1)
     lost = limit.unsure[limit.unsure["engine"] == "duckdb"]
     assert set(lost["measure"]) >= {LOAD, "operations_per_s"}
     assert set(lost["reason"]) == {"failed in B: its disk was full"}
@@ -183,26 +183,26 @@ def test_what_one_has_only_is_listed_with_the_reason(before: Path, tmp_path: Pat
 
 
 def test_levels_across(before: Path, tmp_path: Path) -> None:
-    found = compare(
+    result = compare(
         tables(before), tables(before), Selection(by=(By("engine", "sqlite", "duckdb"),))
     )
-    loads = found.figures[found.figures["measure"] == LOAD]
+    loads = result.figures[result.figures["measure"] == LOAD]
     assert loads["ratio"].to_list() == pytest.approx([32 / 21], rel=0.01)
     assert loads["verdict"].to_list() == ["faster"]
-    assert "engine" not in found.figures
-    assert [(d.what, d.a, d.b) for d in found.differences] == [
+    assert "engine" not in result.figures
+    assert [(d.what, d.a, d.b) for d in result.differences] == [
         ("factor engine", "sqlite", "duckdb")
     ]
     # A factor that has one level in each is what is compared, without a word.
     two = study(tmp_path / "two", workers=(2,))
-    found = compare(tables(before), tables(two), Selection(measures=(LOAD,)))
-    assert [(d.what, d.a, d.b) for d in found.differences] == [
+    result = compare(tables(before), tables(two), Selection(measures=(LOAD,)))
+    assert [(d.what, d.a, d.b) for d in result.differences] == [
         ("factor workers", "1", "2"),
         ("factors.workers", "[1]", "[2]"),
     ]
-    assert found.figures.loc[found.figures["measure"] == LOAD, "ratio"].to_list() == pytest.approx(
-        [2**0.8] * 2, rel=0.01
-    )
+    assert result.figures.loc[
+        result.figures["measure"] == LOAD, "ratio"
+    ].to_list() == pytest.approx([2**0.8] * 2, rel=0.01)
 
 
 def test_config_and_conditions_that_differ(
@@ -211,20 +211,20 @@ def test_config_and_conditions_that_differ(
     conditions = synthetic.conditions
 
     def newer(*arguments: Any, **named: Any) -> dict[str, Any]:
-        found = conditions(*arguments, **named)
-        versions = {**found["versions"], "sqlite.engine": "3.50.0"}
-        host = {**found["host"], "name": "node-8"}
-        return {**found, "versions": versions, "host": host}
+        result = conditions(*arguments, **named)
+        versions = {**result["versions"], "sqlite.engine": "3.50.0"}
+        host = {**result["host"], "name": "node-8"}
+        return {**result, "versions": versions, "host": host}
 
     monkeypatch.setattr(synthetic, "conditions", newer)
     after = study(tmp_path / "after")
-    told = json.loads((after / "study.json").read_text())
-    told["phases"][0]["params"]["batch_size"] = 500
-    told["engines"]["sqlite"] = {"synchronous": "off"}
-    told |= {"seed": 8, "name": "other"}
-    (after / "study.json").write_text(json.dumps(told))
-    found = compare(tables(before), tables(after))
-    assert {(d.what, d.a, d.b) for d in found.differences} == {
+    message = json.loads((after / "study.json").read_text())
+    message["phases"][0]["params"]["batch_size"] = 500
+    message["engines"]["sqlite"] = {"synchronous": "off"}
+    message |= {"seed": 8, "name": "other"}
+    (after / "study.json").write_text(json.dumps(message))
+    result = compare(tables(before), tables(after))
+    assert {(d.what, d.a, d.b) for d in result.differences} == {
         ("phases.write.params.batch_size", "1000", "500"),
         ("engines.sqlite", "{}", ""),
         ("engines.sqlite.synchronous", "", "off"),
@@ -247,16 +247,16 @@ def test_what_a_study_lacks_is_said_beside_its_figures(before: Path, tmp_path: P
     trials = sorted((other / "trials").iterdir())
     shutil.rmtree(trials[0])
     (trials[1] / "read.0.parquet").write_text("junk")
-    found = compare(tables(before), tables(other))
-    notes = "\n".join(found.notes)
+    result = compare(tables(before), tables(other))
+    notes = "\n".join(result.notes)
     assert f"B, warning missing_trials: 1 of {len(trials)} trials" in notes
     assert f"B, warning unreadable_part: {trials[1].name}: " in notes
     assert "A, warning" not in notes
     lost = [StudyWarning("wrong_documents", f"t{i}", "3 were lost", "") for i in range(4)]
-    told = compare(tables(before), replace(tables(other), warnings=lost)).notes
-    assert told == ["B, warning wrong_documents: t0: 3 were lost; and 3 more"]
+    message = compare(tables(before), replace(tables(other), warnings=lost)).notes
+    assert message == ["B, warning wrong_documents: t0: 3 were lost; and 3 more"]
     out = io.StringIO()
-    print_text(found, None, Console(file=out, width=80))
+    print_text(result, None, Console(file=out, width=80))
     assert "(3 in A, 1 to 3 in B)" in " ".join(out.getvalue().split())
 
 
@@ -334,21 +334,21 @@ def test_output_for_people_programs_and_tables(
     assert "\x1b" not in out
     assert "p, adjusted over" in " ".join(out.split())
     _, out, err = run(before, slower, "--format", "json", "--fail-if-slower", "10%")
-    told = json.loads(out)
-    assert {row["verdict"] for row in told["gate"]["slower"]} == {"slower"}
+    message = json.loads(out)
+    assert {row["verdict"] for row in message["gate"]["slower"]} == {"slower"}
     assert "4 slower by more than 10 %" in err
     _, out, _ = run(before, slower, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert len(rows) == len(told["figures"])
+    assert len(rows) == len(message["figures"])
     assert {row["verdict"] for row in rows} == {"slower", "no difference shown"}
 
 
 @pytest.mark.parametrize("width", [20, 40, 60])
 def test_narrow_terminals_cost_no_digit(before: Path, slower: Path, width: int) -> None:
-    found = compare(tables(before), tables(slower))
+    result = compare(tables(before), tables(slower))
     narrow, wide = io.StringIO(), io.StringIO()
-    print_text(found, None, Console(file=narrow, width=width))
-    print_text(found, None, Console(file=wide, width=200))
+    print_text(result, None, Console(file=narrow, width=width))
+    print_text(result, None, Console(file=wide, width=200))
     cells = re.findall(r"[0-9][0-9.,]*(?: [mµ]?s)?", wide.getvalue().partition("figures: ")[0])
     assert len(cells) > 50
     for cell in cells:
@@ -375,7 +375,7 @@ def test_a_full_disk_is_not_the_status_of_what_is_slower(
 
 def test_csv_names_what_one_has_only(before: Path, tmp_path: Path) -> None:
     other = study(tmp_path / "other", engines=("sqlite",))
-    found = compare(tables(before), tables(other))
-    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    result = compare(tables(before), tables(other))
+    rows = list(csv.DictReader(io.StringIO(as_csv(result))))
     assert {row["verdict"] for row in rows if row["engine"] == "duckdb"} == {"only in A"}
-    json.dumps(as_json(found, gate(found, 0.0)), allow_nan=False)
+    json.dumps(as_json(result, gate(result, 0.0)), allow_nan=False)

@@ -94,8 +94,8 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
         assert max(map(len, shown.splitlines())) <= 80
         once = workspace.storewise("watch", "s.yaml", "--once", "--format", "json")
         assert once.returncode == 0, once.stderr
-        told = json.loads(once.stdout)
-        assert (told["state"], told["trials"]["total"]) == ("runs", 2)
+        message = json.loads(once.stdout)
+        assert (message["state"], message["trials"]["total"]) == ("runs", 2)
         # Its second trial is killed, with all that the run has started.
         wait_until(
             lambda: frame_of(workspace, lambda f: f.done == 1 and bool(f.running)) is not None,

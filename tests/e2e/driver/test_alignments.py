@@ -35,7 +35,7 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
             return {"_id": document_id}
 
     def draw(**place_of):
-        given = {"worker": 0, "process": 0, "thread": 0, "seed": 5, "step": 0, **place_of}
+        values = {"worker": 0, "process": 0, "thread": 0, "seed": 5, "step": 0, **place_of}
         spy = Spy()
         context = ClientContext(
             engine=engine("null"),
@@ -47,7 +47,7 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
             threads=1,
             phase="read",
             written=(place / "written.0.parquet",),
-            **given,
+            **values,
         )
         for operation in AlignmentsWorkload().operations("read", spy, context):
             operation.call()

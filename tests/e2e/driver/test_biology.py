@@ -69,10 +69,10 @@ def test_what_a_mixed_phase_stored_is_read_and_verified(name: str, tmp_path: Pat
     run(measured, tmp_path, "write", before)
     loaded = StoredFiles.read([tmp_path / "written.0.parquet"])
     assert 0 < (loaded.queries == 0).sum() < len(loaded.queries)
-    said = run(measured, tmp_path, "mixed", before)
+    output = run(measured, tmp_path, "mixed", before)
     # Of several embedded stores each client changes its own; nothing else is to be said.
-    assert all("own one of the" in text for text in said["warnings"])
-    later = loaded.with_notes(said["notes"])
+    assert all("own one of the" in text for text in output["warnings"])
+    later = loaded.with_notes(output["notes"])
     added = {kind: later.total(kind) - loaded.total(kind) for kind in KINDS}
     of_steps = [
         driving.total(before[1], "documents", operation="add", step=step, second=None)
@@ -83,14 +83,14 @@ def test_what_a_mixed_phase_stored_is_read_and_verified(name: str, tmp_path: Pat
     assert of_steps[1] > 0
     assert driving.total(before[1], "operations", operation="add", step=2, second=None) == 0
     # Notes of the second step go on where the first has ended.
-    assert not said["notes"] or any(sum(n["documents"]) for n in said["notes"] if "stored" in n)
+    assert not output["notes"] or any(sum(n["documents"]) for n in output["notes"] if "stored" in n)
     assert not run(measured, tmp_path, "read", before)["warnings"]
     counted = verified(measured, tmp_path, before)
     assert counted == {kind.table: later.total(kind) for kind in KINDS}
 
 
 def context_of(place: Path, **more: Any) -> ClientContext:
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "engine": engine("sqlite"),
         "schema": trial("sqlite").store_schema(),
         "params": MixedParams(operations=30, writes=0.6, batch_size=50),
@@ -106,7 +106,7 @@ def context_of(place: Path, **more: Any) -> ClientContext:
         "written": (place / "written.0.parquet",),
         "load": WriteParams(leave=0.5),
     }
-    return ClientContext(**(given | more))
+    return ClientContext(**(values | more))
 
 
 class Refusing:

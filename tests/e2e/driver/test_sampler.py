@@ -89,8 +89,8 @@ def test_processor_time_is_that_which_was_used(sampled):
     assert min(values(samples, "client_rss")) > 1 << 20
     kinds = ("cpu_user", "cpu_system", "cpu_iowait", "cpu_idle", "cpu_steal")
     for second in range(3):
-        found = [s.value for s in samples if s.metric in kinds and s.second == second]
-        assert sum(found) == pytest.approx(100)
+        result = [s.value for s in samples if s.metric in kinds and s.second == second]
+        assert sum(result) == pytest.approx(100)
 
 
 def test_store_and_rates(sampled):
@@ -100,8 +100,8 @@ def test_store_and_rates(sampled):
     for metric in (*rates, "swap_in", "swap_out"):
         assert min(values(samples, metric)) >= 0
     assert all(0 <= busy <= 100 for busy in values(samples, "disk_busy"))
-    own = {s.metric for s in samples if s.worker == 3}
-    assert own == {"client_cpu", "client_rss", "store_cpu", "store_rss", "store_bytes"}
+    metrics = {s.metric for s in samples if s.worker == 3}
+    assert metrics == {"client_cpu", "client_rss", "store_cpu", "store_rss", "store_bytes"}
 
 
 def test_loopback_is_kept_apart():

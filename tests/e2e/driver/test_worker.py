@@ -54,8 +54,8 @@ def test_a_trial_of_two_workers(engine, wide):
 
     assert sum(total(p, "acknowledged") for p in write) == expected
     for second in ({"second": None}, {}):
-        found = sum(total(p, "documents", operation="insert", **second) for p in write)
-        assert found == expected * (1 if second else 2)
+        result = sum(total(p, "documents", operation="insert", **second) for p in write)
+        assert result == expected * (1 if second else 2)
     assert (
         sum(len(rows(p, metric="operations", operation="finish", second=None)) for p in write) == 4
     )
@@ -203,7 +203,9 @@ def test_the_worker_imports_nothing_slow():
         "import storewise.workloads.alignments.workload, storewise.engines.sqlite.engine\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     # Each takes as long as all that a worker needs.
     slow = {"pandas", "scipy", "matplotlib", "snakemake", "sqlalchemy", "duckdb", "pymongo"}
-    assert not slow & set(found.stdout.split())
+    assert not slow & set(result.stdout.split())

@@ -119,8 +119,8 @@ def test_one_phase_alone_has_its_figures(tmp_path: Path, phase: str, missing: se
     )
     made = make_figures(build_tables(load_results(tmp_path / "s")))
     # Only for the reason that its own list gives, never for an error while drawing.
-    found = {m.spec.name for m in made if m.why}
-    assert found - OF_OTHER_STUDIES == missing - OF_OTHER_STUDIES
+    result = {m.spec.name for m in made if m.why}
+    assert result - OF_OTHER_STUDIES == missing - OF_OTHER_STUDIES
     assert all(m.why in ("", m.spec.absent) for m in made)
 
 

@@ -20,29 +20,29 @@ pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
+    with chromium() as result:
+        yield result
 
 
 @pytest.fixture
 def page(browser: Any, study: Path) -> Iterator[Any]:
-    with opened(browser, study / "report.html") as found:
-        yield found
+    with opened(browser, study / "report.html") as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
 def kept(browser: Any, study: Path) -> Iterator[Any]:
     """One page for all tests that only look, or that put back what they open."""
-    with opened(browser, study / "report.html") as found:
-        yield found
+    with opened(browser, study / "report.html") as result:
+        yield result
 
 
 def see(page: Any, figure: str) -> Any:
     """A figure, drawn."""
-    found = page.locator(f"#figure-{figure}")
-    found.scroll_into_view_if_needed()
-    found.locator(".panel:not([hidden]) .main-svg").first.wait_for()
-    return found
+    result = page.locator(f"#figure-{figure}")
+    result.scroll_into_view_if_needed()
+    result.locator(".panel:not([hidden]) .main-svg").first.wait_for()
+    return result
 
 
 def until(page: Any, condition: str) -> None:
@@ -53,16 +53,16 @@ def until(page: Any, condition: str) -> None:
 
 def names(page: Any, figure: str) -> set[str]:
     """The lines of a figure that are drawn now."""
-    found: list[str] = page.eval_on_selector_all(
+    result: list[str] = page.eval_on_selector_all(
         f"#figure-{figure} .panel:not([hidden]) .plot",
         "all => all.flatMap(plot => (plot.data ?? []).map(trace => trace.name))",
     )
-    return set(found)
+    return set(result)
 
 
 def column(page: Any, table: str, head: str) -> list[str]:
     """The texts of a column."""
-    found: list[str] = page.evaluate(
+    result: list[str] = page.evaluate(
         """([table, head]) => {
             const rows = document.getElementById(table).rows;
             const place = Array.from(rows[0].cells).findIndex(
@@ -71,13 +71,13 @@ def column(page: Any, table: str, head: str) -> list[str]:
         }""",
         [table, head],
     )
-    return found
+    return result
 
 
 def open_table(page: Any, table: str) -> Any:
-    found = page.locator(f"[data-table='{table}']")
-    found.evaluate("box => { if (box.tagName === 'DETAILS') box.open = true; }")
-    return found
+    result = page.locator(f"[data-table='{table}']")
+    result.evaluate("box => { if (box.tagName === 'DETAILS') box.open = true; }")
+    return result
 
 
 def test_verdict_first_then_figures_that_are_drawn_when_they_come_near(page: Any) -> None:
@@ -169,9 +169,9 @@ def test_hovering_tells_value_interval_repeats_and_trials_and_a_click_the_source
     point.scroll_into_view_if_needed()
     box = point.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    told = plot.locator(".hovertext")
-    told.wait_for()
-    text = told.text_content()
+    message = plot.locator(".hovertext")
+    message.wait_for()
+    text = message.text_content()
     for word in ("documents/s", "95 % interval", "n = 2", "trials "):
         assert word in text
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -198,8 +198,8 @@ def test_a_number_leads_to_its_row_trials_files_and_values(kept: Any, study: Pat
     assert float(rows[place - 1]["mean"]) == pytest.approx(float(mean), rel=0.01)
     head = dialog.locator("code").inner_text()
     with (study / "summary.csv").open() as file:
-        own = [one for one in csv.DictReader(file) if one["id"] == head]
-    assert [one["mean"] for one in own] == [rows[place - 1]["mean"]]
+        rows_of_head = [one for one in csv.DictReader(file) if one["id"] == head]
+    assert [one["mean"] for one in rows_of_head] == [rows[place - 1]["mean"]]
     files = dialog.locator("li a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert len(files) > 4
     # Folders of trials and files in them, beside the page.
@@ -355,7 +355,7 @@ def brightness(page: Any) -> int:
 
 def contrasts(page: Any) -> list[float]:
     """Of text colours on the grounds they stand on."""
-    found: list[float] = page.evaluate(
+    result: list[float] = page.evaluate(
         """() => {
             const style = getComputedStyle(document.documentElement);
             const light = (name) => {
@@ -369,7 +369,7 @@ def contrasts(page: Any) -> list[float]:
                 .map(([high, low]) => (high + 0.05) / (low + 0.05)));
         }"""
     )
-    return found
+    return result
 
 
 def test_light_and_dark_by_the_system_and_by_choice(browser: Any, study: Path) -> None:

@@ -25,18 +25,18 @@ SHIPPED = ["aws", "local", "pbs", "slurm"]
 
 @cache
 def shipped(name: str) -> dict[str, Any]:
-    found = settings(f"profiles/{name}")
-    print(json.dumps({key: found[key] for key in sorted(found) if found[key]}, indent=1))
-    return found
+    result = settings(f"profiles/{name}")
+    print(json.dumps({key: result[key] for key in sorted(result) if result[key]}, indent=1))
+    return result
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_default_profile_is_on_top_of_each(name: str) -> None:
-    found = shipped(name)
-    assert found["rerun_incomplete"] is True
-    assert found["rerun_triggers"] == ["code", "mtime", "params", "software-env"]
-    assert found["show_failed_logs"] is True
-    assert found["scheduler"] == "greedy"
+    result = shipped(name)
+    assert result["rerun_incomplete"] is True
+    assert result["rerun_triggers"] == ["code", "mtime", "params", "software-env"]
+    assert result["show_failed_logs"] is True
+    assert result["scheduler"] == "greedy"
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -54,20 +54,20 @@ def test_the_default_profile_takes_nothing_from_another(name: str) -> None:
 
 
 def test_local_workers_take_no_core() -> None:
-    found = shipped("local")
+    result = shipped("local")
     zero = 'Resource("_cores", 0)'
-    assert {"load", "phase", "verify", "node"} <= found["set_threads"].keys()
-    assert set(found["set_threads"].values()) == {zero}
-    assert found["cores"] == os.cpu_count()
-    assert found["executor"] is None
+    assert {"load", "phase", "verify", "node"} <= result["set_threads"].keys()
+    assert set(result["set_threads"].values()) == {zero}
+    assert result["cores"] == os.cpu_count()
+    assert result["executor"] is None
 
 
 def test_slurm_is_asked_by_squeue() -> None:
-    found = shipped("slurm")
-    assert found["executor"] == "slurm"
-    assert found["slurm_status_command"] == "squeue"
-    assert int(found["slurm_init_seconds_before_status_checks"]) <= 10
-    assert found["set_threads"] == {}
+    result = shipped("slurm")
+    assert result["executor"] == "slurm"
+    assert result["slurm_status_command"] == "squeue"
+    assert int(result["slurm_init_seconds_before_status_checks"]) <= 10
+    assert result["set_threads"] == {}
     # Many queues allow no more.
     for rule in ("node", "form"):
         assert node_resources(ROOT / "profiles" / "slurm", rule)["runtime"] <= 12 * 60
@@ -76,33 +76,33 @@ def test_slurm_is_asked_by_squeue() -> None:
 def test_aws_is_slurm_with_queues_of_instances() -> None:
     slurm, aws = shipped("slurm"), shipped("aws")
     assert aws["executor"] == "slurm"
-    told = [key for key in slurm if key.startswith("slurm_") or key in ("jobs", "latency_wait")]
-    assert len(told) > 5
-    for key in told:
+    message = [key for key in slurm if key.startswith("slurm_") or key in ("jobs", "latency_wait")]
+    assert len(message) > 5
+    for key in message:
         if "_MISSING_TYPE" not in str(slurm[key]):
             assert aws[key] == slurm[key], key
     assert aws["set_resources"].keys() == {"node", "load", "phase", "form", "close"}
 
 
 def test_pbs_hands_its_values_to_the_commands() -> None:
-    found = shipped("pbs")
-    assert found["executor"] == "cluster-generic"
-    submit, *words = shlex.split(found["cluster_generic_submit_cmd"])
+    result = shipped("pbs")
+    assert result["executor"] == "cluster-generic"
+    submit, *words = shlex.split(result["cluster_generic_submit_cmd"])
     assert Path(submit).is_file()
     options, script = submit_options([*words, "script"])
     assert (script, options.dialect, options.walltime) == ("script", "openpbs", 60)
     assert options.export == ("PATH", "LD_LIBRARY_PATH")
     assert options.queue == options.select == {}
     assert options.account == options.disk == ""
-    status, *words = shlex.split(found["cluster_generic_status_cmd"])
+    status, *words = shlex.split(result["cluster_generic_status_cmd"])
     assert Path(status).is_file()
     assert status_options([*words, "1"])[0].every == 10
     # Run without a shell: a path and nothing else.
-    assert os.access(found["cluster_generic_cancel_cmd"], os.X_OK)
-    assert int(found["cluster_generic_cancel_nargs"]) == 100
-    assert found["set_threads"] == {}
-    assert int(found["latency_wait"]) >= 60
-    assert found["set_resources"].keys() == {"node", "form"}
+    assert os.access(result["cluster_generic_cancel_cmd"], os.X_OK)
+    assert int(result["cluster_generic_cancel_nargs"]) == 100
+    assert result["set_threads"] == {}
+    assert int(result["latency_wait"]) >= 60
+    assert result["set_resources"].keys() == {"node", "form"}
     assert node_resources(ROOT / "profiles" / "pbs", "form") == {"runtime": 720}
     assert node_resources(ROOT / "profiles" / "pbs") == {
         "scratch": "",
@@ -137,10 +137,10 @@ def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
         assert text.count(f"  {old}\n") == 1, old
         text = text.replace(f"  {old}\n", f"  {new}\n")
     assert text.count("  classes: {}\n") == 1
-    given = "  classes: {large: {queue: bigq, select: 'host_type=x:y=1'}, small: {}}\n"
-    (tmp_path / "config.yaml").write_text(text.replace("  classes: {}\n", given))
-    found = settings(str(tmp_path))
-    words = shlex.split(found["cluster_generic_submit_cmd"])[1:]
+    values = "  classes: {large: {queue: bigq, select: 'host_type=x:y=1'}, small: {}}\n"
+    (tmp_path / "config.yaml").write_text(text.replace("  classes: {}\n", values))
+    result = settings(str(tmp_path))
+    words = shlex.split(result["cluster_generic_submit_cmd"])[1:]
     options, _ = submit_options([*words, "script"])
     assert options.dialect == "torque"
     assert options.classes == (*NODE_CLASSES, "large", "small")
@@ -148,8 +148,8 @@ def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
     assert options.select == {"data": "bigmem:ib=true", "large": "host_type=x:y=1"}
     assert (options.account, options.walltime, options.disk) == ("proj 1", 240, "scratch_local")
     assert options.extra == ("-V", "-W", "group_list=x")
-    assert found["jobs"] == 7
-    words = shlex.split(found["cluster_generic_status_cmd"])[1:]
+    assert result["jobs"] == 7
+    words = shlex.split(result["cluster_generic_status_cmd"])[1:]
     assert status_options([*words, "1"])[0].every == 33
     resources = node_resources(tmp_path)
     known = parse_classes(resources.pop("node_classes"))
@@ -183,8 +183,8 @@ def test_an_installed_profile_works_by_its_name_anywhere(folder: Path, tmp_path:
     installed = install(["pbs"], home=ROOT)
     assert [profile.link for profile in installed] == [folder / "pbs"]
     assert [p.name for p in profiles(ROOT) if p.installed] == ["pbs"]
-    found = settings("pbs", tmp_path, XDG_CONFIG_HOME=str(folder.parent))
-    assert found["executor"] == "cluster-generic"
+    result = settings("pbs", tmp_path, XDG_CONFIG_HOME=str(folder.parent))
+    assert result["executor"] == "cluster-generic"
     install(home=ROOT)
     assert sorted(path.name for path in folder.iterdir()) == SHIPPED
     install(home=ROOT)

@@ -60,12 +60,14 @@ def trial() -> Trial:
     )
 
 
-def connected(live: Path, worker: int, told: list[str], after: threading.Event) -> Iterator[Served]:
+def connected(
+    live: Path, worker: int, message: list[str], after: threading.Event
+) -> Iterator[Served]:
     """One worker, with a check that it tells nobody anything after the server's end."""
 
     def tell(error: BaseException) -> None:
         assert not after.is_set(), "told only after the server had ended"
-        told.append(str(error))
+        message.append(str(error))
 
     session = Session("t", "run", 25.0, 0.0)
     job = TrialJob(nothing, logging.getLogger("test"), live, session, tell)
@@ -74,14 +76,14 @@ def connected(live: Path, worker: int, told: list[str], after: threading.Event) 
 
 
 def test_workers_of_a_host_share_one_router_until_all_are_done(live: Path) -> None:
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     alive: list[bool] = []
     meet = threading.Barrier(2, timeout=30)
 
     def work(worker: int) -> None:
         for served in connected(live, worker, [], threading.Event()):
             (endpoint,) = served.cluster.endpoints
-            found.append((endpoint.port, len(served.pids)))
+            result.append((endpoint.port, len(served.pids)))
             meet.wait()
             if not served.pids:
                 # The starter is at its end by now, and must wait for us.
@@ -92,8 +94,8 @@ def test_workers_of_a_host_share_one_router_until_all_are_done(live: Path) -> No
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len({port for port, _ in found}) == 1
-    assert sorted(started for _, started in found) == [0, 1]
+    assert len({port for port, _ in result}) == 1
+    assert sorted(started for _, started in result) == [0, 1]
     assert alive == [True]
     assert list(live.glob("beside/*/")) == [], "its directory is removed"
 
@@ -104,12 +106,12 @@ def test_the_starters_error_is_told_before_its_router_ends(
     ended = threading.Event()
     real = beside.Server.stop
     monkeypatch.setattr(beside.Server, "stop", lambda s: (ended.set(), real(s))[1])
-    told: list[str] = []
-    worker = connected(live, 0, told, ended)
+    message: list[str] = []
+    worker = connected(live, 0, message, ended)
     next(worker)
     with pytest.raises(OSError, match="disk full"):
         worker.throw(OSError("disk full"))  # type: ignore[attr-defined]
-    assert told == ["disk full"]
+    assert message == ["disk full"]
     assert ended.is_set()
 
 

@@ -60,13 +60,13 @@ def live_id(place: Workspace) -> str:
 
 def secrets(place: Workspace) -> dict[str, str]:
     (path,) = place.results.glob("live/*/credentials/secret.json")
-    found: dict[str, str] = json.loads(path.read_text())
-    return found
+    result: dict[str, str] = json.loads(path.read_text())
+    return result
 
 
 def test_the_session_is_listed(live: Workspace) -> None:
-    found = live.storewise("sessions", "--json")
-    (session,) = [json.loads(line) for line in found.stdout.splitlines()]
+    result = live.storewise("sessions", "--json")
+    (session,) = [json.loads(line) for line in result.stdout.splitlines()]
     assert session["id"] == live_id(live)
     assert session["phase"] == "read"
     assert session["lease_age"] < session["lease_seconds"]
@@ -99,11 +99,11 @@ def test_secrets_are_nowhere_but_in_their_file(live: Workspace) -> None:
     (path,) = live.results.glob("live/*/credentials/secret.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    found = secrets(live)
+    result = secrets(live)
     for process in live.processes():
         shown = " ".join([*process.cmdline(), *process.environ().values()])
-        assert found["password"] not in shown, process
-        assert found["key"] not in shown, process
+        assert result["password"] not in shown, process
+        assert result["key"] not in shown, process
     for root, _, names in os.walk(live.directory):
         for name in names:
             file = Path(root) / name
@@ -113,9 +113,9 @@ def test_secrets_are_nowhere_but_in_their_file(live: Workspace) -> None:
                 content = file.read_bytes()
             except FileNotFoundError:  # a server removed it meanwhile
                 continue
-            assert found["password"].encode() not in content, file
+            assert result["password"].encode() not in content, file
             if file.stat().st_mode & 0o077:
-                assert found["key"].encode() not in content, file
+                assert result["key"].encode() not in content, file
 
 
 def test_node_directories_are_private(live: Workspace) -> None:

@@ -121,9 +121,9 @@ def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer
     wait_until(lambda: len(ready_nodes(live)) == 3 or jobs.errors, 20, "all are ready")
     assert not jobs.errors
     ready = ready_nodes(live)
-    told = {name: (live / "nodes" / name / "met").read_text() for name in ready}
-    assert len(set(told.values())) == 1, "all have met the same nodes"
-    lines = told["data0"].splitlines()
+    message = {name: (live / "nodes" / name / "met").read_text() for name in ready}
+    assert len(set(message.values())) == 1, "all have met the same nodes"
+    lines = message["data0"].splitlines()
     assert [line.split()[:2] for line in lines] == [
         ["data0", "127.0.0.1"],
         ["data1", "127.0.0.2"],
@@ -179,9 +179,9 @@ def test_what_goes_wrong_in_settling(
     jobs = Jobs(live, trial(2, **settings))
     jobs.start()
     jobs.join()
-    own = [str(e).replace("\n", " ") for e in jobs.errors.values() if isinstance(e, EngineError)]
-    assert own, jobs.errors
-    assert any(re.search(message, text) for text in own), own
+    causes = [str(e).replace("\n", " ") for e in jobs.errors.values() if isinstance(e, EngineError)]
+    assert causes, jobs.errors
+    assert any(re.search(message, text) for text in causes), causes
     assert not ready_nodes(live)
     assert not list(live.glob("nodes/data*/server.py")), "its directory is removed"
 
@@ -213,8 +213,8 @@ def test_open_ports_depend_on_the_shape(live: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_ring_in_one_process(tmp_path: Path) -> None:
-    with running("ring", tmp_path / "ring", Topology(nodes=3)) as found:
-        addresses = [endpoint.address for endpoint in found.cluster.endpoints]
+    with running("ring", tmp_path / "ring", Topology(nodes=3)) as result:
+        addresses = [endpoint.address for endpoint in result.cluster.endpoints]
         assert addresses == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
         assert (tmp_path / "ring" / "data2" / "settled").read_text().endswith("joined")
     with (

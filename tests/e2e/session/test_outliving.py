@@ -92,6 +92,6 @@ def test_the_same_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ended.append(server.node.spec.name)
 
     monkeypatch.setattr(local.Server, "stop", noted)
-    with local.running("lasting", tmp_path / "lasting") as found:
-        assert set(found.servers) == {SLOW, "last0"}
+    with local.running("lasting", tmp_path / "lasting") as result:
+        assert set(result.servers) == {SLOW, "last0"}
     assert ended == [SLOW, "last0"]

@@ -68,9 +68,9 @@ def check_live(program: str, cells: Iterable[tuple[str, str, str]], place: Path)
         if done.returncode:
             continue  # no output to read: some of these programs fail on so small a library
         content = (place / "file").read_bytes() if layout == "file" else done.stdout
-        found = agreed(content)
-        assert not isinstance(found, str), (command, found)
-        assert found[0] == QUERIES[queries], command
+        result = agreed(content)
+        assert not isinstance(result, str), (command, result)
+        assert result[0] == QUERIES[queries], command
         made += 1
     assert made > 3
 

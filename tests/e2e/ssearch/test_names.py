@@ -83,7 +83,7 @@ def test_a_directory_that_may_not_be_read_is_named(spec: str) -> None:
         answer = fork.Queue()
         child = fork.Process(target=_list_as_another_user, args=(f"{name}/{spec}", answer))
         child.start()
-        said = answer.get(timeout=300)
+        output = answer.get(timeout=300)
         child.join()
         (place / "in" / "closed").chmod(0o755)
-    assert said == f"{name}/in/closed: the directory cannot be read: Permission denied"
+    assert output == f"{name}/in/closed: the directory cannot be read: Permission denied"

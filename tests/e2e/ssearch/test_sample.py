@@ -23,20 +23,20 @@ def alignments(path: Path) -> Counter[tuple[object, ...]]:
     """
     rna: dict[object, Document] = {}
     gs: dict[object, Document] = {}
-    found: Counter[tuple[object, ...]] = Counter()
+    result: Counter[tuple[object, ...]] = Counter()
     for batch in DocumentReader(path, scan_file(path).digest):
         rna |= {document["_id"]: document for document in batch.rna}
         gs |= {document["_id"]: document for document in batch.gs}
         for align in batch.align:
             query, library = rna[align["rna"]], gs[align["gs"]]
-            found[
+            result[
                 (
                     *(align[key] for key in ("q", "gene", "chr", "f", "s_w", "p", "i", "si", "o")),
                     *(query[key] for key in ("b", "e", "s")),
                     *(library[key] for key in ("seqid", "b", "e", "s")),
                 )
             ] += 1
-    return found
+    return result
 
 
 @pytest.mark.needs("ssearch36")

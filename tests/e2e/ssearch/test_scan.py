@@ -54,14 +54,14 @@ def test_scan_agrees_with_the_reader_on_new_outputs(tmp_path: Path, fasta: Path,
     data = output_of(case, fasta)
     path = tmp_path / "one.m10"
     path.write_bytes(data)
-    found = scan_file(path)
-    assert (found.queries, found.hits, found.alignments) == parsed(path)
-    assert found.queries == (2 if case == "translated" else 3)
+    result = scan_file(path)
+    assert (result.queries, result.hits, result.alignments) == parsed(path)
+    assert result.queries == (2 if case == "translated" else 3)
     if case == "every alternative":
-        assert found.hits is not None and found.alignments is not None
-        assert found.alignments > found.hits
+        assert result.hits is not None and result.alignments is not None
+        assert result.alignments > result.hits
     # Several searches in one file, as `cat` makes them.
     path.write_bytes(data * 3)
     again = scan_file(path)
     assert (again.queries, again.hits, again.alignments) == parsed(path)
-    assert found.queries is not None and again.queries == 3 * found.queries
+    assert result.queries is not None and again.queries == 3 * result.queries

@@ -60,8 +60,8 @@ def test_search_gives_a_complete_output_and_its_record(
 ) -> None:
     output = tmp_path / name
     record = run_search(query, library, output)
-    found = scan_file(output)
-    assert (found.queries, found.alignments) == (2, record.alignments)
+    result = scan_file(output)
+    assert (result.queries, result.alignments) == (2, record.alignments)
     assert record.alignments == 2 * 8 * 2
     assert record.library_sequences == 8
     assert record.version.startswith("36.")

@@ -29,8 +29,8 @@ def test_postgres_leaves_its_index_for_large_shares(tmp_path: Path) -> None:
     values = np.concatenate(list(readings.values_of(0, number_of)))
     schema = Schema((MEASURES,), ((MEASURES, "mv"),), "after")
     used = {}
-    with running("postgres", tmp_path / "servers", schema=schema) as found:
-        client = engine("postgres").connect(replace(found.cluster, kinds=(MEASURES,)), "write")
+    with running("postgres", tmp_path / "servers", schema=schema) as result:
+        client = engine("postgres").connect(replace(result.cluster, kinds=(MEASURES,)), "write")
         for batch in batches(Part(readings, 0, number_of).chunks(65_536), 50_000):
             client.insert(MEASURES, batch)
         client.finish()

@@ -19,19 +19,19 @@ from storewise.study.load import load_study
 def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("POSTGRES", "MARIADB", "MONGODB"):
         monkeypatch.setenv(f"STOREWISE_{name}_BIN", str(tmp_path))
-    found = {f.name: f for f in examine()}
-    assert set(ENGINES) < set(found)
+    result = {f.name: f for f in examine()}
+    assert set(ENGINES) < set(result)
     for name in ("postgres", "mariadb", "mongodb"):
-        assert not found[name].runs
-        assert str(tmp_path) in found[name].advice, found[name].advice
-        assert ";" in found[name].advice, "what to do stands behind the reason"
-    assert found["sqlite"].runs and found["sqlite"].version
-    assert found["snakemake-executor-plugin-slurm"].runs
+        assert not result[name].runs
+        assert str(tmp_path) in result[name].advice, result[name].advice
+        assert ";" in result[name].advice, "what to do stands behind the reason"
+    assert result["sqlite"].runs and result["sqlite"].version
+    assert result["snakemake-executor-plugin-slurm"].runs
     done = storewise("doctor", "postgres")
     assert done.returncode == 1 and "no " in done.stdout
     done = storewise("doctor", "--json")
     assert done.returncode == 0
-    assert {json.loads(line)["name"] for line in done.stdout.splitlines()} == set(found)
+    assert {json.loads(line)["name"] for line in done.stdout.splitlines()} == set(result)
 
 
 def test_more_nodes_and_workers_than_can_run_at_once_are_refused(tmp_path: Path) -> None:

@@ -141,11 +141,11 @@ def test_a_study_without_any_engine_on_the_host(tmp_path: Path) -> None:
 
 def totals(path: Path, metric: str) -> dict[str, float]:
     """Sums by operation over a step's totals of all processes of one worker."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for row in read_part(path)[0].to_pylist():
         if row["metric"] == metric and row["operation"] and row["second"] is None:
-            found[row["operation"]] = found.get(row["operation"], 0.0) + row["value"]
-    return found
+            result[row["operation"]] = result.get(row["operation"], 0.0) + row["value"]
+    return result
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -206,9 +206,9 @@ def test_a_sweep_has_its_steps_in_the_tables(measured: Measured) -> None:
 
 
 def test_a_search_tells_the_steps_that_all_workers_took(measured: Measured) -> None:
-    (found,) = measured.tables.searches.to_dict("records")
-    assert (found["clients"], found["limit_ms"]) == (3, 50)
-    parts = [measured.place.results / "trials" / found["trial"] / f"c.{k}.parquet" for k in (0, 1)]
+    (result,) = measured.tables.searches.to_dict("records")
+    assert (result["clients"], result["limit_ms"]) == (3, 50)
+    parts = [measured.place.results / "trials" / result["trial"] / f"c.{k}.parquet" for k in (0, 1)]
     first, second = map(read_conditions, parts)
     # Both workers have taken the same steps, and every one is told.
     assert first["searches"] == second["searches"]

@@ -65,9 +65,9 @@ def plan(place: Workspace, *arguments: str) -> dict[str, int]:
 def test_every_document_is_counted_and_nothing_is_left(measured: Workspace) -> None:
     counts = measured.counts()
     assert len(counts) == 3
-    for trial, found in counts.items():
+    for trial, result in counts.items():
         expected = measured.documents()
-        assert found == ((0, 0) if trial.startswith("null") else (expected, expected))
+        assert result == ((0, 0) if trial.startswith("null") else (expected, expected))
     assert measured.left_behind() == []
     assert measured.processes() == []
 

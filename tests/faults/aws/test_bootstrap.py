@@ -119,9 +119,9 @@ def test_bootstrap_ends_with_a_reason(host: dict[str, str], tmp_path: Path) -> N
     some = bootstrap({**host, "FAKE_MISSING": "mongodb"}, *HEAD)
     assert some.returncode == 0 and "no mongodb: what conda said" in some.stdout
     # ParallelCluster keeps nothing of a head node's standard error: a file of our own has all.
-    said = (tmp_path / "bootstrap.log").read_text()
-    assert "not what its checksum says" in said and "no such package" in said
-    assert said.endswith("storewise bootstrap (head): done\n")
+    output = (tmp_path / "bootstrap.log").read_text()
+    assert "not what its checksum says" in output and "no such package" in output
+    assert output.endswith("storewise bootstrap (head): done\n")
     envs = tmp_path / "shared" / "storewise" / "envs"
     assert {path.parent.name for path in envs.glob("*/.made")} == {"base", *SERVERS[:2]}
     (envs / "base" / ".made").unlink()

@@ -40,8 +40,12 @@ INSTEAD_OF = {
 
 def python() -> Path:
     """The Python that has ParallelCluster: its own environment, `make test-env`."""
-    own = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
-    path = Path(own) if own else Path(sys.prefix) / "parallelcluster" / "bin" / "python"
+    python_of_cluster = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
+    path = (
+        Path(python_of_cluster)
+        if python_of_cluster
+        else Path(sys.prefix) / "parallelcluster" / "bin" / "python"
+    )
     if not path.exists():
         unavailable(f"{path} does not exist; `make test-env` makes it")
     return path
@@ -65,8 +69,8 @@ def cluster(text: str = CLUSTER) -> dict[str, Any]:
     """What ParallelCluster makes of a configuration."""
     done = loaded(text)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def with_option(name: str) -> str:
@@ -77,8 +81,8 @@ def with_option(name: str) -> str:
     inside = False
     for line in lines:
         bare = line.lstrip()
-        if found := OPTION.match(line):
-            inside = found[1] == name
+        if result := OPTION.match(line):
+            inside = result[1] == name
         elif not bare.startswith("#"):
             inside = False
         if inside and not bare.startswith("#|"):
@@ -95,47 +99,47 @@ def test_the_loader_refuses_what_parallelcluster_refuses() -> None:
 
 
 def test_nothing_is_open_to_the_world() -> None:
-    found = cluster()
+    result = cluster()
     # ParallelCluster's own groups: the head node's lets in what AllowedIps names, to port 22, and
     # all groups each other. A group of one's own could let in more.
-    assert found["head"]["allowed_ips"] == "127.0.0.1/32"
-    for place in (found["head"], *found["queues"]):
+    assert result["head"]["allowed_ips"] == "127.0.0.1/32"
+    for place in (result["head"], *result["queues"]):
         assert set(place["networking"].values()) == {None}, place
-    assert not found["login_nodes"] and not found["head"]["desktop"]
-    assert found["head"]["key_name"] is None
-    policies = found["head"]["access"]["policies"]
+    assert not result["login_nodes"] and not result["head"]["desktop"]
+    assert result["head"]["key_name"] is None
+    policies = result["head"]["access"]["policies"]
     assert policies == ["arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"]
-    assert found["imds"] == "v2.0" and found["head"]["secured"]
-    assert all(queue["root"]["encrypted"] for queue in found["queues"])
+    assert result["imds"] == "v2.0" and result["head"]["secured"]
+    assert all(queue["root"]["encrypted"] for queue in result["queues"])
     # The silent default that this file replaces.
     without = "\n".join(x for x in CLUSTER.splitlines() if not re.match(r" *(Ssh|AllowedIps):", x))
     assert cluster(without)["head"]["allowed_ips"] == "0.0.0.0/0"
 
 
 def test_queues_go_from_none_to_some_and_back() -> None:
-    found = cluster()
-    queues = {queue["name"]: queue for queue in found["queues"]}
+    result = cluster()
+    queues = {queue["name"]: queue for queue in result["queues"]}
     assert list(queues) == ["data", "data-large", "work"]
     for queue in queues.values():
         (resource,) = queue["resources"]
         assert resource["min"] == 0 < resource["max"]
         assert resource["placement_group"] is True
         assert len(resource["types"]) == 1, "hosts that differ cannot be compared"
-        assert queue["subnets"] == [found["head"]["subnet"]]
+        assert queue["subnets"] == [result["head"]["subnet"]]
     assert {name for name, queue in queues.items() if queue["spot"]} == {"work"}
     # What `storewise cost` counts with.
-    assert 60 * found["idle_minutes"] == IDLE
-    assert found["slurm"] == {"MinJobAge": 300}
-    assert not {key.lower() for key in found["slurm"]} & set(found["denied"])
+    assert 60 * result["idle_minutes"] == IDLE
+    assert result["slurm"] == {"MinJobAge": 300}
+    assert not {key.lower() for key in result["slurm"]} & set(result["denied"])
 
 
 def test_all_of_it_can_be_found_and_goes_with_the_cluster() -> None:
-    found = cluster()
-    assert found["tags"].keys() == {"study", "owner"}
-    assert [place["deletion"] for place in found["storage"]] == ["Delete"]
-    assert found["logs"] == {"deletion": "Delete", "dashboard": False}
+    result = cluster()
+    assert result["tags"].keys() == {"study", "owner"}
+    assert [place["deletion"] for place in result["storage"]] == ["Delete"]
+    assert result["logs"] == {"deletion": "Delete", "dashboard": False}
     # Else ParallelCluster makes a bucket that it never deletes.
-    assert found["bucket"] == "my-storewise-bucket"
+    assert result["bucket"] == "my-storewise-bucket"
 
 
 def test_the_shared_file_system_and_its_options() -> None:
@@ -144,23 +148,23 @@ def test_the_shared_file_system_and_its_options() -> None:
     assert (shared["type"], shared["mount"]) == ("ebs", "/shared")
     kinds = {"snapshot": "ebs", "efs": "efs", "fsx": "fsx"}
     for name, kind in kinds.items():
-        *rest, found = cluster(with_option(name))["storage"]
+        *rest, result = cluster(with_option(name))["storage"]
         assert [one["mount"] for one in rest] == ([] if name == "efs" else ["/shared"])
-        assert (found["mount"] == "/shared") == (name == "efs") and found["deletion"] == "Delete"
-        assert found["type"].lower().startswith(kind), name
-        assert (found["snapshot"] is not None) == (name == "snapshot")
+        assert (result["mount"] == "/shared") == (name == "efs") and result["deletion"] == "Delete"
+        assert result["type"].lower().startswith(kind), name
+        assert (result["snapshot"] is not None) == (name == "snapshot")
     large = {q["name"]: q["root"]["size"] for q in cluster(with_option("ebs"))["queues"]}
     assert large == {"data": 500, "data-large": 500, "work": None}
 
 
 def test_buckets_and_bootstrap() -> None:
-    found = cluster()
-    bucket = found["bucket"]
-    script, *arguments = found["head"]["action"]
+    result = cluster()
+    bucket = result["bucket"]
+    script, *arguments = result["head"]["action"]
     assert script == f"s3://{bucket}/storewise/bootstrap.sh"
-    assert arguments == ["head", f"s3://{bucket}/storewise/storewise.tar.gz", found["region"]]
-    assert found["head"]["access"]["buckets"] == {bucket: True}
-    for queue in found["queues"]:
+    assert arguments == ["head", f"s3://{bucket}/storewise/storewise.tar.gz", result["region"]]
+    assert result["head"]["access"]["buckets"] == {bucket: True}
+    for queue in result["queues"]:
         assert queue["action"] == [script, "compute"]
         # Publications go up from the head node, where rule `publish` runs.
         assert queue["access"]["buckets"] == {bucket: False}
@@ -193,8 +197,8 @@ def test_parallelcluster_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
                 texts = tuple(text.replace(old, new) for text in texts)
             done = loaded(json.dumps(texts), LOADER.with_name("validate.py"), **aws)
             assert done.returncode == 0, done.stderr
-            found: list[list[str]] = json.loads(done.stdout)
-            return found
+            result: list[list[str]] = json.loads(done.stdout)
+            return result
 
         # A bucket as `aws s3 mb` makes it will not do; the README's next two commands make it so.
         ((refused,),) = errors(CLUSTER)
@@ -211,32 +215,35 @@ def test_parallelcluster_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_profile_means_this_cluster() -> None:
-    found = cluster()
+    result = cluster()
     classes = parse_classes(node_resources(AWS)["node_classes"])
     assert list(classes) == ["data", "large", "work"]
     queues = {
         queue["name"]: (queue["resources"][0]["types"][0], queue["spot"])
-        for queue in found["queues"]
+        for queue in result["queues"]
     }
-    told = {c.partition: (c.instance, c.market == "spot") for c in classes.values()}
-    assert told == queues
-    own = yaml.safe_load((AWS / "config.yaml").read_text())
-    assert own["default-resources"]["slurm_partition"] == f"'{classes['work'].partition}'"
+    message = {c.partition: (c.instance, c.market == "spot") for c in classes.values()}
+    assert message == queues
+    python_of_cluster = yaml.safe_load((AWS / "config.yaml").read_text())
+    assert (
+        python_of_cluster["default-resources"]["slurm_partition"]
+        == f"'{classes['work'].partition}'"
+    )
     assert node_resources(AWS)["scratch"] == "/scratch"
-    assert {q["name"]: q["scratch"] for q in found["queues"]} == {
+    assert {q["name"]: q["scratch"] for q in result["queues"]} == {
         **dict.fromkeys(("data", "data-large"), "/scratch"),
         "work": None,
     }
     # squeue remembers for three times as long as the plugin needs for a look.
     seconds = int(settings("profiles/aws")["slurm_init_seconds_before_status_checks"])
-    assert int(found["slurm"]["MinJobAge"]) >= 3 * max(seconds, 40)
+    assert int(result["slurm"]["MinJobAge"]) >= 3 * max(seconds, 40)
 
 
 def test_prices_know_every_type() -> None:
     prices = yaml.safe_load((ROOT / "config" / "prices.yaml").read_text())["instances"]
-    found = cluster()
-    assert "on_demand" in prices[found["head"]["type"]]
-    for queue in found["queues"]:
+    result = cluster()
+    assert "on_demand" in prices[result["head"]["type"]]
+    for queue in result["queues"]:
         for kind in queue["resources"][0]["types"]:
             assert {"on_demand", "spot"} <= prices[kind].keys(), kind
     # Those of the README's table are the same.

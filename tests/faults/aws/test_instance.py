@@ -35,8 +35,8 @@ def imds(monkeypatch: pytest.MonkeyPatch) -> Iterator[ImdsServer]:
 
 def test_an_instance_is_part_of_the_facts_of_its_host(imds: ImdsServer) -> None:
     imds.life_cycle = "spot"
-    found = json.loads(json.dumps(facts()["instance"]))
-    assert found == {
+    result = json.loads(json.dumps(facts()["instance"]))
+    assert result == {
         "type": "i4i.2xlarge",
         "zone": "eu-central-1b",
         "region": "eu-central-1",
@@ -44,9 +44,9 @@ def test_an_instance_is_part_of_the_facts_of_its_host(imds: ImdsServer) -> None:
         "life_cycle": "spot",
     }
     assert imds.requests[0] == ("PUT", "/latest/api/token")
-    asked = len(imds.requests)
-    assert facts()["instance"] == found
-    assert len(imds.requests) == asked, "asked once in a process"
+    request = len(imds.requests)
+    assert facts()["instance"] == result
+    assert len(imds.requests) == request, "asked once in a process"
 
 
 def test_a_service_that_does_not_answer_leaves_the_instance_unknown(

@@ -53,9 +53,9 @@ def test_results_go_up_and_come_back(results: Path, s3: Bucket, tmp_path: Path) 
     assert all({"x-amz-checksum-sha256", "x-amz-tagging"} <= {*request.headers} for request in sent)
     for key in s3.keys("p"):
         tags = s3.client.get_object_tagging(Bucket=s3.name, Key=key)["TagSet"]
-        found = {tag["Key"]: tag["Value"] for tag in tags}
-        assert found.pop("storewise")
-        assert found == {
+        result = {tag["Key"]: tag["Value"] for tag in tags}
+        assert result.pop("storewise")
+        assert result == {
             "study": "mine",
             "name": "first",
             "run": "2026-11-22T08:17:21Z",
@@ -150,26 +150,29 @@ def test_a_publication_that_is_killed_goes_on(results: Path, s3: Bucket) -> None
 
 
 def test_no_credentials_anywhere(results: Path, s3: Bucket) -> None:
-    own = {"AWS_ACCESS_KEY_ID": "AKIA0OWN0KEY", "AWS_SECRET_ACCESS_KEY": "own/secret+key"}
-    own["AWS_SESSION_TOKEN"] = "own+session/token=="
+    credentials = {"AWS_ACCESS_KEY_ID": "AKIA0OWN0KEY", "AWS_SECRET_ACCESS_KEY": "own/secret+key"}
+    credentials["AWS_SESSION_TOKEN"] = "own+session/token=="
     program = Path(sys.executable).parent / "storewise"
-    said = ""
+    output = ""
     for fault in (Status(400, "ExpiredToken", "own+session/token=="), None):
         if fault is not None:
             s3.faults.add(fault, method="PUT", target=r"report\.html")
         done = subprocess.run(
             [program, "publish", results, f"{s3.uri}/p", "--name", "first"],
-            env={**os.environ, **own},
+            env={**os.environ, **credentials},
             capture_output=True,
             text=True,
         )
         assert done.returncode == (0 if fault is None else 2), done.stderr
-        said += done.stdout + done.stderr
-    assert "credentials are not accepted (ExpiredToken): renew them" in said
-    assert s3.faults.seen("PUT")[-1].headers["X-Amz-Security-Token"] == own["AWS_SESSION_TOKEN"]
+        output += done.stdout + done.stderr
+    assert "credentials are not accepted (ExpiredToken): renew them" in output
+    assert (
+        s3.faults.seen("PUT")[-1].headers["X-Amz-Security-Token"]
+        == credentials["AWS_SESSION_TOKEN"]
+    )
     files = [path.read_bytes() for path in results.rglob("*") if path.is_file()]
-    for secret in own.values():
-        assert not [data for data in files if secret.encode() in data] and secret not in said
+    for secret in credentials.values():
+        assert not [data for data in files if secret.encode() in data] and secret not in output
         assert not [key for key in s3.keys("p") if secret.encode() in s3.get(key)]
 
 
@@ -184,12 +187,12 @@ def test_a_large_file_goes_up_in_parts(
         publish(results, s3)
     assert not s3.client.list_multipart_uploads(Bucket=s3.name).get("Uploads")
     s3.faults.clear()
-    told: list[tuple[int, int]] = []
+    message: list[tuple[int, int]] = []
     write_config(results)
     todo = plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
-    carry_out(todo, lambda done, total: told.append((done, total)))
+    carry_out(todo, lambda done, total: message.append((done, total)))
     folder = todo.folder
-    assert told == sorted(told) and told[-1] == (todo.bytes, todo.bytes)
+    assert message == sorted(message) and message[-1] == (todo.bytes, todo.bytes)
     assert len(s3.faults.seen("PUT", "partNumber=")) == 3
     assert s3.get(f"{folder.key}trials/t/large.parquet") == large.read_bytes()
     # That it is there is seen by the checksum that S3 made of those of its parts.

@@ -93,8 +93,10 @@ def test_a_report_that_cannot_be_published_is_there(measured: Workspace, s3: Buc
         done = measured.storewise("run", "s.yaml", "publish")
         assert done.returncode == NOT_PUBLISHED, done.stdout + done.stderr
         assert done.stdout.splitlines() == ["Take sqlite.", "Report: results/s/report.html"]
-        said = "not published, results/s/logs/publish.log says why; when that is mended: storewise"
-        assert f"{said} publish s.yaml" in done.stderr
+        output = (
+            "not published, results/s/logs/publish.log says why; when that is mended: storewise"
+        )
+        assert f"{output} publish s.yaml" in done.stderr
         log = (measured.results / "logs" / "publish.log").read_text()
         assert "report.html: access denied for PutObject" in log
     s3.faults.clear()
@@ -106,9 +108,9 @@ def test_a_report_that_cannot_be_published_is_there(measured: Workspace, s3: Buc
 def test_a_study_goes_to_s3_and_is_analysed_elsewhere(
     s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = {"AWS_ACCESS_KEY_ID": "AKIA0OWN0KEY", "AWS_SECRET_ACCESS_KEY": "own/secret+key"}
-    own["AWS_SESSION_TOKEN"] = "own+session/token=="
-    for key, value in own.items():
+    credentials = {"AWS_ACCESS_KEY_ID": "AKIA0OWN0KEY", "AWS_SECRET_ACCESS_KEY": "own/secret+key"}
+    credentials["AWS_SESSION_TOKEN"] = "own+session/token=="
+    for key, value in credentials.items():
         monkeypatch.setenv(key, value)
     place = Workspace(tmp_path / "here")
     place.directory.mkdir()
@@ -122,10 +124,10 @@ def test_a_study_goes_to_s3_and_is_analysed_elsewhere(
     assert {MANIFEST, "report.html", "config/s.yaml", "config/written/s.yaml"} <= {*keys}
     assert "config/written/base.yaml" in keys and "logs/analyse.log" in keys
     assert not [key for key in keys if key.startswith(("live", "leases", ".", "inputs/cache"))]
-    found = {path: path.read_bytes() for path in place.directory.rglob("*") if path.is_file()}
-    found |= {Path(key): s3.get(key) for key in s3.keys("studies")}
-    for secret in ("AWS_SECRET", "Authorization", "X-Amz-Signature", *own.values()):
-        assert not [path for path, data in found.items() if secret.encode() in data]
+    result = {path: path.read_bytes() for path in place.directory.rglob("*") if path.is_file()}
+    result |= {Path(key): s3.get(key) for key in s3.keys("studies")}
+    for secret in ("AWS_SECRET", "Authorization", "X-Amz-Signature", *credentials.values()):
+        assert not [path for path, data in result.items() if secret.encode() in data]
     assert place.left_behind() == []
 
     # Nothing is left to do; a new report is a new publication, for which nothing is measured.

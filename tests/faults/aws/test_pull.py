@@ -79,11 +79,11 @@ def test_files_that_differ_are_told(results: Path, s3: Bucket, tmp_path: Path) -
     (target / "report.html").write_text("mine")
     (target / "trials" / "mine").mkdir()
     (target / "trials" / "mine" / "write.0.parquet").write_text("PAR1")
-    found = publication(folder)
-    wanted, differing = missing(found, target, quiet)
+    result = publication(folder)
+    wanted, differing = missing(result, target, quiet)
     assert [entry.path for entry in wanted] == ["report.html"]
     assert differing == [target / "report.html"]
-    assert foreign_trials(target, [e.path for e in found.files]) == [target / "trials" / "mine"]
+    assert foreign_trials(target, [e.path for e in result.files]) == [target / "trials" / "mine"]
 
 
 def command(*arguments: object) -> tuple[int, str, str]:
@@ -97,14 +97,18 @@ def command(*arguments: object) -> tuple[int, str, str]:
 def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
     there = tmp_path / "there"
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
-    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first", "--dry-run")
+    status, out, message = command(
+        "publish", results, f"{s3.uri}/p", "--name", "first", "--dry-run"
+    )
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
     assert status == 0 and "report.html\t13" in out.splitlines()
-    assert "9 of 9 files would go up" in told and s3.keys() == []
-    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first", "--tag", "a")
-    assert status == 2 and "'a': expected KEY=VALUE" in told
-    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first")
-    assert status == 0 and "9 files" in told and "older than a trial" not in told
+    assert "9 of 9 files would go up" in message and s3.keys() == []
+    status, out, message = command(
+        "publish", results, f"{s3.uri}/p", "--name", "first", "--tag", "a"
+    )
+    assert status == 2 and "'a': expected KEY=VALUE" in message
+    status, out, message = command("publish", results, f"{s3.uri}/p", "--name", "first")
+    assert status == 0 and "9 files" in message and "older than a trial" not in message
     folder = out.strip()
     assert folder == f"{s3.uri}/{FOLDER}/"
 
@@ -113,21 +117,21 @@ def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
     os.utime(verified, (2e9, 2e9))
     (results / "config" / "references").mkdir()
     (results / "config" / "references" / "old.yaml").write_text("of an earlier version")
-    status, out, told = command("publish", results, f"{s3.uri}/p", "--name", "first")
-    assert status == 0 and "older than a trial" in told and "1 new or changed" in told
+    status, out, message = command("publish", results, f"{s3.uri}/p", "--name", "first")
+    assert status == 0 and "older than a trial" in message and "1 new or changed" in message
     assert command("pull", folder, there)[0] == 0
     page = there / "results" / "mine" / "report.html"
     page.write_text("mine")
-    status, _, told = command("pull", folder, there)
-    assert status == 2 and f"differ from those of {folder}: {page}" in told
+    status, _, message = command("pull", folder, there)
+    assert status == 2 and f"differ from those of {folder}: {page}" in message
     assert page.read_text() == "mine"
-    status, _, told = command("pull", folder, there, "--force")
+    status, _, message = command("pull", folder, there, "--force")
     assert status == 0 and page.read_bytes() == s3.get(f"{FOLDER}/report.html")
     other = there / "results" / "mine" / "trials" / "other"
     other.mkdir()
     (other / "write.0.parquet").write_text("PAR1")
-    status, _, told = command("pull", folder, there)
-    assert status == 2 and f"trials that are not of {folder}: {other}" in told
+    status, _, message = command("pull", folder, there)
+    assert status == 2 and f"trials that are not of {folder}: {other}" in message
 
 
 def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(
@@ -145,8 +149,8 @@ def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(
     assert (mine / "run.json").exists()  # its trials were the same
     (mine / "trials" / "t" / "write.0.parquet").write_text("PAR1")
     assert command("pull", folder, there, "--force")[0] == 0
-    _, out, told = command("publish", mine, f"{s3.uri}/p", "--name", "first")
-    assert out.strip() == folder and "nothing is new" in told
+    _, out, message = command("publish", mine, f"{s3.uri}/p", "--name", "first")
+    assert out.strip() == folder and "nothing is new" in message
 
 
 def test_what_is_remembered(results: Path, s3: Bucket) -> None:
@@ -157,8 +161,8 @@ def test_what_is_remembered(results: Path, s3: Bucket) -> None:
     assert not (results / "published.json").exists()
     failed = results / "trials" / "t" / "failed.json"
     failed.write_text("{}")
-    status, out, told = command("publish", results)
-    assert status == 0 and "1 of its trials failed" in told
+    status, out, message = command("publish", results)
+    assert status == 0 and "1 of its trials failed" in message
     assert json.loads((results / "published.json").read_text())["place"] == out.strip()
 
 
@@ -231,8 +235,8 @@ def test_a_pull_that_is_killed_goes_on(results: Path, s3: Bucket, tmp_path: Path
         process.wait()
     assert not (mine / large.relative_to(results)).exists()
     s3.faults.clear()
-    status, _, told = command("pull", folder, tmp_path / "there")
-    assert status == 0, told
+    status, _, message = command("pull", folder, tmp_path / "there")
+    assert status == 0, message
     assert (mine / large.relative_to(results)).read_bytes() == large.read_bytes()
     assert not list(mine.rglob("*.partial*"))
 
@@ -241,14 +245,14 @@ def test_results_that_are_being_measured_stay(results: Path, s3: Bucket, tmp_pat
     record = json.loads((results / "run.json").read_text())
     record |= {"process": asdict(Process.current()), "ended": None}
     (results / "run.json").write_text(json.dumps(record))
-    status, _, told = command("publish", results, f"{s3.uri}/p")
-    assert status == 2 and "run host.1.a is measuring it" in told
+    status, _, message = command("publish", results, f"{s3.uri}/p")
+    assert status == 2 and "run host.1.a is measuring it" in message
     # On another host nobody sees its process, but its lease is fresh.
     elsewhere = Process("elsewhere", 1, 1.0)
     (results / "run.json").write_text(json.dumps(record | {"process": asdict(elsewhere)}))
     Lease("host.1.a", elsewhere, 180.0).write(results / "leases")
-    status, _, told = command("publish", results, f"{s3.uri}/p")
-    assert status == 2 and "run host.1.a is measuring it" in told
+    status, _, message = command("publish", results, f"{s3.uri}/p")
+    assert status == 2 and "run host.1.a is measuring it" in message
     assert s3.keys() == []
 
 
@@ -276,8 +280,8 @@ def test_places_that_are_no_publication(s3: Bucket, results: Path) -> None:
 def test_a_directory_that_cannot_be_written(results: Path, s3: Bucket, tmp_path: Path) -> None:
     folder = publish(results, s3)
     (tmp_path / "file").write_text("")
-    status, _, told = command("pull", folder, tmp_path / "file")
-    assert status == 2 and f"{tmp_path / 'file'}" in told and "ot a directory" in told
+    status, _, message = command("pull", folder, tmp_path / "file")
+    assert status == 2 and f"{tmp_path / 'file'}" in message and "ot a directory" in message
     # So is a file that cannot be written to its end.
     done = subprocess.run(
         [Path(sys.executable).parent / "storewise", "pull", str(folder), tmp_path / "there"],

@@ -102,20 +102,20 @@ def test_a_prefix_is_listed_by_pages_and_sizes_are_not_asked_one_by_one(s3):
     for key in keys:
         s3.put(key, key.encode())
     s3.faults.clear()
-    found = list_inputs([f"{s3.uri}/many/"])
-    assert len(found) == 3 * PAGE
+    result = list_inputs([f"{s3.uri}/many/"])
+    assert len(result) == 3 * PAGE
     assert [r.method for r in s3.faults.requests] == ["GET"] * 3
     s3.faults.clear()
-    sizes = stats(sorted([*found, f"{s3.uri}/other/7.m10", f"{s3.uri}/not/there"]))
-    assert sorted(sizes) == sorted([*found, f"{s3.uri}/other/7.m10"])
+    sizes = stats(sorted([*result, f"{s3.uri}/other/7.m10", f"{s3.uri}/not/there"]))
+    assert sorted(sizes) == sorted([*result, f"{s3.uri}/other/7.m10"])
     assert all(sizes[uri].size == len(uri) - len(s3.uri) - 1 for uri in sizes)
     assert len(s3.faults.requests) <= 6
     # Few of many: from one to the next, never through what lies between.
     s3.faults.clear()
-    assert len(stats([found[0], found[40], found[74]])) == 3
+    assert len(stats([result[0], result[40], result[74]])) == 3
     assert len(s3.faults.requests) == 3
     s3.faults.clear()
-    chosen = sample_paths(found, bytes=100, seed=3)
+    chosen = sample_paths(result, bytes=100, seed=3)
     assert 100 <= sum(len(uri) - len(s3.uri) - 1 for uri in chosen) < 113
     assert len(s3.faults.requests) <= 4
 
@@ -192,9 +192,9 @@ def test_bad_objects_are_quarantined_but_faults_of_s3_are_not(s3, tmp_path, s3_c
     gone = f"{s3.uri}/in/gone.m10"
     paths = sorted([*list_inputs([f"{s3.uri}/in/"]), gone])
     out = tmp_path / "manifest.parquet"
-    found = build_manifest(paths, out, on_bad_input="quarantine")
-    assert [bad.path for bad in found.bad] == [f"{s3.uri}/in/cut.m10.gz", gone]
-    assert "there is no such object" in found.bad[1].reason
+    result = build_manifest(paths, out, on_bad_input="quarantine")
+    assert [bad.path for bad in result.bad] == [f"{s3.uri}/in/cut.m10.gz", gone]
+    assert "there is no such object" in result.bad[1].reason
     s3.put("in/new.m10.gz", s3.get(parse(s3_corpus[1]).key))
     s3.faults.add(Cut(10), method="GET", target=r"in/new", times=None)
     with pytest.raises(ObjectError, match=r"in/new\.m10\.gz"):

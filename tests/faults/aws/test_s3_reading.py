@@ -31,8 +31,8 @@ from storewise.ssearch.parse.stream import open_input
 
 def listed(uris):
     """`uris` as S3 lists them now."""
-    found = stats(sorted(uris))
-    return [Listed(uri, found[uri].size, found[uri].mtime_ns) for uri in uris]
+    result = stats(sorted(uris))
+    return [Listed(uri, result[uri].size, result[uri].mtime_ns) for uri in uris]
 
 
 def content(uri):
@@ -140,9 +140,9 @@ def test_faults_that_last_are_named_with_what_to_do(s3, s3_corpus, small_windows
     def message(words):
         with pytest.raises(ObjectError, match=words) as error:
             content(s3_corpus[0])
-        told = "".join(traceback.format_exception(error.value))
-        assert s3_corpus[0] in told
-        assert not any(word in told for word in ("very-secret", "Signature=", "AWS4-"))
+        text = "".join(traceback.format_exception(error.value))
+        assert s3_corpus[0] in text
+        assert not any(word in text for word in ("very-secret", "Signature=", "AWS4-"))
 
     for fault, words in (
         (Status(403, "AccessDenied"), "access denied.*s3:GetObject"),
@@ -217,7 +217,7 @@ def test_what_was_fetched_ahead_is_what_is_stored(s3, objects, small_windows):
     s3.faults.add(Delay(0.01), target="/o/", times=None)
     s3.faults.add(Cut(77), target="/o/17")
     files = listed(list(objects))
-    asked = len(s3.faults.requests)
+    request = len(s3.faults.requests)
     with fetched_ahead(files):
         assert {uri: content(uri) for uri in objects} == objects
         with pytest.raises(InputError, match="no such object"):
@@ -229,7 +229,7 @@ def test_what_was_fetched_ahead_is_what_is_stored(s3, objects, small_windows):
     # One request a window (none for the empty object) and one for what was cut; two for what is not
     # there (is the bucket?), one for what was opened again.
     windows = sum(-(-len(data) // 10_000) for data in objects.values())
-    assert len(s3.faults.requests) - asked == windows + 1 + 2 + 1
+    assert len(s3.faults.requests) - request == windows + 1 + 2 + 1
 
 
 def test_no_more_is_held_than_is_allowed(s3, objects, small_windows, monkeypatch):

@@ -95,10 +95,10 @@ def profile(place: SlurmWorkspace) -> Path:
     ):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    own = place.directory / "profile"
-    own.mkdir()
-    (own / "config.yaml").write_text(text)
-    return own
+    profile = place.directory / "profile"
+    profile.mkdir()
+    (profile / "config.yaml").write_text(text)
+    return profile
 
 
 def analysed(results: Path) -> dict[str, bytes]:
@@ -139,8 +139,8 @@ def test_from_a_prefix_to_a_publication_and_back(
         return run.poll() is not None
 
     wait_until(ended, 900, "the end of the study")
-    said = place.output()
-    assert run.returncode == 0, said
+    output = place.output()
+    assert run.returncode == 0, output
 
     # One session failed; its trial was measured on another host of its class.
     (reason,) = place.failures()
@@ -158,8 +158,8 @@ def test_from_a_prefix_to_a_publication_and_back(
     for node_class, kind in (("data", "i4i.2xlarge"), ("large", "i4i.8xlarge")):
         priced = f"priced as 1 x c7i.8xlarge spot and 1 x {kind} on demand;"
         notes = set(costs.loc[costs["node_class"] == node_class, "note"])
-        found = {note.partition(";")[0] + ";" for note in notes if note.startswith("priced as")}
-        assert found == {priced}, notes
+        result = {note.partition(";")[0] + ";" for note in notes if note.startswith("priced as")}
+        assert result == {priced}, notes
 
     # The study's classes are a factor of every table.
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
@@ -173,7 +173,7 @@ def test_from_a_prefix_to_a_publication_and_back(
 
     # Everything is in one folder, told at the end, with tags; nothing of live sessions.
     (folder,) = [
-        line.split()[-1] for line in said.splitlines() if line.startswith("Published: s3://")
+        line.split()[-1] for line in output.splitlines() if line.startswith("Published: s3://")
     ]
     prefix = folder.removeprefix(f"s3://{bucket}/").rstrip("/")
     keys = [

@@ -60,8 +60,8 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     java25 = str(fake_java(tmp_path / "25" / "bin" / "java", "25"))
     old = installation(tmp_path / "old", "apache-cassandra-4.1.7.jar")
     new = installation(tmp_path / "new", "cassandra-all-5.0.9.jar")
-    found = ENGINE.find({"home": str(old), "java": java11})
-    assert found.version == "Cassandra 4.1.7 (Java 11)"
+    result = ENGINE.find({"home": str(old), "java": java11})
+    assert result.version == "Cassandra 4.1.7 (Java 11)"
     monkeypatch.setenv("STOREWISE_CASSANDRA_HOME", str(new))
     monkeypatch.setenv("CASSANDRA_HOME", str(old))
     assert ENGINE.find({"java": java17}).version == "Cassandra 5.0.9 (Java 17)"
@@ -88,9 +88,9 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three nodes, each with a copy of each document."""
     shape = Topology(nodes=RING, replicas=RING, memory_mb=512)
     place = tmp_path_factory.mktemp("ring")
-    with running("cassandra", place, shape, available("cassandra"), "quorum") as found:
-        fill(found.cluster, DOCUMENTS)
-        yield found
+    with running("cassandra", place, shape, available("cassandra"), "quorum") as result:
+        fill(result.cluster, DOCUMENTS)
+        yield result
 
 
 def secrets_of(cluster: Cluster) -> Credentials:
@@ -138,8 +138,11 @@ def test_files_are_private_and_ports_are_those_that_were_told(ring: LocalCluster
         listens = {
             (c.laddr.ip, c.laddr.port) for c in process.net_connections() if c.status == "LISTEN"
         }
-        own = server.endpoint
-        assert listens == {(own.address, own.port), (own.address, own.ports["gossip"])}
+        endpoint = server.endpoint
+        assert listens == {
+            (endpoint.address, endpoint.port),
+            (endpoint.address, endpoint.ports["gossip"]),
+        }
         total += process.memory_info().rss
         for path in ("cassandra.yaml", "logback.xml"):
             assert (server.node.directory / path).stat().st_mode & 0o077 == 0

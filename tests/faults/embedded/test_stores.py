@@ -30,10 +30,10 @@ SURVIVING = [(n, "durable") for n in STORING] + [("sqlite", "relaxed"), ("duckdb
 
 def _writing(name: str, consistency: str, directory: Path) -> subprocess.Popen[str]:
     """A process that loads without end. Killed, it leaves DuckDB's temporary directory."""
-    own = directory.parent / f"{directory.name}.tmp"
-    own.mkdir(exist_ok=True)
+    unfinished = directory.parent / f"{directory.name}.tmp"
+    unfinished.mkdir(exist_ok=True)
     command = [sys.executable, str(WRITER), name, consistency, str(directory)]
-    environment = {**os.environ, "TMPDIR": str(own)}
+    environment = {**os.environ, "TMPDIR": str(unfinished)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -169,12 +169,12 @@ def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
         client.close()
     ballast.unlink()
     reader = engine(name).connect(cluster, "read")
-    found = {d["_id"]: d for d in reader.scan(Scan(Kind.RNA, b"", 1_000_000))}
-    assert len(found) == reader.count(Count(Kind.RNA))
+    result = {d["_id"]: d for d in reader.scan(Scan(Kind.RNA, b"", 1_000_000))}
+    assert len(result) == reader.count(Count(Kind.RNA))
     if (name, consistency) in SURVIVING:
         for seed in acknowledged:
             for document in _many(seed):
-                assert found[document["_id"]] == document
+                assert result[document["_id"]] == document
     reader.close()
 
 

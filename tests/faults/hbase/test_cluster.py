@@ -59,9 +59,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         (shared / name).mkdir(parents=True)
         (shared / name / "file").touch()
     settings = {**available("hbase"), **SETTINGS, "rootdir": str(shared)}
-    with running("hbase", place, Topology(nodes=SERVERS, memory_mb=512), settings) as found:
-        fill(found.cluster, DOCUMENTS, batch=500)
-        yield found
+    with running("hbase", place, Topology(nodes=SERVERS, memory_mb=512), settings) as result:
+        fill(result.cluster, DOCUMENTS, batch=500)
+        yield result
     left = [p for p in psutil.process_iter() if str(place) in " ".join(_command(p))]
     assert left == [] and not any(place.glob("*/conf"))
     # Its own directory below the root of the user has gone, what others have there stays.
@@ -89,9 +89,9 @@ def test_tables_are_split_over_all_servers(cluster: LocalCluster) -> None:
 def test_a_root_of_the_user_has_a_directory_of_the_session(cluster: LocalCluster) -> None:
     """It goes with the session, which is seen when the servers have ended."""
     shared = Path(str(cluster.cluster.settings["rootdir"]))
-    (own,) = shared.glob("storewise-local-*")
-    assert {"hbase.id", "data"} <= {path.name for path in own.iterdir()}
-    assert {path.name for path in shared.iterdir()} == {own.name, *OTHERS}
+    (process,) = shared.glob("storewise-local-*")
+    assert {"hbase.id", "data"} <= {path.name for path in process.iterdir()}
+    assert {path.name for path in shared.iterdir()} == {process.name, *OTHERS}
 
 
 def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
@@ -99,9 +99,9 @@ def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
     nodes = {f"{s.node.address}:{s.node.port}": name for name, s in cluster.servers.items()}
 
     def meta(c: Any) -> list[tuple[bytes, str]]:
-        found = c.getScannerResults(b"hbase:meta", idl.TScan(b"", 100), 100)
+        outcome = c.getScannerResults(b"hbase:meta", idl.TScan(b"", 100), 100)
         rows = []
-        for result in found:
+        for result in outcome:
             cells = {(x.family, x.qualifier): x.value for x in result.columnValues}
             if result.row.startswith(b"rna,"):
                 first = result.row[len(b"rna,") :].rsplit(b",", 1)[0]
@@ -147,9 +147,9 @@ def _told(server: session_server.Server) -> set[int]:
 
 def _listening(server: session_server.Server) -> set[tuple[str, int]]:
     return {
-        (found.laddr.ip, found.laddr.port)
-        for found in psutil.Process(server.pid).net_connections("inet")
-        if found.status == psutil.CONN_LISTEN
+        (result.laddr.ip, result.laddr.port)
+        for result in psutil.Process(server.pid).net_connections("inet")
+        if result.status == psutil.CONN_LISTEN
     }
 
 
@@ -181,18 +181,18 @@ def test_levels_write_ahead_or_not(cluster: LocalCluster) -> None:
     def settled(client: Any, writes: float) -> dict[str, float]:
         """Numbers that have so many writes. Those of the log are read apart and may be older by the
         second for which the server keeps them, so they must stay as they are for two."""
-        told, since = client.status(), time.monotonic()
+        message, since = client.status(), time.monotonic()
 
         def quiet() -> bool:
-            nonlocal told, since
-            found = client.status()
-            if found["wal.appendCount"] != told["wal.appendCount"]:
+            nonlocal message, since
+            result = client.status()
+            if result["wal.appendCount"] != message["wal.appendCount"]:
                 since = time.monotonic()
-            told = found
-            return told["writeRequestCount"] >= writes and time.monotonic() - since >= 2
+            message = result
+            return message["writeRequestCount"] >= writes and time.monotonic() - since >= 2
 
-        wait_until(quiet, 30, lambda: f"counters that follow ({told})", pause=0.2)
-        return dict(told)
+        wait_until(quiet, 30, lambda: f"counters that follow ({message})", pause=0.2)
+        return dict(message)
 
     def appends(level: str) -> float:
         client = open_client(replace(cluster.cluster, consistency=level), "write")
@@ -231,10 +231,12 @@ def test_updates_of_many_clients_are_all_kept(cluster: LocalCluster) -> None:
 
 def test_connections_end_with_their_threads_and_their_client(cluster: LocalCluster) -> None:
     client = open_client(cluster.cluster)
-    own = psutil.Process()
+    process = psutil.Process()
 
     def connections() -> int:
-        return len([c for c in own.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED])
+        return len(
+            [c for c in process.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED]
+        )
 
     before = connections()
     threads = [client.for_thread() for _ in range(5)]
@@ -265,14 +267,14 @@ def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
             errors.append(str(error))
             return None
 
-    found = wait_until(asked, RECOVERY_SECONDS, lambda: f"its regions' move ({errors[-1:]})")
+    result = wait_until(asked, RECOVERY_SECONDS, lambda: f"its regions' move ({errors[-1:]})")
     print(f"errors meanwhile: {errors}")
     where = f"regionserver1 on host {socket.gethostname()} at {victim.node.address}:"
     where += f"{victim.node.port} cannot be reached"
     assert all(where in text for text in errors)
     documents = {d["_id"]: d for d in DOCUMENTS[Kind.RNA]}
-    assert found == [documents[i] for i in lost]
-    client.insert(Kind.RNA, found)
+    assert result == [documents[i] for i in lost]
+    client.insert(Kind.RNA, result)
     assert client.count(Count(Kind.RNA)) == len(ids)
     client._shared.locations.clear()
     assert {client.owner(Kind.RNA, i) for i in ids} == {"regionserver0", "regionserver2"}
@@ -300,20 +302,22 @@ def test_a_taken_port_is_left_for_another(
     """Somebody takes the region server's port (0), or ZooKeeper's (2), after the look."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        given: list[int] = []
+        values: list[int] = []
 
         def free(address: str, ports: str, tried: frozenset[int]) -> int:
-            chosen = taken if len(given) == which else free_port(address, ports, tried)
-            given.append(chosen)
-            return given[-1]
+            chosen = taken if len(values) == which else free_port(address, ports, tried)
+            values.append(chosen)
+            return values[-1]
 
         monkeypatch.setattr(session_server, "free_port", free)
-        with running("hbase", tmp_path / "c", Topology(memory_mb=256), available("hbase")) as found:
-            node = found.servers["master0"].node
+        with running(
+            "hbase", tmp_path / "c", Topology(memory_mb=256), available("hbase")
+        ) as result:
+            node = result.servers["master0"].node
             assert taken not in (node.port, *node.ports.values())
     log = (tmp_path / "c" / "master0.log").read_text()
-    said = "Could not start ZK at requested port of" if which else "Address already in use"
-    assert said in log
+    output = "Could not start ZK at requested port of" if which else "Address already in use"
+    assert output in log
 
 
 # `make test-slow` tries it with Cassandra.
@@ -327,20 +331,20 @@ def test_off_loopback_it_listens_there_only(
         unavailable("this host has no address but loopback")
     monkeypatch.setattr(local, "address_of", lambda *given: outside[0])
     shape = Topology(nodes=nodes, memory_mb=256)
-    with running("hbase", tmp_path / "c", shape, available("hbase")) as found:
-        fill(found.cluster, FILES[0])
-        client = open_client(found.cluster)
+    with running("hbase", tmp_path / "c", shape, available("hbase")) as result:
+        fill(result.cluster, FILES[0])
+        client = open_client(result.cluster)
         assert client.count(Count(Kind.RNA)) == len(FILES[0][Kind.RNA])
         assert client.status()["servers"] == nodes
-        assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) in found.servers
+        assert client.owner(Kind.RNA, FILES[0][Kind.RNA][0]["_id"]) in result.servers
         client.close()
-        for name, server in found.servers.items():
-            told = {(outside[0], port) for port in _told(server)}
+        for name, server in result.servers.items():
+            message = {(outside[0], port) for port in _told(server)}
             if name == "master0" and nodes == 1:
                 # HBase looks for the ZooKeeper of a standalone server at localhost only.
                 port = server.node.ports["zookeeper"]
-                told = told - {(outside[0], port)} | {("127.0.0.1", port)}
-            assert _listening(server) == told, name
+                message = message - {(outside[0], port)} | {("127.0.0.1", port)}
+            assert _listening(server) == message, name
 
 
 @pytest.mark.parametrize(
@@ -385,11 +389,11 @@ def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:
 def test_what_was_not_written_ahead_is_lost(tmp_path: Path) -> None:
     """kill -9 of a standalone server: its levels differ in what comes back."""
     shape = Topology(memory_mb=256)
-    with running("hbase", tmp_path / "c", shape, available("hbase")) as found:
-        server = found.servers["master0"]
+    with running("hbase", tmp_path / "c", shape, available("hbase")) as result:
+        server = result.servers["master0"]
         kept, lost = sample(1, alignments=50)[Kind.RNA], sample(2, alignments=50)[Kind.RNA]
         for level, documents in (("sync", kept), ("relaxed", lost)):
-            client = open_client(replace(found.cluster, consistency=level), "write")
+            client = open_client(replace(result.cluster, consistency=level), "write")
             client.insert(Kind.RNA, documents)
             assert client.get(Kind.RNA, documents[0]["_id"]) == documents[0]
             client.close()
@@ -397,7 +401,7 @@ def test_what_was_not_written_ahead_is_lost(tmp_path: Path) -> None:
         wait_until(server.failure, 30, "its end is seen")
         server.restart()
         server.wait_ready(lambda: None)
-        client = open_client(found.cluster)
+        client = open_client(result.cluster)
         assert client.get_many(Kind.RNA, [d["_id"] for d in kept]) == kept
         assert client.get_many(Kind.RNA, [d["_id"] for d in lost]) == [None] * len(lost)
         client.close()

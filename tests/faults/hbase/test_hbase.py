@@ -40,9 +40,9 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     java = {"java": str(java_of(tmp_path / "java", "17.0.1"))}
     for number, text in enumerate(("2.6.1", "2.5.11", "2.6.2-hadoop3")):
         place = home(tmp_path / f"good{number}", text)
-        found = ENGINE.find({"home": str(place), **java})
-        assert found.version == f"HBase {text}, Java 17"
-        assert "tests" not in found.environment["CLASSPATH"]
+        result = ENGINE.find({"home": str(place), **java})
+        assert result.version == f"HBase {text}, Java 17"
+        assert "tests" not in result.environment["CLASSPATH"]
     for number, text in enumerate(("1.4.14", "2.4.18", "3.0.0-beta-1")):
         place = home(tmp_path / f"bad{number}", text)
         with pytest.raises(EngineError, match=rf"{text}; versions 2\.5 and 2\.6 are taken.*make"):

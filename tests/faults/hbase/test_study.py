@@ -35,9 +35,9 @@ phases:
 
 def _measured(place: Workspace, parts: int) -> None:
     """What a study that has ended tells of HBase."""
-    found = {path.name: read_part(path) for path in place.results.glob("trials/*/node.*.parquet")}
-    assert len(found) == parts
-    for samples, conditions in found.values():
+    result = {path.name: read_part(path) for path in place.results.glob("trials/*/node.*.parquet")}
+    assert len(result) == parts
+    for samples, conditions in result.values():
         assert re.fullmatch(r"HBase \d\S+, Java \d+", conditions["versions"]["server"])
         assert conditions["guard"] == "none"
         assert "stop_time" in samples.column("metric").to_pylist()

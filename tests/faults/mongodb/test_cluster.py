@@ -45,17 +45,17 @@ def insert(client: Client, kind: Kind, documents: list[Document]) -> None:
 
 def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
     shape = Topology(replicas=3, memory_mb=512)
-    with running("mongodb", tmp_path, shape, available("mongodb")) as found:
-        client = ENGINE.connect(found.cluster, "write").for_thread()
+    with running("mongodb", tmp_path, shape, available("mongodb")) as result:
+        client = ENGINE.connect(result.cluster, "write").for_thread()
         insert(client, Kind.RNA, FILES[0][Kind.RNA])
         some = FILES[0][Kind.RNA][0]["_id"]
         assert client.owner(Kind.RNA, some) == "data0"
         assert client.status()["servers"] == 3
-        secondary = replace(found.cluster, settings={"read_preference": "secondary"})
+        secondary = replace(result.cluster, settings={"read_preference": "secondary"})
         reader = ENGINE.connect(secondary, "read")
         assert reader.get(Kind.RNA, some) == FILES[0][Kind.RNA][0]
         reader.close()
-        os.kill(found.servers["data0"].pid, signal.SIGKILL)
+        os.kill(result.servers["data0"].pid, signal.SIGKILL)
         for seed in range(1, 6):
             insert(client, Kind.RNA, FILES[seed][Kind.RNA])
         assert client.count(Count(Kind.RNA)) == 1200
@@ -66,12 +66,12 @@ def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
         client.close()
 
 
-def held(found: LocalCluster, kind: Kind) -> dict[str, set[bytes]]:
+def held(result: LocalCluster, kind: Kind) -> dict[str, set[bytes]]:
     """The ids that each data node itself has."""
-    assert found.cluster.credentials is not None
-    secrets = Credentials.read(found.cluster.credentials)
+    assert result.cluster.credentials is not None
+    secrets = Credentials.read(result.cluster.credentials)
     content = {}
-    for endpoint in found.cluster.endpoints:
+    for endpoint in result.cluster.endpoints:
         if endpoint.role == "data":
             with as_system(endpoint, secrets, 30.0) as connection:
                 ids = connection.storewise[kind.table].find({}, {"_id": 1})
@@ -88,9 +88,9 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
     files = {seed: sample(seed, 40) for seed in range(12)}
     every = {kind: [d for file in files.values() for d in file[kind]] for kind in KINDS}
     schema = Schema(indexes=((Kind.ALIGN, "e"),), index_time="after")
-    with running("mongodb", tmp_path, shape, settings) as found:
+    with running("mongodb", tmp_path, shape, settings) as result:
         for key in ({}, {"shard_key": "ranged"}, {"shard_key_field": "ti"}):
-            cluster = replace(found.cluster, settings={**settings, **key})
+            cluster = replace(result.cluster, settings={**settings, **key})
             writer = ENGINE.connect(cluster, "write")
             _empty(cluster)
             writer.create(schema)
@@ -104,7 +104,7 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
                 assert client.count(Count(kind)) == len(every[kind])
                 ids = [d["_id"] for d in every[kind]]
                 assert client.get_many(kind, ids) == every[kind]
-                content = held(found, kind)
+                content = held(result, kind)
                 owners = {i: client.owner(kind, i) for i in ids}
                 if key.get("shard_key_field") and kind is not Kind.TASKS:
                     assert set(owners.values()) == {None}
@@ -125,7 +125,7 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
             assert client.status()["servers"] == 2
             client.close()
             writer.close()
-        _a_shard_dies(found, settings)
+        _a_shard_dies(result, settings)
 
 
 def _empty(cluster: Cluster) -> None:
@@ -135,15 +135,15 @@ def _empty(cluster: Cluster) -> None:
         connection.drop_database("storewise")
 
 
-def _a_shard_dies(found: LocalCluster, settings: dict[str, Any]) -> None:
-    cluster = replace(found.cluster, settings=settings)
+def _a_shard_dies(result: LocalCluster, settings: dict[str, Any]) -> None:
+    cluster = replace(result.cluster, settings=settings)
     writer = ENGINE.connect(cluster, "write").for_thread()
     _empty(cluster)
     writer.create(Schema())
     documents = [d for seed in range(4) for d in sample(seed, 40)[Kind.RNA]]
     insert(writer, Kind.RNA, documents)
     owners = {d["_id"]: writer.owner(Kind.RNA, d["_id"]) for d in documents}
-    os.kill(found.servers["data1"].pid, signal.SIGKILL)
+    os.kill(result.servers["data1"].pid, signal.SIGKILL)
     lost = next(i for i, owner in owners.items() if owner == "data1")
     with pytest.raises(EngineError, match=r"mongodb: get: .*shard1"):
         writer.get(Kind.RNA, lost)

@@ -46,9 +46,9 @@ class Site:
         self.pbs.configure(replace(self.pbs.config, **values))
 
     def jobscript(self, body: str, **properties: Any) -> Path:
-        given = {"rule": "load", "wildcards": {"k": "0"}, "threads": 1, "jobid": 1, **properties}
+        values = {"rule": "load", "wildcards": {"k": "0"}, "threads": 1, "jobid": 1, **properties}
         path = self.root / f"jobscript.{time.monotonic_ns()}.sh"
-        path.write_text(f"#!/bin/sh\n# properties = {json.dumps(given)}\n{body}\n")
+        path.write_text(f"#!/bin/sh\n# properties = {json.dumps(values)}\n{body}\n")
         return path
 
     def call(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -112,10 +112,10 @@ def test_a_job_gets_the_variables_that_the_profile_names(site: Site) -> None:
     code = f"import json,os; json.dump(dict(os.environ), open({str(out)!r}, 'w'))"
     job_id = site.submit(f'{sys.executable} -c "{code}"', "--export", "PATH KEPT")
     site.wait_for(job_id, "success")
-    found = json.loads(out.read_text())
-    assert (found["KEPT"], found["STOREWISE_RUN"]) == (value, RUN)
-    assert found["PATH"] == site.environment["PATH"]
-    assert "NOT_KEPT" not in found
+    result = json.loads(out.read_text())
+    assert (result["KEPT"], result["STOREWISE_RUN"]) == (value, RUN)
+    assert result["PATH"] == site.environment["PATH"]
+    assert "NOT_KEPT" not in result
 
 
 @pytest.mark.parametrize("dialect", ["openpbs", "torque"])

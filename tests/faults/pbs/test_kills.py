@@ -122,13 +122,13 @@ def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
         assert place.left_behind() == []
         assert place.registered() == []
     new = reasons(place)[len(before) :]
-    told = re.findall(r"storewise: trial \S+ ended: (.*)", place.output())
+    message = re.findall(r"storewise: trial \S+ ended: (.*)", place.output())
     if reason is None:
-        assert (new, told) == ([], [])
+        assert (new, message) == ([], [])
     else:
         (recorded,) = new
         assert re.search(reason, recorded)
-        assert [recorded.splitlines()[0]] == told
+        assert [recorded.splitlines()[0]] == message
     if cause is delete_node and not WANTED:
         # Whatever the job itself said.
         assert place.node_job("data0")["exit"] == 271

@@ -26,10 +26,10 @@ IDS = [d["_id"] for d in RNA]
 
 @pytest.fixture
 def node() -> Iterator[Standin]:
-    found = Standin()
-    yield found
-    found.fault = ""
-    found.close()
+    result = Standin()
+    yield result
+    result.fault = ""
+    result.close()
 
 
 def cluster_of(*nodes: Standin, **settings: Any) -> Cluster:
@@ -195,12 +195,12 @@ def test_what_was_with_a_node_that_died_is_asked_of_the_next(connections: int) -
     assert [client.get(Kind.RNA, i) for i in IDS] == RNA
     assert client.status()["client.reconnects"] >= 1
     two.fault = "timeout"
-    asked = one.asked[9] + two.asked[9]
+    request = one.asked[9] + two.asked[9]
     with pytest.raises(
         EngineError, match=r"riak: get: data\d at .*: timeout; data\d at .*: timeout$"
     ):
         client.get(Kind.RNA, IDS[0])
-    assert one.asked[9] + two.asked[9] - asked == 2, "once more, not for ever"
+    assert one.asked[9] + two.asked[9] - request == 2, "once more, not for ever"
     two.fault = "overload"
     one.fault = ""
     with pytest.raises(EngineError, match="overload"):
@@ -213,8 +213,8 @@ def test_what_was_with_a_node_that_died_is_asked_of_the_next(connections: int) -
 
 def test_nobody_there_and_nobody_speaking() -> None:
     with socket.socket() as closed, socket.socket() as mute:
-        for found in (closed, mute):
-            found.bind(("127.0.0.1", 0))
+        for result in (closed, mute):
+            result.bind(("127.0.0.1", 0))
         mute.listen()
         for where in (closed, mute):
             port = where.getsockname()[1]
@@ -236,8 +236,8 @@ def test_the_owner_is_the_servers(node: Standin) -> None:
     for document_id, owner in owners.items():
         (_, first), _ = node.holders(b"rna", document_id)
         assert owner == {"riak1@127.0.0.1": "data0", "riak2@127.0.0.1": "data1"}[first]
-    asked = node.asked[33] + other.asked[33]
-    assert asked <= 16, "each partition is asked for once"
+    request = node.asked[33] + other.asked[33]
+    assert request <= 16, "each partition is asked for once"
     client.close()
     # A server whose ring is cut otherwise must not be believed silently.
     wrong = engine("riak").connect(cluster_of(node, other, ring_size=1024), "read")

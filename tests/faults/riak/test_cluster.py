@@ -68,11 +68,11 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
     place = tmp_path / "cluster"
     shape = Topology(nodes=nodes, replicas=nodes, memory_mb=512)
     pipes = set(Path("/tmp").glob("erl_pipes/*"))
-    with watched(place) as seen, running("riak", place, shape, {"home": home}) as found:
-        cluster = found.cluster
+    with watched(place) as seen, running("riak", place, shape, {"home": home}) as result:
+        cluster = result.cluster
         assert {e.name for e in cluster.endpoints} == {f"data{k}" for k in range(nodes)}
         secret = cookie_of(Credentials.read(place / "credentials.json"))
-        for server in found.servers.values():
+        for server in result.servers.values():
             tree = psutil.Process(server.pid)
             for process in (tree, *tree.children(recursive=True)):
                 assert secret not in " ".join(process.cmdline())
@@ -96,7 +96,7 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
         status = reader.status()
         assert status["servers"] == nodes and status["node_puts_total"] >= len(DOCUMENTS[Kind.RNA])
         reader.close()
-        pids = [server.pid for server in found.servers.values()]
+        pids = [server.pid for server in result.servers.values()]
         text = (place / "data0.log").read_text()
         assert text, "the server's own log goes where Storewise keeps it"
     assert not any(map(psutil.pid_exists, pids))
@@ -154,32 +154,32 @@ def spread(cluster: Cluster, kind: Kind, ids: list[bytes]) -> list[bytes]:
     A ring of 2^k partitions cannot be shared by three nodes so that this holds for every key.
     """
     connection = pb.Connection(cluster.endpoints[0], connect=5, seconds=60)
-    found = []
+    result = []
     for key in ids:
         body = pb.message((1, kind.table.encode()), (2, key))
-        said = connection.request(pb.frame(pb.PREFERENCE, body), pb.PREFERENCE_ANSWER)
-        nodes = [holder.node for holder in pb.read_preference(said)]
+        output = connection.request(pb.frame(pb.PREFERENCE, body), pb.PREFERENCE_ANSWER)
+        nodes = [holder.node for holder in pb.read_preference(output)]
         assert len(nodes) == 3 and set(nodes) <= set(map(endpoint_name, cluster.endpoints))
         if len(set(nodes)) == 3:
-            found.append(key)
+            result.append(key)
     connection.close()
-    return found
+    return result
 
 
 def test_one_of_three_nodes_is_killed_and_nothing_fails(home: str, tmp_path: Path) -> None:
     """n_val 3, r = w = quorum."""
     shape = Topology(nodes=3, replicas=3, memory_mb=512)
-    with running("riak", tmp_path / "c", shape, {"home": home}, "quorum") as found:
-        writer = engine("riak").connect(found.cluster, "write")
+    with running("riak", tmp_path / "c", shape, {"home": home}, "quorum") as result:
+        writer = engine("riak").connect(result.cluster, "write")
         writer.create(Schema())
         writer.insert(Kind.ALIGN, DOCUMENTS[Kind.ALIGN])
         documents = {d["_id"]: d for d in DOCUMENTS[Kind.ALIGN]}
-        ids = spread(found.cluster, Kind.ALIGN, list(documents))
+        ids = spread(result.cluster, Kind.ALIGN, list(documents))
         assert len(ids) > len(documents) / 2
         expected = [documents[i] for i in ids]
         threads = [writer.for_thread() for _ in range(3)]
         assert all(thread.get_many(Kind.ALIGN, ids) == expected for thread in threads)
-        server = found.servers["data1"]
+        server = result.servers["data1"]
         os.kill(server.pid, signal.SIGKILL)
         wait_until(server.failure, 20, "the end of data1")
         assert re.search(r"data1: .*Riak KV.*was ended by SIGKILL", str(server.failure()))
@@ -201,9 +201,9 @@ def test_a_node_that_was_killed_is_ready_again_when_nothing_is_missing(
 ) -> None:
     """A real node answers seconds before it serves: others stand in for it and find nothing."""
     place = tmp_path / "c"
-    with running("riak", place, Topology(nodes=nodes, memory_mb=512), {"home": home}) as found:
-        server = found.servers[f"data{nodes - 1}"]
-        client = engine("riak").connect(found.cluster, "write")
+    with running("riak", place, Topology(nodes=nodes, memory_mb=512), {"home": home}) as result:
+        server = result.servers[f"data{nodes - 1}"]
+        client = engine("riak").connect(result.cluster, "write")
         client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
         server.kill()
         if nodes == 1:
@@ -234,21 +234,21 @@ def _line(process: psutil.Process) -> str:
 
 
 def test_a_configuration_that_riak_refuses(release: Path, tmp_path: Path) -> None:
-    said = failing(
+    output = failing(
         tmp_path,
         release,
         r"data0: riak chkconfig ended with status 1 on host",
         config={"no.such.line": 1},
     )
-    assert "You've tried to set no.such.line, but there is no setting with that name" in said
-    assert "Cuttlefish failed" in said, "what Riak itself says without the reason"
+    assert "You've tried to set no.such.line, but there is no setting with that name" in output
+    assert "Cuttlefish failed" in output, "what Riak itself says without the reason"
 
 
 def test_a_release_that_makes_no_arguments(release: Path, tmp_path: Path) -> None:
     script = release / "bin/riak"
     script.write_text("#!/bin/sh\nexit 0\n")
-    said = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 0")
-    assert "riak chkconfig has made no vm.*.args" in said
+    output = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 0")
+    assert "riak chkconfig has made no vm.*.args" in output
 
 
 def test_a_port_that_somebody_took(
@@ -259,8 +259,8 @@ def test_a_port_that_somebody_took(
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr("storewise.session.server.server.free_port", _ports_with(port))
-        said = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 1")
-    assert "Failed to start listener: Address already in use (eaddrinuse)" in said
+        output = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 1")
+    assert "Failed to start listener: Address already in use (eaddrinuse)" in output
 
 
 def _ports_with(taken: int) -> Callable[..., int]:
@@ -279,8 +279,8 @@ def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None
             "os.chdir(root)\nif sys.argv[1] == 'foreground': sys.exit('no more files')",
         )
     )
-    said = failing(tmp_path, release, "data[01]: the server of Riak KV", nodes=2)
-    assert "no more files" in said
+    output = failing(tmp_path, release, "data[01]: the server of Riak KV", nodes=2)
+    assert "no more files" in output
 
 
 # -- the whole workflow -------------------------------------------------------------------------

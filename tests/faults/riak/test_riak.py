@@ -40,9 +40,9 @@ def test_a_release_is_found_by_its_directory(
 ) -> None:
     riak = RiakEngine()
     for named in (release, release / "bin", release.parent):
-        found = riak.find({"home": str(named)})
-        assert found.version == "Riak KV 3.2.2"
-        assert found.programs == {"riak": release / "bin/riak"}
+        result = riak.find({"home": str(named)})
+        assert result.version == "Riak KV 3.2.2"
+        assert result.programs == {"riak": release / "bin/riak"}
     for variable in VARIABLES:
         monkeypatch.setenv(variable, str(release))
         assert riak.find({}).programs == {"riak": release / "bin/riak"}
@@ -129,22 +129,22 @@ def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
 def test_a_node_that_answers_serves_when_each_partition_is_read() -> None:
     node = Standin(ring_size=16)
     try:
-        own = Endpoint("data", 0, "here", "127.0.0.1", node.port)
-        gone = replace(own, index=1, port=1)
+        endpoint = Endpoint("data", 0, "here", "127.0.0.1", node.port)
+        gone = replace(endpoint, index=1, port=1)
         at_one = (16, Quorums("one", "one", "one"))
         keys = partition_keys(16)
         assert len(set(keys)) == 16
-        assert "partition 0 is not found" in str(lacking((own,), {0}, *at_one))
-        store_keys((own,), *at_one)
-        assert lacking((own,), {0}, *at_one) is None
+        assert "partition 0 is not found" in str(lacking((endpoint,), {0}, *at_one))
+        store_keys((endpoint,), *at_one)
+        assert lacking((endpoint,), {0}, *at_one) is None
         node.late = 3
         # At r = 1 another would answer for it, and find nothing.
-        words = [lacking((own,), {0}, *at_one) for _ in range(4)]
+        words = [lacking((endpoint,), {0}, *at_one) for _ in range(4)]
         assert (
             all("pr_val_unsatisfied" in text for text in map(str, words[:3])) and words[3] is None
         )
         # A node that is down itself is no fault of this one's, unless it is waited for.
-        assert lacking((own, gone), {0}, *at_one) is None
-        assert "data1 at 127.0.0.1:1" in str(lacking((own, gone), {0, 1}, *at_one))
+        assert lacking((endpoint, gone), {0}, *at_one) is None
+        assert "data1 at 127.0.0.1:1" in str(lacking((endpoint, gone), {0, 1}, *at_one))
     finally:
         node.close()

@@ -31,15 +31,15 @@ CELLS = [
 
 @pytest.mark.parametrize(("name", "level"), CELLS)
 def test_acknowledged_documents_outlive_a_crash(name: str, level: str, tmp_path: Path) -> None:
-    found = crash(
+    result = crash(
         name,
         tmp_path / "c",
         consistency=level,
         settings=available(name),
         node=NODE.get(name, "data0"),
     )
-    assert found.unavailable > 0
+    assert result.unavailable > 0
     if level not in engine(name).losing:
-        assert found.lost == 0, found
+        assert result.lost == 0, result
     # A store at any level still has most: the log is written behind, not never.
-    assert found.lost < found.acknowledged
+    assert result.lost < result.acknowledged

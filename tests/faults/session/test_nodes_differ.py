@@ -26,8 +26,8 @@ pytestmark = pytest.mark.needs("root", "postgres", "ip", "nsenter", "unshare", "
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[list[Host]]:
-    with hosts(3) as found:
-        yield found
+    with hosts(3) as result:
+        yield result
 
 
 def slow_network(place: Host, **who: object) -> dict[str, object]:
@@ -76,21 +76,21 @@ def test_a_slowed_network_shows_at_its_node_only(places: list[Host], tmp_path: P
         running.close()
     assert not list(tmp_path.rglob("*.slow"))
     tables = build_tables(load_results(tmp_path / "results"))
-    found = tables.per_node.set_index(["phase", "step", "node"]).loc["c"]
-    assert list(found.loc[0].index) == ["data0", "data1", "data2"]
-    assert set(found["host"]) == {"differ0", "differ1", "differ2"}
-    before, slowed = found.loc[(0, "data1")], found.loc[(1, "data1")]
+    result = tables.per_node.set_index(["phase", "step", "node"]).loc["c"]
+    assert list(result.loc[0].index) == ["data0", "data1", "data2"]
+    assert set(result["host"]) == {"differ0", "differ1", "differ2"}
+    before, slowed = result.loc[(0, "data1")], result.loc[(1, "data1")]
     assert slowed["slowed"].startswith("network")
     assert slowed["slowed_nodes"] == 1
-    others = [found.loc[(1, node)] for node in ("data0", "data2")]
+    others = [result.loc[(1, node)] for node in ("data0", "data2")]
     assert all(other["slowed"] == "" for other in others)
     # Its clients wait for what it sends; those of the others go on.
     assert slowed["service_p50"] > 3 * before["service_p50"]
     assert all(slowed["service_p50"] > 3 * other["service_p50"] for other in others)
     assert slowed["over_limit"] > 0.5 > max(other["over_limit"] for other in others)
     # The nodes' own figures stand in the same rows.
-    assert found["store_cpu"].notna().all()
-    assert found["cpu_iowait"].notna().all()
+    assert result["store_cpu"].notna().all()
+    assert result["cpu_iowait"].notna().all()
     rates = tables.slowdown.set_index("step")
     assert list(rates["slowed_nodes"]) == [0, 1, 1]
     assert rates.loc[1, "mean"] < rates.loc[0, "mean"]

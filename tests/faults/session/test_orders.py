@@ -99,11 +99,11 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def test_servers_are_restarted_on_the_same_port(nodes: Nodes, tmp_path: Path) -> None:
-    found = nodes(NodeSpec("data", 0), NodeSpec("data", 1))
-    before = {name: (loop.server.pid, loop.server.endpoint) for name, loop in found.items()}
+    result = nodes(NodeSpec("data", 0), NodeSpec("data", 1))
+    before = {name: (loop.server.pid, loop.server.endpoint) for name, loop in result.items()}
     answers = Orders(tmp_path).restart()
     assert set(answers) == {"data0", "data1"}
-    for name, loop in found.items():
+    for name, loop in result.items():
         pid, endpoint = before[name]
         assert loop.server.endpoint == endpoint
         assert loop.server.pid != pid
@@ -115,7 +115,7 @@ def test_servers_are_restarted_on_the_same_port(nodes: Nodes, tmp_path: Path) ->
         assert loop.error is None
     one = Orders(tmp_path).restart(["data1"])
     assert set(one) == {"data1"}
-    assert [found[name].renewals for name in ("data0", "data1")] == [1, 2]
+    assert [result[name].renewals for name in ("data0", "data1")] == [1, 2]
 
 
 def test_those_end_last_that_others_need(nodes: Nodes, tmp_path: Path) -> None:

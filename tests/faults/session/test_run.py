@@ -43,16 +43,16 @@ def test_what_a_killed_run_left_is_swept_and_a_live_run_is_not(tmp_path: Path, r
     lock = tmp_path / "0.input.lock"
     lock.touch()
     Lease("dead", dead_process(), 25.0, (str(lock),)).write(tmp_path / "leases")
-    said: list[str] = []
-    sweep_dead(tmp_path, said.append)
+    output: list[str] = []
+    sweep_dead(tmp_path, output.append)
     assert not lock.exists()
     assert not store.exists()
     assert [p.name for p in (tmp_path / "live").iterdir()] == ["b"]
     assert [p.name for p in (tmp_path / "leases").iterdir()] == [run.id]
-    assert len(said) == 2
+    assert len(output) == 2
     run.end()
-    sweep_dead(tmp_path, said.append)
-    assert len(said) == 2
+    sweep_dead(tmp_path, output.append)
+    assert len(output) == 2
 
 
 def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run: Run) -> None:

@@ -76,10 +76,10 @@ def test_another_user_gets_in_nowhere(
     cell: str, open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, shape, settings = CELLS[cell]
-    found = emulated() if settings else available(name)
+    result = emulated() if settings else available(name)
     with (
         beside_an_intruder(name, tmp_path / f"{cell}.jsonl", monkeypatch) as attempts,
-        running(name, open_place / "session", shape, {**found, **settings}) as cluster,
+        running(name, open_place / "session", shape, {**result, **settings}) as cluster,
     ):
         credentials = cluster.cluster.credentials
         assert credentials is not None
@@ -104,10 +104,10 @@ def test_what_another_user_can_do_to_hbase_is_what_we_say(
     ):
         ports = {f"tcp {e.address} {e.port}" for e in cluster.cluster.endpoints}
         engine = HbaseEngine()
-        said = {e.role: engine.guards(e) for e in cluster.cluster.endpoints}
+        output = {e.role: engine.guards(e) for e in cluster.cluster.endpoints}
     assert ports <= attempts.reached()
     assert all(place.startswith(("tcp 127.", "unix", "process")) for place in attempts.reached())
-    assert set(said.values()) == {"none"}
+    assert set(output.values()) == {"none"}
     inside = {e["tried"] for e in attempts.entries if e["in"]}
     assert inside <= {
         "ZooKeeper: srvr", "HTTP: GET /jmx", "Thrift: list tables", "Thrift: write a row",

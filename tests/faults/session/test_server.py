@@ -92,10 +92,10 @@ def test_a_server_answers_and_stops_in_order(start: Start, tmp_path: Path) -> No
 
 def test_what_a_server_detaches_ends_with_it(start: Start) -> None:
     server = start(words=("detach",))
-    found = ours()
-    assert len(found) == 3, "guard, server, and the grandchild that the guard adopts"
+    result = ours()
+    assert len(result) == 3, "guard, server, and the grandchild that the guard adopts"
     server.stop()
-    assert gone(found, 1)
+    assert gone(result, 1)
 
 
 def test_a_deaf_server_is_killed_after_its_time(start: Start) -> None:
@@ -136,16 +136,16 @@ def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(
     start: Start, tmp_path: Path
 ) -> None:
     """As initdb, whose shared memory would stay if it was killed."""
-    found = tmp_path / "child"
+    result = tmp_path / "child"
 
     def check() -> None:
-        if found.exists() and found.read_text().endswith(" "):
+        if result.exists() and result.read_text().endswith(" "):
             raise Aborted("the trial ends")
 
     with pytest.raises(Aborted):
         start(check=check, program=PREPARES)
     assert (tmp_path / "ended").exists()
-    wait_until(lambda: not psutil.pid_exists(int(found.read_text())), 30, "the child's end")
+    wait_until(lambda: not psutil.pid_exists(int(result.read_text())), 30, "the child's end")
     assert ours() == []
 
 

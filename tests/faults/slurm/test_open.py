@@ -30,13 +30,13 @@ phases:
 def published(place: SlurmWorkspace, host: str) -> set[str]:
     """``address:port`` of all ports that the servers of a host have published, there or on
     loopback, where a port among a server's own parts may listen."""
-    found = set()
+    result = set()
     for _, data in place._records("endpoints/*.json"):
         end = data["endpoint"]
         if end["host"] == host:
             ports = [end["port"], *end["ports"].values()]
-            found |= {f"{at}:{port}" for port in ports for at in (end["address"], "127.0.0.1")}
-    return found
+            result |= {f"{at}:{port}" for port in ports for at in (end["address"], "127.0.0.1")}
+    return result
 
 
 @pytest.mark.timeout(1200)

@@ -83,9 +83,9 @@ def test_a_study_of_servers_on_slurm(
         trial = place.trial_at_work("c")
         if trial is not None and trial not in seen:
             seen[trial] = look(place)
-            own = [line.partition(":")[0] for line in place.node_directories() if ":" in line]
+            left = [line.partition(":")[0] for line in place.node_directories() if ":" in line]
             on_disk = set(seen[trial].values()) if "postgres" in trial else set()
-            assert set(own) == on_disk
+            assert set(left) == on_disk
         return run.poll() is not None
 
     wait_until(ended, 1000, "the end of the study")
@@ -94,11 +94,11 @@ def test_a_study_of_servers_on_slurm(
     place.verified(len(engines), RECORDS)
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
     rows = zip(nodes["trial"], nodes["node"], nodes["host"], nodes["address"], strict=True)
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for trial, node, host, address in rows:
         assert address == place.slurm.address(host)
-        found.setdefault(trial, {})[node] = host
-    assert found == seen, "hosts in the tables are those that were seen"
+        result.setdefault(trial, {})[node] = host
+    assert result == seen, "hosts in the tables are those that were seen"
     page = (place.results / "report.html").read_text()
     section = page[page.index('<section id="sessions"') :]
     section = section[: section.index("</section>")]

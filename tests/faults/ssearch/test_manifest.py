@@ -24,28 +24,28 @@ from storewise.ssearch.inputs.table import rows_of
 @pytest.mark.parametrize("processes", [1, 2])
 def test_rows_are_those_of_the_scan(files: Path, processes: int) -> None:
     out = files.parent / "manifest.parquet"
-    told: list[tuple[int, int, int, int]] = []
+    message: list[tuple[int, int, int, int]] = []
     summary = build_manifest(
-        list_inputs([files]), out, processes=processes, progress=lambda *now: told.append(now)
+        list_inputs([files]), out, processes=processes, progress=lambda *now: message.append(now)
     )
     rows = list(rows_of(load_manifest(out)))
     assert [Path(row.path).name for row in rows] == ["a.m10", "b.m10", "c.m10", "d.m10"]
     for row in rows:
-        found = scan_file(row.path)
+        result = scan_file(row.path)
         assert (row.digest, row.queries, row.hits, row.alignments, row.documents) == (
-            found.digest,
-            found.queries,
-            found.hits,
-            found.alignments,
-            found.documents,
+            result.digest,
+            result.queries,
+            result.hits,
+            result.alignments,
+            result.documents,
         )
         assert row.bytes == Path(row.path).stat().st_size
         assert row.mtime_ns == Path(row.path).stat().st_mtime_ns
     assert summary.files == summary.digested == 4
     assert summary.documents == sum(row.documents or 0 for row in rows)
     size = sum(row.bytes for row in rows)
-    assert told[-1] == (4, 4, size, size)
-    assert sorted(told) == told
+    assert message[-1] == (4, 4, size, size)
+    assert sorted(message) == message
 
 
 @pytest.mark.parametrize("processes", [1, 2])

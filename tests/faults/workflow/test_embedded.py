@@ -149,10 +149,10 @@ def test_others_do_not_disturb_a_live_trial_and_a_second_run_is_refused(place: W
         place.snakemake("--nolock"),
     ):
         assert second.returncode != 0
-        told = second.stdout + second.stderr
+        message = second.stdout + second.stderr
         where = f"by process {run.pid} on host {HOST} since 20"
-        assert told.count(f"study s is measured here already, {where}") == 1
-        assert "--unlock" not in told
+        assert message.count(f"study s is measured here already, {where}") == 1
+        assert "--unlock" not in message
         assert undisturbed()
     interrupt_group(run)
     place.gone(SOON)
@@ -182,9 +182,9 @@ def test_results_that_are_removed_while_a_run_uses_them(
     wait_until(removed, SOON, "the removal")
     place.gone(SOON)
     assert run.wait() != 0
-    told = place.output()
-    assert told.count("storewise: results/s was removed or moved while this run used it") == 1
-    assert "Traceback" not in told
+    message = place.output()
+    assert message.count("storewise: results/s was removed or moved while this run used it") == 1
+    assert "Traceback" not in message
     assert place.left_behind() == []
 
 

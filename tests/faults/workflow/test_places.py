@@ -58,11 +58,11 @@ def run_there(place: Workspace, kind: str, *arguments: str) -> str:
     home = place.directory / "home"
     closed = home.is_dir()  # one that is missing may be made
     done = place.run(command, env=environment, timeout=600)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert "Traceback" not in told
+    message = done.stdout + done.stderr
+    assert done.returncode == 0, message
+    assert "Traceback" not in message
     assert not closed or list(home.iterdir()) == []
-    return told
+    return message
 
 
 def test_a_home_that_is_none_gets_another_cache(
@@ -96,11 +96,11 @@ def test_a_whole_run_with_a_home_that_cannot_be_written(place: Workspace, kind: 
 def test_results_that_cannot_be_written(place: Workspace, small_disk: Callable[..., Path]) -> None:
     (place.directory / "results").symlink_to(small_disk("1m", "ro"))
     done = place.storewise("run", "s.yaml")
-    told = done.stdout + done.stderr
+    message = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "results cannot be written to" in told
-    assert "Read-only file system" in told
-    assert "Traceback" not in told
+    assert "results cannot be written to" in message
+    assert "Read-only file system" in message
+    assert "Traceback" not in message
 
 
 def test_results_whose_disk_fills_during_a_run(
@@ -108,10 +108,10 @@ def test_results_whose_disk_fills_during_a_run(
 ) -> None:
     (place.directory / "results").symlink_to(small_disk("700k"))
     done = place.snakemake()
-    told = done.stdout + done.stderr
+    message = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "Traceback" not in told
-    (reason,) = re.findall(r"^storewise: trial sqlite\S* ended: (.*)$", told, re.MULTILINE)
+    assert "Traceback" not in message
+    (reason,) = re.findall(r"^storewise: trial sqlite\S* ended: (.*)$", message, re.MULTILINE)
     assert re.search(r"full|No space left on device", reason)
     assert f"on host {socket.gethostname()}" in reason
     assert str(place.results) in reason or "results/s/" in reason

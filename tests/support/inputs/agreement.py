@@ -17,11 +17,11 @@ def scan(content: bytes, piece: int = 1 << 20) -> ScanResult:
 def agreed(content: bytes, piece: int = 1 << 20) -> tuple[int, int, int] | str:
     """Queries, hits and alignments on which both readers and the scanner agree, or the error of
     both readers. The scanner may pass what only a parse can see; it never refuses what parses."""
-    found = outcome(content, mode="reference")
-    assert outcome(content, mode="fast") == found
-    if found[0] == "error":
-        return str(found[3])
-    counts = found[1]
+    result = outcome(content, mode="reference")
+    assert outcome(content, mode="fast") == result
+    if result[0] == "error":
+        return str(result[3])
+    counts = result[1]
     scanned = scan(content, piece)
     assert (scanned.queries, scanned.hits, scanned.alignments) == (
         counts.queries,

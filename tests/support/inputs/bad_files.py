@@ -252,16 +252,16 @@ def searched_bad(directory: Path) -> list[Bad]:
         assert done.stdout, done.stderr
         return done.stdout
 
-    found = []
+    result = []
     for kind, (arguments, says, mark) in _SEARCHES.items():
         output = search("yersinia.fa", *arguments)
         at = output.index(mark) + 1 if mark else 0 if says else None
-        found.append(Bad(kind, output, at, says))
+        result.append(Bad(kind, output, at, says))
     for kind, library in (("an empty library", "empty.fa"), ("a missing library", "none.fa")):
         output = search(library, "-m", "10")
         at = output.index(b" 0 residues in ")
-        found.append(Bad(kind, output, at, "the search had no library"))
-    return found
+        result.append(Bad(kind, output, at, "the search had no library"))
+    return result
 
 
 #: An output of `-m 10 -d 0`: each query is a document, and nothing else is.

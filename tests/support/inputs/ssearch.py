@@ -33,22 +33,22 @@ def read(source: Any, **options: Any) -> tuple[DocumentReader, dict[Kind, list[A
     if isinstance(source, bytes):
         source = io.BytesIO(source)
     reader = DocumentReader(source, DIGEST, **options)
-    found: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
+    result: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
     for batch in reader:
         for kind, documents in batch:
-            found[kind] += documents
+            result[kind] += documents
     if options.get("encoding") == "bson":
-        found = {kind: [plain(d) for d in documents] for kind, documents in found.items()}
-    return reader, found
+        result = {kind: [plain(d) for d in documents] for kind, documents in result.items()}
+    return reader, result
 
 
 def outcome(content: bytes, **options: Any) -> Outcome:
     """Everything that a reader says about `content`: its documents or its error."""
     try:
-        reader, found = read(content, **options)
+        reader, result = read(content, **options)
     except InputError as error:
         return ("error", error.line, error.offset, str(error))
-    return ("documents", reader.counts, reader.program, reader.version, found)
+    return ("documents", reader.counts, reader.program, reader.version, result)
 
 
 def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[Kind, bytes]]:

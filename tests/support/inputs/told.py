@@ -41,15 +41,15 @@ def told_of(storewise: Callable[..., Any], paths: list[Path]) -> Told:
 
 
 def check(
-    told: Told, path: Path, says: str, place: tuple[int, int] | None, *, any_place: bool
+    message: Told, path: Path, says: str, place: tuple[int, int] | None, *, any_place: bool
 ) -> None:
-    found = told.inspected[str(path)]
-    assert found["complete"] is False
-    error = found["error"]
+    result = message.inspected[str(path)]
+    assert result["complete"] is False
+    error = result["error"]
     assert says in " ".join(str(value) for value in error.values())
     if not any_place:
         assert (error["line"], error["offset"]) == (place or (None, None))
     where = str(path)
     if error["line"] is not None:
         where += f", line {error['line']} (byte {error['offset']})"
-    assert told.converted[str(path)].startswith(f"storewise: {where}: {error['message']}")
+    assert message.converted[str(path)].startswith(f"storewise: {where}: {error['message']}")

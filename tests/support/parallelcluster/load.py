@@ -28,37 +28,37 @@ def access(iam):
 
 def action(custom):
     """The script of an instance that is set up, and its arguments."""
-    found = custom.on_node_configured if custom else None
-    return [found.script, *(found.args or ())] if found else []
+    result = custom.on_node_configured if custom else None
+    return [result.script, *(result.args or ())] if result else []
 
 
-def networking(found):
+def networking(result):
     return {
-        "security_groups": found.security_groups,
-        "additional_security_groups": found.additional_security_groups,
+        "security_groups": result.security_groups,
+        "additional_security_groups": result.additional_security_groups,
     }
 
 
-def queue(found):
-    storage = found.compute_settings.local_storage
+def queue(result):
+    storage = result.compute_settings.local_storage
     return {
-        "name": found.name,
-        "spot": found.capacity_type.value == "SPOT",
-        "subnets": found.networking.subnet_ids,
-        "networking": networking(found.networking),
+        "name": result.name,
+        "spot": result.capacity_type.value == "SPOT",
+        "subnets": result.networking.subnet_ids,
+        "networking": networking(result.networking),
         "resources": [
             {
                 "types": list(resource.instance_types),
                 "min": resource.min_count,
                 "max": resource.max_count,
-                "placement_group": found.is_placement_group_enabled_for_compute_resource(resource),
+                "placement_group": result.is_placement_group_enabled_for_compute_resource(resource),
             }
-            for resource in found.compute_resources
+            for resource in result.compute_resources
         ],
         "scratch": storage.ephemeral_volume.mount_dir if storage.ephemeral_volume else None,
         "root": {"size": storage.root_volume.size, "encrypted": storage.root_volume.encrypted},
-        "access": access(found.iam),
-        "action": action(found.custom_actions),
+        "access": access(result.iam),
+        "action": action(result.custom_actions),
     }
 
 

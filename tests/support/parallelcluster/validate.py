@@ -21,20 +21,20 @@ WITHOUT = {"HeadNodeLaunchTemplateValidator", "ComputeResourceLaunchTemplateVali
 
 def image():
     """Any image that moto has: it has none of ParallelCluster's."""
-    for found in boto3.client("ec2").describe_images()["Images"]:
-        virtual = found["VirtualizationType"] == "hvm" and found.get("Architecture") == "x86_64"
-        if virtual and any("Ebs" in device for device in found["BlockDeviceMappings"]):
-            return found["ImageId"]
+    for result in boto3.client("ec2").describe_images()["Images"]:
+        virtual = result["VirtualizationType"] == "hvm" and result.get("Architecture") == "x86_64"
+        if virtual and any("Ebs" in device for device in result["BlockDeviceMappings"]):
+            return result["ImageId"]
     raise LookupError("moto has no image with an EBS volume")
 
 
 def errors(text):
-    given = yaml_load(text)
-    cluster = ClusterSchema(cluster_name="storewise").load(given)
-    cluster.source_config = given
-    found = cluster.validate({TypeMatchValidatorsSuppressor(WITHOUT)}, ValidatorContext())
+    values = yaml_load(text)
+    cluster = ClusterSchema(cluster_name="storewise").load(values)
+    cluster.source_config = values
+    result = cluster.validate({TypeMatchValidatorsSuppressor(WITHOUT)}, ValidatorContext())
     return [
-        f"{one.validator_type}: {one.message}" for one in found if one.level == FailureLevel.ERROR
+        f"{one.validator_type}: {one.message}" for one in result if one.level == FailureLevel.ERROR
     ]
 
 

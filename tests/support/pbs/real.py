@@ -54,9 +54,9 @@ class RealPbs:
             here = {}
             ids = _said("qselect", *(["-x"] if self.history else []), "-u", getpass.getuser())
             old = {key for key, job in self._seen.items() if job["state"] == "F"} | self._others
-            asked = [job_id for job_id in ids.split() if job_id not in old]
-            if asked:
-                text = _said("qstat", *(["-x"] if self.history else []), "-f", *asked)
+            request = [job_id for job_id in ids.split() if job_id not in old]
+            if request:
+                text = _said("qstat", *(["-x"] if self.history else []), "-f", *request)
                 here = states_of(text.replace("\n\t", ""))
             for job_id, job in self._seen.items():
                 if job_id not in here:
@@ -94,18 +94,18 @@ class RealPbs:
             return [line for lines in pool.map(on, self.hosts) for line in lines]
 
 
-def _job(job_id: str, said: dict[str, str]) -> dict[str, Any]:
+def _job(job_id: str, output: dict[str, str]) -> dict[str, Any]:
     return {
         "id": job_id,
-        "name": said["Job_Name"],
-        "state": said["job_state"],
-        "exit": int(said["Exit_status"]) if "Exit_status" in said else None,
+        "name": output["Job_Name"],
+        "state": output["job_state"],
+        "exit": int(output["Exit_status"]) if "Exit_status" in output else None,
         "resources": {
-            key: said.get(f"Resource_List.{key}") for key in ("select", "place", "walltime")
+            key: output.get(f"Resource_List.{key}") for key in ("select", "place", "walltime")
         },
-        "output": said["Output_Path"].partition(":")[2],
-        "host": said.get("exec_host", "").partition("/")[0],
-        "group": said.get("session_id"),
+        "output": output["Output_Path"].partition(":")[2],
+        "host": output.get("exec_host", "").partition("/")[0],
+        "group": output.get("session_id"),
     }
 
 

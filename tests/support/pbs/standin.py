@@ -122,12 +122,12 @@ class Pbs:
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """All jobs by id, also those that a real server may have forgotten."""
-        found = {}
+        result = {}
         paths = sorted(self.jobs_directory.glob("*.json"), key=lambda path: int(path.stem))
         for path in paths:
             job = json.loads(path.read_text())
-            found[job["id"]] = job
-        return found
+            result[job["id"]] = job
+        return result
 
     def write(self, job: dict[str, Any]) -> None:
         path = self.jobs_directory / f"{job['id'].partition('.')[0]}.json"
@@ -194,8 +194,8 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
             return REFUSALS["an unknown option"].exit_status
         value = next(flags_left)
         if flag == "-l":
-            name, _, given = value.partition("=")
-            resources[name] = given
+            name, _, values = value.partition("=")
+            resources[name] = values
         else:
             options[flag] = value
     known = {"openpbs": {"select", "place", "walltime"}, "torque": {"nodes", "mem", "walltime"}}

@@ -82,8 +82,8 @@ class PbsWorkspace(Workspace):
 
     def jobs(self, name: str, states: str = "QREF") -> list[dict[str, Any]]:
         """Jobs whose name begins with a rule's and its wildcards', oldest first."""
-        found = self.pbs.jobs().values()
-        return [j for j in found if j["name"].startswith(f"{name}-") and j["state"] in states]
+        result = self.pbs.jobs().values()
+        return [j for j in result if j["name"].startswith(f"{name}-") and j["state"] in states]
 
     def node_job(self, node: str) -> dict[str, Any]:
         """The newest job of a node."""
@@ -107,21 +107,21 @@ class PbsWorkspace(Workspace):
     def server(self, node: str) -> int | None:
         for path in self.results.glob(f"live/*/endpoints/{node}.json"):
             pid: int = json.loads(path.read_text())["server_pid"]
-            found = ask(self.host(node), "server", str(pid))
-            if found and isinstance(self.pbs, RealPbs):
-                self.pbs.scratch.add(found["cwd"].partition("/pbs.")[0])
-            return pid if found else None
+            result = ask(self.host(node), "server", str(pid))
+            if result and isinstance(self.pbs, RealPbs):
+                self.pbs.scratch.add(result["cwd"].partition("/pbs.")[0])
+            return pid if result else None
         return None
 
     def left(self) -> list[str]:
         """Processes, jobs and node-local directories that have not gone yet."""
-        found = [
+        result = [
             *(f"process {p.pid}" for p in Workspace(self.top).processes()),
             *(f"job {job_id}" for job_id in self.pbs.alive()),
         ]
         if isinstance(self.pbs, RealPbs):
-            return found + self.pbs.left()
-        return [*found, *map(str, self.pbs.scratch.glob("*"))]
+            return result + self.pbs.left()
+        return [*result, *map(str, self.pbs.scratch.glob("*"))]
 
     def nothing_left(self, seconds: float) -> float:
         """Wait until nothing is left, also no Snakemake; returns the seconds that it took."""

@@ -26,8 +26,8 @@ TAKEN = "EC2 takes back host data-dy-1 (spot interruption at 2026-03-01T08:22:00
 def publish_beside(study: Path) -> None:
     """Published figures of a store of this study over workers, which the study names."""
     path = study / "study.json"
-    told = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**told, "references": ["nobody2001"]}), encoding="utf-8")
+    message = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**message, "references": ["nobody2001"]}), encoding="utf-8")
     yaml = YAML.replace(
         "{column: n, level: nodes}, same: {key: key}", "{column: n, level: workers}"
     )
@@ -42,6 +42,6 @@ def fail(study: Path, trial: str, *reasons: str, broken: str = "") -> None:
     (study / "failures").mkdir(exist_ok=True)
     with (study / "failures" / f"{trial}.jsonl").open("a") as file:
         for i, reason in enumerate(reasons):
-            told = {"trial": trial, "reason": reason, "log_tail": f"tail {i}", "run": "r"}
-            file.write(json.dumps({**told, "at": 1_772_353_320.0 + i}) + "\n")
+            message = {"trial": trial, "reason": reason, "log_tail": f"tail {i}", "run": "r"}
+            file.write(json.dumps({**message, "at": 1_772_353_320.0 + i}) + "\n")
         file.write(broken)

@@ -74,8 +74,8 @@ def publish(results: Path, s3: Bucket, tags: dict[str, str] | None = None) -> Pl
 
 
 def pull(folder: Place, target: Path) -> None:
-    found = publication(folder)
-    wanted, _ = missing(found, target, quiet)
+    result = publication(folder)
+    wanted, _ = missing(result, target, quiet)
     fetch(folder, wanted, target, quiet)
 
 

@@ -34,7 +34,7 @@ def make_session(
     begin = min(start for start, _ in spans.values()) - 3.0
     length = int(max(end for _, end in spans.values()) - begin) + 2
     common: dict[str, Any] = {"trial": name, "repeat": trial["repeat"], "factors": factors}
-    told = {}
+    message = {}
     for n in range(count):
         node, on = f"data{n}", hosts[n % len(hosts)] if hosts else clients
         rows: list[Sample] = []
@@ -73,7 +73,7 @@ def make_session(
         ):
             rows.append(Sample("session", metric, value, unit, node=node))
         address = f"10.0.0.{n + 5}" if hosts else "127.0.0.1"
-        told[node] = {"host": on, "address": address, "version": version, "guard": "password"}
+        message[node] = {"host": on, "address": address, "version": version, "guard": "password"}
         write_part(
             directory / f"node.{node}.parquet",
             rows,
@@ -107,7 +107,7 @@ def make_session(
             "trial": dict(trial),
             "phase": "session",
             "host": dict(host),
-            "nodes": told,
+            "nodes": message,
             "warnings": [shared] if count > 1 and not hosts else [],
         },
         **common,

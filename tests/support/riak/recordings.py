@@ -19,8 +19,8 @@ def records(file: str) -> tuple[dict[str, Any], ...]:
 
 def recorded(title: str, containing: str = "") -> dict[str, Any]:
     """The first record of that title, whose output contains some words."""
-    found = (r for file in ("one_node", "three_nodes") for r in records(file))
-    return next(r for r in found if r["title"] == title and containing in r.get("stdout", ""))
+    result = (r for file in ("one_node", "three_nodes") for r in records(file))
+    return next(r for r in result if r["title"] == title and containing in r.get("stdout", ""))
 
 
 def all_recorded(title: str) -> list[dict[str, Any]]:

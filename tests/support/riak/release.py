@@ -56,10 +56,10 @@ def make_release(directory: Path, version: str = "3.2.2") -> Path:
     home = directory / "riak"
     for name in ("bin/hooks", f"releases/{version}", "erts-12.3.2/bin", "lib", "share/schema"):
         (home / name).mkdir(parents=True)
-    own = {"python": sys.executable, "tests": str(TESTS)}
-    text = SCRIPT.format(**own)
+    environment = {"python": sys.executable, "tests": str(TESTS)}
+    text = SCRIPT.format(**environment)
     escript = home / "erts-12.3.2/bin/escript"
-    escript.write_text(ESCRIPT.format(**own))
+    escript.write_text(ESCRIPT.format(**environment))
     escript.chmod(0o755)
     # Who finds whom is told by the nodes themselves.
     (home / "erts-12.3.2/bin/epmd").write_text("#!/bin/sh\n")
@@ -96,8 +96,8 @@ def admin(root: Path, words: list[str]) -> None:
         while True:
             print(line, flush=True)
             time.sleep(3)
-    status, said = call(where, cookie(), "admin", *words)
-    print(said if nodetool else recorded("member-status with USE_NODETOOL=1")["stdout"])
+    status, output = call(where, cookie(), "admin", *words)
+    print(output if nodetool else recorded("member-status with USE_NODETOOL=1")["stdout"])
     sys.exit(status)
 
 
@@ -119,19 +119,19 @@ def unknown(conf: dict[str, str]) -> str | None:
 
 def cuttlefish(root: Path) -> None:
     """Says why, where its script does not."""
-    said = recorded("cuttlefish by hand on an unknown key")
+    output = recorded("cuttlefish by hand on an unknown key")
     if (key := unknown(config(root))) is not None:
-        print(said["stdout"].replace("no.such.line", key))
-        sys.exit(said["exit_status"])
+        print(output["stdout"].replace("no.such.line", key))
+        sys.exit(output["exit_status"])
 
 
 def check(root: Path) -> None:
     """Cuttlefish: refuses unknown lines, and makes vm.args."""
     conf = config(root)
     if unknown(conf) is not None:
-        said = recorded("check of a bad configuration")
-        print(said["stdout"])
-        sys.exit(said["exit_status"])
+        output = recorded("check of a bad configuration")
+        print(output["stdout"])
+        sys.exit(output["exit_status"])
     subprocess.run(["sh", root / "bin/cf_config", conf["nodename"]], check=True)
     made = Path(os.environ["RUNNER_GEN_DIR"]) / "generated.conf"
     made.mkdir(exist_ok=True)
@@ -209,8 +209,8 @@ class Node:
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 if line := self.rfile.readline():
-                    said = answer(*json.loads(line))
-                    self.wfile.write(json.dumps(said).encode() + b"\n")
+                    output = answer(*json.loads(line))
+                    self.wfile.write(json.dumps(output).encode() + b"\n")
 
         Server(where, Handler, self.node).begin()
 
@@ -230,8 +230,8 @@ class Node:
             node.store(bytes.fromhex(bucket), bytes.fromhex(key), stamp, data)
             return True
         if verb == "fetch":
-            serves, (stamp, found) = node.own(bytes.fromhex(words[0]), bytes.fromhex(words[1]))
-            return serves, stamp, None if found is None else found.hex()
+            serves, (stamp, result) = node.own(bytes.fromhex(words[0]), bytes.fromhex(words[1]))
+            return serves, stamp, None if result is None else result.hex()
         if verb == "keys":
             bucket = bytes.fromhex(words[0])
             return [k.hex() for (b, k), (_, value) in node.objects.items() if b == bucket and value]
@@ -308,14 +308,14 @@ class Node:
 def _stats(node: Standin) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = {
+            result = {
                 "node_gets_total": node.asked[9],
                 "node_puts_total": node.asked[11],
                 "memory_total": 12345678,
                 "nodename": node.name,
                 "node_gets": 3,
             }
-            text = json.dumps(found).encode() if self.path == "/stats" else b"OK"
+            text = json.dumps(result).encode() if self.path == "/stats" else b"OK"
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

@@ -56,7 +56,7 @@ def pack(*parts: tuple[int, int | bytes]) -> bytes:
 
 def unpack(data: bytes) -> dict[int, Any]:
     """The last value of each field."""
-    at, found = 0, {}
+    at, result = 0, {}
 
     def take() -> int:
         nonlocal at
@@ -71,12 +71,12 @@ def unpack(data: bytes) -> dict[int, Any]:
     while at < len(data):
         field, kind = divmod(take(), 8)
         if kind == 0:
-            found[field] = take()
+            result[field] = take()
         else:
             length = take()
-            found[field] = data[at : at + length]
+            result[field] = data[at : at + length]
             at += length
-    return found
+    return result
 
 
 def framed(code: int, body: bytes = b"") -> bytes:
@@ -182,8 +182,8 @@ class Standin:
         for _, node in self.holders(bucket, key):
             if node == self.name:
                 serves, copy = self.own(bucket, key)
-            elif (said := self.tell(node, "fetch", bucket.hex(), key.hex())) is not None:
-                serves, stamp, text = said
+            elif (output := self.tell(node, "fetch", bucket.hex(), key.hex())) is not None:
+                serves, stamp, text = output
                 copy = (stamp, None if text is None else bytes.fromhex(text))
             else:
                 continue
@@ -211,25 +211,25 @@ class Standin:
         if self.fault and code in (9, 11):
             yield from self._misbehave()
             return
-        asked = unpack(body)
-        bucket, key = asked.get(1, b""), asked.get(2, b"")
+        request = unpack(body)
+        bucket, key = request.get(1, b""), request.get(2, b"")
         if code == 1:
             yield framed(2)
         elif code == 7:
             yield framed(8, pack((1, self.name.encode()), (2, b"3.2.2-standin")))
         elif code == 9:
-            themselves = self.needed(asked[4]) if 4 in asked else 0
-            found = self.read(bucket, key, self.needed(asked.get(3)), themselves)
-            if isinstance(found, str):
-                yield framed(0, pack((1, found.encode()), (2, 0)))
-            elif found[1] is None:
+            themselves = self.needed(request[4]) if 4 in request else 0
+            result = self.read(bucket, key, self.needed(request.get(3)), themselves)
+            if isinstance(result, str):
+                yield framed(0, pack((1, result.encode()), (2, 0)))
+            elif result[1] is None:
                 yield framed(10)
             else:
-                value = b"" if asked.get(8) else found[1]
+                value = b"" if request.get(8) else result[1]
                 content = pack((1, value), (2, b"application/json"), (5, b"tag"), (7, 1700000000))
-                yield framed(10, pack((1, content), (2, number(found[0]))))
+                yield framed(10, pack((1, content), (2, number(result[0]))))
         elif code == 11:
-            done = self.write(bucket, key, unpack(asked[4])[1], self.needed(asked.get(5)))
+            done = self.write(bucket, key, unpack(request[4])[1], self.needed(request.get(5)))
             yield framed(12) if done else framed(0, pack((1, b"{w_val_unsatisfied,2,1}"), (2, 0)))
         elif code == 13:
             self.write(bucket, key, None, 1)

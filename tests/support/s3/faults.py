@@ -198,7 +198,7 @@ class Faults:
     # What follows is for the handler.
 
     def meet(self, request: Request) -> list[Fault]:
-        found: list[Fault] = []
+        result: list[Fault] = []
         with self._lock:
             self.requests.append(request)
             for rule in self._rules:
@@ -207,7 +207,7 @@ class Faults:
                     or rule.method not in ("", request.method)
                     or not rule.target.search(request.target)
                     or (rule.when is not None and not rule.when(request))
-                    or not (isinstance(rule.fault, Delay) or all(type(f) is Delay for f in found))
+                    or not (isinstance(rule.fault, Delay) or all(type(f) is Delay for f in result))
                 ):
                     continue
                 if rule.skip:
@@ -216,8 +216,8 @@ class Faults:
                 if rule.left is not None:
                     rule.left -= 1
                 rule.met += 1
-                found.append(rule.fault)
-        return found
+                result.append(rule.fault)
+        return result
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -300,11 +300,11 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
-        def _answer(self, found: list[Fault], headers: dict[str, str], body: bytes) -> None:
+        def _answer(self, result: list[Fault], headers: dict[str, str], body: bytes) -> None:
             cut: int | None = None
             flip: int | None = None
             stall: Stall | None = None
-            for fault in found:
+            for fault in result:
                 match fault:
                     case Delay(seconds):
                         time.sleep(seconds)
@@ -327,7 +327,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                 self._error(400, "BadDigest", wrong)
                 return
             status, answered, data = faults.forward(self.command, self.path, headers, body)
-            if Lost() in found:
+            if Lost() in result:
                 self._reset()
                 return
             if flip is not None:
@@ -384,8 +384,8 @@ def _flipped(data: bytes, at: int) -> bytes:
 
 def _wrong_checksum(headers: Mapping[str, str], body: bytes) -> str:
     """What is wrong with a checksum that a request brings in its headers; empty where nothing."""
-    given = {name.lower(): value for name, value in headers.items()}
-    if "aws-chunked" in given.get("content-encoding", ""):
+    values = {name.lower(): value for name, value in headers.items()}
+    if "aws-chunked" in values.get("content-encoding", ""):
         return ""  # the checksum is of what the chunks hold
     sums = {
         "x-amz-checksum-sha256": lambda: hashlib.sha256(body).digest(),
@@ -393,6 +393,6 @@ def _wrong_checksum(headers: Mapping[str, str], body: bytes) -> str:
         "content-md5": lambda: hashlib.md5(body).digest(),
     }
     for name, digest in sums.items():
-        if name in given and base64.b64encode(digest()).decode() != given[name]:
+        if name in values and base64.b64encode(digest()).decode() != values[name]:
             return f"the {name} you specified did not match what we received"
     return ""

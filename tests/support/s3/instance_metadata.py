@@ -133,13 +133,13 @@ class ImdsServer:
 
     def texts(self) -> dict[str, str]:
         document = self.document if isinstance(self.document, str) else json.dumps(self.document)
-        found = {
+        result = {
             "/latest/dynamic/instance-identity/document": document,
             "/latest/meta-data/instance-life-cycle": self.life_cycle,
         }
         if self.spot_action is not None:
-            found[INTERRUPTION] = self.spot_action
-        return found
+            result[INTERRUPTION] = self.spot_action
+        return result
 
 
 def main(port: str, kind: str, life_cycle: str) -> None:

@@ -29,19 +29,19 @@ def node_of(index: int = 0, nodes: int = RING, network: bool = False, **changes:
                  {"gossip": 4000 + k})
         for k in range(nodes)
     )  # fmt: skip
-    own = peers[index]
-    found = Node(
+    server = peers[index]
+    result = Node(
         spec=ENGINE.roles(topology, {})[index],
         topology=topology,
         settings={},
         consistency="durable",
         session="s-1",
         directory=Path("/scratch/node"),
-        address=own.address,
-        port=own.port,
+        address=server.address,
+        port=server.port,
         installation=INSTALLED,
         credentials=Credentials.make(),
         peers=peers if nodes > 1 else (),
-        ports=own.ports,
+        ports=server.ports,
     )
-    return replace(found, **changes)
+    return replace(result, **changes)

@@ -77,8 +77,8 @@ def local_cluster(
     schema: Schema | None = None,
 ) -> Iterator[Cluster]:
     """`running`, for those who only want to connect."""
-    with running(name, directory, topology, settings, consistency, schema) as found:
-        yield found.cluster
+    with running(name, directory, topology, settings, consistency, schema) as result:
+        yield result.cluster
 
 
 class _Nodes:
@@ -156,8 +156,8 @@ class _Nodes:
         if self._ended.is_set():
             raise Aborted("the cluster is being ended")
 
-    def _await(self, found: Callable[[], bool]) -> None:
-        while not found():
+    def _await(self, result: Callable[[], bool]) -> None:
+        while not result():
             self._check()
             time.sleep(POLL)
 
@@ -166,11 +166,11 @@ class _Nodes:
         self._await(lambda: all(spec.name in self.servers for spec in specs))
         return tuple(self.servers[spec.name].endpoint for spec in specs)
 
-    def _known(self, roles: Sequence[str], found: Mapping[str, Endpoint]) -> tuple[Endpoint, ...]:
+    def _known(self, roles: Sequence[str], result: Mapping[str, Endpoint]) -> tuple[Endpoint, ...]:
         """The endpoints of all nodes of some roles, as soon as all are there."""
         names = [spec.name for role in roles for spec in self.specs if spec.role == role]
-        self._await(lambda: all(name in found for name in names))
-        return tuple(found[name] for name in names)
+        self._await(lambda: all(name in result for name in names))
+        return tuple(result[name] for name in names)
 
     def _node(self, spec: NodeSpec) -> None:
         """A node's whole life. One thread for all of it: a server dies with the thread that

@@ -173,9 +173,9 @@ def empty_riak(cluster: Cluster) -> None:
     connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
     for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):
         for key in list_keys(connection, bucket):
-            found = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
-            if found is not None:
-                delete = pb.delete_request(bucket, key, vclock=found.vclock)
+            result = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
+            if result is not None:
+                delete = pb.delete_request(bucket, key, vclock=result.vclock)
                 connection.request(delete, pb.DELETE_ANSWER)
     connection.close()
 

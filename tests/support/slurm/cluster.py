@@ -260,11 +260,11 @@ def _write_files(
     (directory / "hosts").write_text("127.0.0.1 localhost\n" + "\n".join(hosts) + "\n")
 
 
-def _wait(process: subprocess.Popen[str], log: Path, found: Callable[[], bool], what: str) -> None:
+def _wait(process: subprocess.Popen[str], log: Path, result: Callable[[], bool], what: str) -> None:
     def ready() -> bool:
         if process.poll() is not None:
             raise OSError(f"{what} ended: {log.read_text()[-2000:]}")
-        return found()
+        return result()
 
     wait_until(ready, START_TIMEOUT, what)
 

@@ -16,16 +16,16 @@ import psutil
 
 def below(*directories: str) -> list[int]:
     """Processes that work in these directories."""
-    found = []
+    result = []
     for process in psutil.process_iter():
         try:
             where = Path(process.cwd())
             ours = any(where.is_relative_to(directory) for directory in directories)
             if ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
+                result.append(process.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-    return found
+    return result
 
 
 def children(pid: str) -> list[int]:

@@ -77,9 +77,9 @@ class SlurmCluster:
         """Jobs in the queue, of one rule if named; with `ended` also those Slurm remembers."""
         states = ["--states=all"] if ended else []
         text = self.command("squeue", "--noheader", "--format=%i|%T|%N|%k|%r", *states)
-        found = [SlurmJob(*line.split("|")) for line in text.splitlines()]
+        result = [SlurmJob(*line.split("|")) for line in text.splitlines()]
         prefix = f"rule_{rule}"
-        return [j for j in found if not rule or f"{j.comment}_".startswith(f"{prefix}_")]
+        return [j for j in result if not rule or f"{j.comment}_".startswith(f"{prefix}_")]
 
     def job(self, rule: str, states: Sequence[str] = ("RUNNING",)) -> SlurmJob | None:
         """The first job of a rule in one of the states, if any."""
@@ -108,21 +108,21 @@ class SlurmCluster:
             for known, first in self.hosts.items()
             if host in ("", known) and known not in self.ended
         }
-        own = {first.pid for first in self.hosts.values()}
-        found = []
+        pids = {first.pid for first in self.hosts.values()}
+        result = []
         for process in psutil.process_iter():
             try:
                 if (
-                    process.pid not in own
+                    process.pid not in pids
                     and Path(f"/proc/{process.pid}/ns/pid").readlink() in spaces
                     and process.name() not in ("slurmd", "slurmstepd", "srun")
                     and process.status() != psutil.STATUS_ZOMBIE
                     and name in process.name()
                 ):
-                    found.append(process)
+                    result.append(process)
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError, PermissionError):
                 continue  # it ended meanwhile, or is not even root's to look at, so not a job's
-        return found
+        return result
 
     def wait_no_processes(self, seconds: float = 60.0) -> None:
         """Wait until no job's process is left on any host; an error that names what is left."""
@@ -154,14 +154,14 @@ class SlurmCluster:
 
     def listeners(self, host: str) -> dict[str, str]:
         """``address:port`` -> the program that listens there, Slurm's own left out."""
-        found = {}
+        result = {}
         for line in self.execute(host, "ss", "-Htlnp").splitlines():
             fields = line.split()
             users = fields[5] if len(fields) > 5 else ""
             program = users.partition('(("')[2].partition('"')[0]
             if program not in ("slurmd", "slurmstepd", "srun"):
-                found[fields[3]] = program
-        return found
+                result[fields[3]] = program
+        return result
 
     def scratch_files(self, host: str) -> list[str]:
         """What lies on a host's node-local disk."""

@@ -49,12 +49,12 @@ class SlurmWorkspace(Workspace):
 
         On the command line, --set-resources would replace all that the profile sets.
         """
-        own = self.directory / "profile" / "config.yaml"
-        path = own if own.exists() else ROOT / "profiles" / "slurm" / "config.yaml"
+        profile = self.directory / "profile" / "config.yaml"
+        path = profile if profile.exists() else ROOT / "profiles" / "slurm" / "config.yaml"
         values = yaml.safe_load(path.read_text())
         values["set-resources"].setdefault(rule, {}).update(resources)
-        own.parent.mkdir(exist_ok=True)
-        own.write_text(yaml.safe_dump(values))
+        profile.parent.mkdir(exist_ok=True)
+        profile.write_text(yaml.safe_dump(values))
 
     def await_work(self, process: subprocess.Popen[str], phase: str, seconds: float) -> None:
         """Wait until two workers have passed the barrier of a phase and have clients."""
@@ -72,9 +72,9 @@ class SlurmWorkspace(Workspace):
                 continue
             jobs = self.job_members()
             known = [jobs.get(f"{phase}.{number}") for number in range(workers)]
-            found = [self.process(worker) for worker in known if worker is not None]
+            result = [self.process(worker) for worker in known if worker is not None]
             with contextlib.suppress(psutil.NoSuchProcess):
-                if len([p for p in found if p is not None and p.children()]) == workers:
+                if len([p for p in result if p is not None and p.children()]) == workers:
                     return live.name
         return None
 
@@ -87,20 +87,20 @@ class SlurmWorkspace(Workspace):
 
     def servers(self) -> dict[str, tuple[Member, str]]:
         """Servers that answer: node -> its process and ``address:port``."""
-        found = {}
+        result = {}
         for _, data in self._records("endpoints/*.json"):
             end = data["endpoint"]
             member = Member(end["host"], data["server_pid"])
-            found[data["node"]] = (member, f"{end['address']}:{end['port']}")
-        return found
+            result[data["node"]] = (member, f"{end['address']}:{end['port']}")
+        return result
 
     def node_directories(self) -> list[str]:
         """Directories of nodes that are there, below the results or on a host's own disk."""
-        found = [str(path) for path in self.results.glob("live/*/nodes/*/")]
+        result = [str(path) for path in self.results.glob("live/*/nodes/*/")]
         for host in self.slurm.hosts:
             names = map(Path, self.slurm.scratch_files(host))
-            found += [f"{host}:{name}" for name in names if name.parent == self.slurm.scratch]
-        return found
+            result += [f"{host}:{name}" for name in names if name.parent == self.slurm.scratch]
+        return result
 
     def _live(self) -> list[Path]:
         """Live directories; those of measured trials stay until the run ends."""
@@ -141,8 +141,8 @@ class SlurmWorkspace(Workspace):
     def failures(self) -> list[str]:
         """Reasons of failed attempts, oldest first."""
         files = self.results.glob("failures/*.jsonl")
-        found = [json.loads(line) for p in files for line in p.read_text().splitlines()]
-        return [failure["reason"] for failure in sorted(found, key=lambda f: f["at"])]
+        result = [json.loads(line) for p in files for line in p.read_text().splitlines()]
+        return [failure["reason"] for failure in sorted(result, key=lambda f: f["at"])]
 
     def registered(self) -> list[str]:
         """Jobs that are still to be cancelled."""

@@ -50,8 +50,8 @@ class Attempts:
 
     def inside(self) -> list[str]:
         """What got him in, each once."""
-        found = (f"{e['tried']}: {e['answer']}" for e in self.entries if e["in"])
-        return sorted(set(found))
+        result = (f"{e['tried']}: {e['answer']}" for e in self.entries if e["in"])
+        return sorted(set(result))
 
     def reached(self) -> set[str]:
         """Addresses and ports where a server took his connection."""
@@ -77,7 +77,7 @@ def beside_an_intruder(kind: str, log: Path, monkeypatch: pytest.MonkeyPatch) ->
         text=True,
     )
     assert intruder.stdin is not None and intruder.stdout is not None
-    found = Attempts(log=log)
+    result = Attempts(log=log)
     ended = threading.Event()
     lock = threading.Lock()
 
@@ -95,10 +95,10 @@ def beside_an_intruder(kind: str, log: Path, monkeypatch: pytest.MonkeyPatch) ->
         return port
 
     def look() -> None:
-        told: set[str] = set()
+        message: set[str] = set()
         while not ended.wait(0.05):
-            for place in sorted(_places(intruder.pid) - told):
-                told.add(place)
+            for place in sorted(_places(intruder.pid) - message):
+                message.add(place)
                 tell(place)
 
     assert intruder.stdout.readline() == "ready\n"
@@ -106,35 +106,35 @@ def beside_an_intruder(kind: str, log: Path, monkeypatch: pytest.MonkeyPatch) ->
     looking = threading.Thread(target=look)
     looking.start()
     try:
-        yield found
+        yield result
     finally:
         ended.set()
         looking.join()
         monkeypatch.setattr(session_server, "free_port", choose)
         intruder.stdin.close()
         intruder.wait(300)
-        found.text = log.read_text()
-        found.entries = [json.loads(line) for line in found.text.splitlines()]
+        result.text = log.read_text()
+        result.entries = [json.loads(line) for line in result.text.splitlines()]
         if directory := os.environ.get(LOGS):
             shutil.copy(log, Path(directory) / log.name)
 
 
 def _places(intruder: int) -> set[str]:
     """Where our processes can be reached: sockets that they listen on, and themselves."""
-    found = set()
+    result = set()
     for process in psutil.Process().children(recursive=True):
         try:
             if process.pid == intruder:
                 continue
-            found.add(f"process {process.pid}")
+            result.add(f"process {process.pid}")
             for connection in process.net_connections("all"):
                 if connection.status == psutil.CONN_LISTEN:
                     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(
                         connection.laddr.ip, connection.laddr.ip
                     )
-                    found.add(f"tcp {address} {connection.laddr.port}")
+                    result.add(f"tcp {address} {connection.laddr.port}")
                 elif connection.family == socket.AF_UNIX and connection.laddr:
-                    found.add(f"unix {connection.laddr}")
+                    result.add(f"unix {connection.laddr}")
         except psutil.Error:
             continue
-    return found
+    return result

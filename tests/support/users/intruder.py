@@ -100,7 +100,7 @@ def mongodb(address: str, port: int) -> Iterator[Attempt]:
         options: dict[str, Any] = {}
         if user:
             options = {"username": user, "password": password, "authSource": database}
-        asked = commands if not user else [("admin", {"listDatabases": 1})]
+        request = commands if not user else [("admin", {"listDatabases": 1})]
         with pymongo.MongoClient[dict[str, Any]](
             address,
             port,
@@ -108,7 +108,7 @@ def mongodb(address: str, port: int) -> Iterator[Attempt]:
             serverSelectionTimeoutMS=int(_SECONDS * 1000),
             **options,
         ) as client:
-            for where, command in asked:
+            for where, command in request:
                 verb = next(iter(command))
                 tried = f"{verb} on {where} as {user or 'nobody'}"
                 try:
@@ -192,13 +192,13 @@ def _words(address: str, port: int, tried: str, words: bytes) -> Attempt:
         with socket.create_connection((address, port), _SECONDS) as connection:
             connection.settimeout(_SECONDS)
             connection.sendall(words)
-            said = connection.recv(200)
+            output = connection.recv(200)
     except OSError as error:
         return tried, False, _line(error)
     known = (b"Zookeeper version", b"HTTP/1.1 200", b"HTTP/1.0 200", b"OK")
     # epmd's names come behind its own port.
-    inside = said.startswith(known) or said[4:9] == b"name "
-    return tried, inside, said[:60].decode(errors="replace")
+    inside = output.startswith(known) or output[4:9] == b"name "
+    return tried, inside, output[:60].decode(errors="replace")
 
 
 def _thrift(address: str, port: int) -> Iterator[Attempt]:
@@ -357,13 +357,13 @@ class Intruder:
     def _reads(self, place: str, path: str, tried: str) -> None:
         try:
             with Path(path).open("rb") as file:
-                said = len(file.read(100))
+                output = len(file.read(100))
         except PermissionError as error:
             self.note(place, tried, False, _line(error))
         except OSError:
             return
         else:  # of a process that has ended there is nothing to read
-            self.note(place, tried, said > 0, f"{said} bytes")
+            self.note(place, tried, output > 0, f"{output} bytes")
 
 
 def _imports(kind: str) -> None:

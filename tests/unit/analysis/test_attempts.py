@@ -14,8 +14,8 @@ def fail(directory: Path, trial: str, *reasons: str, broken: str = "") -> None:
     (directory / "failures").mkdir(exist_ok=True)
     with (directory / "failures" / f"{trial}.jsonl").open("a") as file:
         for i, reason in enumerate(reasons):
-            told = {"trial": trial, "reason": reason, "log_tail": f"tail {i}", "run": "r"}
-            file.write(json.dumps({**told, "at": 1_772_353_320.0 + i}) + "\n")
+            message = {"trial": trial, "reason": reason, "log_tail": f"tail {i}", "run": "r"}
+            file.write(json.dumps({**message, "at": 1_772_353_320.0 + i}) + "\n")
         file.write(broken)
 
 
@@ -24,13 +24,13 @@ def test_attempts_are_read_by_trial_and_broken_lines_passed_over(tmp_path: Path)
     fail(tmp_path, "a", "first", "second", broken='{"trial": "a", "rea\n[]\n{"at": "x"}\n')
     fail(tmp_path, "given-up", "never measured")
     fail(tmp_path, "b", TAKEN)
-    found, warnings = read_attempts(tmp_path, {"a", "b"})
-    assert found == [
+    result, warnings = read_attempts(tmp_path, {"a", "b"})
+    assert result == [
         FailedAttempt("a", 1_772_353_320.0, "first", "tail 0"),
         FailedAttempt("a", 1_772_353_321.0, "second", "tail 1"),
         FailedAttempt("b", 1_772_353_320.0, TAKEN, "tail 0"),
     ]
-    assert found[0].when == "2026-03-01 08:22:00 UTC"
+    assert result[0].when == "2026-03-01 08:22:00 UTC"
     assert [(w.code, w.trial, w.message) for w in warnings] == [
         (
             "failed_attempt",

@@ -19,8 +19,8 @@ def test_break_even_by_hand() -> None:
     def exact(value: float) -> Estimate:
         return Estimate(3, value, value, value, "repeats", 0.0, 2.0)
 
-    found = questions_until_it_pays(exact(60.0), exact(2.0), exact(0.5))
-    assert (found.mean, found.low, found.high) == pytest.approx((40.0, 40.0, 40.0))
+    result = questions_until_it_pays(exact(60.0), exact(2.0), exact(0.5))
+    assert (result.mean, result.low, result.high) == pytest.approx((40.0, 40.0, 40.0))
     assert questions_until_it_pays(exact(60.0), exact(2.0), exact(2.0)).mean == math.inf
     never = questions_until_it_pays(exact(60.0), exact(2.0), exact(3.0))
     assert (never.low, never.mean) == (math.inf, math.inf)

@@ -54,10 +54,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
         phases=("write",),
         verify=False,
     )
-    told = json.loads((study / "study.json").read_text())
+    message = json.loads((study / "study.json").read_text())
     # 100 bytes of text per document: 10^10 documents in 10^6 files.
-    told["corpus"] = {"files": 10**6, "bytes": 10**12}
-    (study / "study.json").write_text(json.dumps(told))
+    message["corpus"] = {"files": 10**6, "bytes": 10**12}
+    (study / "study.json").write_text(json.dumps(message))
     return build_tables(load_results(study))
 
 
@@ -69,67 +69,67 @@ def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
 
 
 def test_a_single_count_is_a_line() -> None:
-    found = model_of([2.0], [sure(100)])
-    assert found.kind == LINEAR
-    assert found.rate(7) == 350
-    assert found.needed(1000) == 20
-    assert found.needed(1001) == 21
-    assert math.isnan(found.needed(50.0 * (MOST + 1)))
+    result = model_of([2.0], [sure(100)])
+    assert result.kind == LINEAR
+    assert result.rate(7) == 350
+    assert result.needed(1000) == 20
+    assert result.needed(1001) == 21
+    assert math.isnan(result.needed(50.0 * (MOST + 1)))
 
 
 def test_a_line_starts_at_the_largest_count() -> None:
-    found = model_of([1.0, 4.0], [sure(100), sure(200)])
-    assert (found.kind, found.rate(8)) == (LINEAR, 400)
+    result = model_of([1.0, 4.0], [sure(100), sure(200)])
+    assert (result.kind, result.rate(8)) == (LINEAR, 400)
     # Without intervals the means alone must have risen.
     assert model_of([1.0, 4.0], [unsure(100), unsure(101)]).kind == LINEAR
     assert model_of([1.0, 4.0], [unsure(100), unsure(99)]).kind == MEASURED
 
 
 def test_where_more_nodes_are_not_faster_no_other_number_is_given() -> None:
-    found = model_of([1.0, 3.0], [sure(100, 0.2), sure(104, 0.2)])
-    assert (found.kind, found.largest, found.base.mean) == (MEASURED, 3, 104)
-    assert found.needed(104) == 3
-    assert math.isnan(found.needed(105))
-    assert math.isnan(found.rate(6))
+    result = model_of([1.0, 3.0], [sure(100, 0.2), sure(104, 0.2)])
+    assert (result.kind, result.largest, result.base.mean) == (MEASURED, 3, 104)
+    assert result.needed(104) == 3
+    assert math.isnan(result.needed(105))
+    assert math.isnan(result.rate(6))
     # The best of those measured, which need not be the largest.
     slower = model_of([1.0, 2.0, 3.0], [sure(100), sure(120), sure(90)])
     assert (slower.largest, slower.needed(110)) == (2, 2)
 
 
 def test_the_law_by_hand_and_nothing_beyond_its_peak() -> None:
-    found = model_of([1.0, 8.0], [sure(100), sure(350)], LAW)
-    assert (found.kind, found.most) == (USL, 9)
-    assert found.rate(4) == pytest.approx(400 / 1.42)
-    assert found.rate(5) == pytest.approx(500 / 1.6)
-    assert found.needed(300) == 5
-    assert found.needed(900 / 2.52) == 9
-    assert math.isnan(found.needed(358))
-    assert math.isnan(found.rate(10))
+    result = model_of([1.0, 8.0], [sure(100), sure(350)], LAW)
+    assert (result.kind, result.most) == (USL, 9)
+    assert result.rate(4) == pytest.approx(400 / 1.42)
+    assert result.rate(5) == pytest.approx(500 / 1.6)
+    assert result.needed(300) == 5
+    assert result.needed(900 / 2.52) == 9
+    assert math.isnan(result.needed(358))
+    assert math.isnan(result.rate(10))
 
 
 def test_a_law_without_a_peak_has_a_rate_that_it_never_reaches() -> None:
-    found = model_of([1.0], [sure(100)], (100.0, 0.5, 0.0))
-    assert found.most == MOST
-    assert math.isnan(found.needed(200))  # lambda / sigma
-    assert found.needed(190) == 19
+    result = model_of([1.0], [sure(100)], (100.0, 0.5, 0.0))
+    assert result.most == MOST
+    assert math.isnan(result.needed(200))  # lambda / sigma
+    assert result.needed(190) == 19
 
 
 def test_a_law_that_falls_from_the_start_has_one_node() -> None:
-    found = model_of([1.0], [sure(100)], (100.0, 0.0, 4.0))
-    assert found.most == 1
-    assert found.needed(100) == 1
-    assert math.isnan(found.needed(101))
+    result = model_of([1.0], [sure(100)], (100.0, 0.0, 4.0))
+    assert result.most == 1
+    assert result.needed(100) == 1
+    assert math.isnan(result.needed(101))
 
 
 @given(st.floats(0, 0.9), st.floats(0, 0.1), st.floats(1, 1e5))
 def test_the_needed_number_is_the_smallest(sigma: float, kappa: float, wanted: float) -> None:
-    found = model_of([1.0], [sure(100)], (100.0, sigma, kappa))
-    count = found.needed(wanted)
+    result = model_of([1.0], [sure(100)], (100.0, sigma, kappa))
+    count = result.needed(wanted)
     if math.isnan(count):
-        assert not found.rate(found.most) >= wanted
+        assert not result.rate(result.most) >= wanted
     else:
-        assert found.rate(count) >= wanted
-        assert count == 1 or found.rate(count - 1) < wanted
+        assert result.rate(count) >= wanted
+        assert count == 1 or result.rate(count - 1) < wanted
 
 
 def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
@@ -202,9 +202,9 @@ def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables: Tables) -
     made.loc[single, "mean"] *= 9
     made.loc[single, ["low", "high"]] *= 9
     made.loc[single, "resampled"] = "seconds"
-    found = capacity(replace(tables, summary=made, judged={})).table
-    assert set(found.loc[found["engine"] == "postgres", "resampled"]) == {"seconds"}
-    assert set(found.loc[found["engine"] == "sqlite", "resampled"]) == {"repeats"}
+    result = capacity(replace(tables, summary=made, judged={})).table
+    assert set(result.loc[result["engine"] == "postgres", "resampled"]) == {"seconds"}
+    assert set(result.loc[result["engine"] == "sqlite", "resampled"]) == {"repeats"}
 
 
 def test_an_embedded_store_grows_by_workers_and_the_law(tables: Tables) -> None:
@@ -226,11 +226,11 @@ def test_without_the_law_the_same_is_a_line(tables: Tables) -> None:
 
 
 def test_what_was_told_of_the_limits_is_said_again(tables: Tables) -> None:
-    told = tables.judged["limits"]
-    loads = told["phase"] == "write"
-    made = told.assign(limited_by=told["limited_by"].where(~loads, "disk"))
-    found = capacity(replace(tables, judged={**tables.judged, "limits": made})).table
-    assert found["limits"].str.contains("limited by: disk").all()
+    message = tables.judged["limits"]
+    loads = message["phase"] == "write"
+    made = message.assign(limited_by=message["limited_by"].where(~loads, "disk"))
+    result = capacity(replace(tables, judged={**tables.judged, "limits": made})).table
+    assert result["limits"].str.contains("limited by: disk").all()
 
 
 def test_the_curve_has_what_was_measured_and_the_model(tables: Tables) -> None:

@@ -38,8 +38,8 @@ PRICES = {
 
 
 def rate(mean: float, low: float, high: float, resampled: str = "repeats") -> dict[str, Any]:
-    told = {"n": 3, "mean": mean, "low": low, "high": high, "resampled": resampled}
-    return {**told, "error": 0.1, "freedom": 2.0}
+    message = {"n": 3, "mean": mean, "low": low, "high": high, "resampled": resampled}
+    return {**message, "error": 0.1, "freedom": 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """SQLite, and PostgreSQL on one and on two nodes, all on one host."""
     study = tmp_path_factory.mktemp("cost")
     make_study(study, engines=("null", "sqlite", "postgres"), workers=(1,), nodes=(1, 2))
-    told = json.loads((study / "study.json").read_text())
+    message = json.loads((study / "study.json").read_text())
     # 100 bytes of text per document in these results: 10^7 documents.
-    told |= {"prices": PRICES, "corpus": {"files": 10_000, "bytes": 10**9}}
-    (study / "study.json").write_text(json.dumps(told))
+    message |= {"prices": PRICES, "corpus": {"files": 10_000, "bytes": 10**9}}
+    (study / "study.json").write_text(json.dumps(message))
     return build_tables(load_results(study))
 
 
@@ -84,35 +84,35 @@ def test_hosts_are_paid_not_jobs(
 
 def test_hours_per_million_are_hosts_over_the_rate() -> None:
     # 3 hosts at 1,000/s: a million takes 1,000 s, which are 3,000 host seconds.
-    found = per_million(rate(1000, 800, 1250), 3)
-    assert found["mean"] == pytest.approx(3000 / 3600)
-    assert found["low"] == pytest.approx(3 * 800 / 3600)
-    assert found["high"] == pytest.approx(3 * 1250 / 3600)
-    assert (found["n"], found["error"], found["freedom"]) == (3, 0.1, 2.0)
+    result = per_million(rate(1000, 800, 1250), 3)
+    assert result["mean"] == pytest.approx(3000 / 3600)
+    assert result["low"] == pytest.approx(3 * 800 / 3600)
+    assert result["high"] == pytest.approx(3 * 1250 / 3600)
+    assert (result["n"], result["error"], result["freedom"]) == (3, 0.1, 2.0)
 
 
 @pytest.mark.parametrize("unsure", [rate(5, math.nan, math.nan, "none"), rate(5, -1, 11)])
 def test_a_rate_that_may_be_nothing_gives_a_cost_without_interval(unsure: dict[str, Any]) -> None:
-    found = per_million(unsure, 1)
-    assert found["mean"] == pytest.approx(1e6 / 5 / 3600)
-    assert math.isnan(found["low"])
-    assert math.isnan(found["high"])
-    assert found["resampled"] == "none"
+    result = per_million(unsure, 1)
+    assert result["mean"] == pytest.approx(1e6 / 5 / 3600)
+    assert math.isnan(result["low"])
+    assert math.isnan(result["high"])
+    assert result["resampled"] == "none"
 
 
 def test_a_line_and_its_prediction_by_hand() -> None:
     # y = -2/3 + 5/2 x; squared residuals 1/36 + 4/36 + 1/36 on one degree of freedom.
-    found = line([1, 2, 3], [2, 4, 7], 10)
-    assert found is not None
-    assert (found.fixed, found.per_document) == pytest.approx((-2 / 3, 2.5))
-    assert found.mean == pytest.approx(25 - 2 / 3)
+    result = line([1, 2, 3], [2, 4, 7], 10)
+    assert result is not None
+    assert (result.fixed, result.per_document) == pytest.approx((-2 / 3, 2.5))
+    assert result.mean == pytest.approx(25 - 2 / 3)
     half = 12.706205 * math.sqrt(1 / 6 * (1 + 1 / 3 + 64 / 2))
-    assert found.high == pytest.approx(found.mean + half)
-    assert found.low == 0  # less than nothing is cut
-    assert found.freedom == 1
+    assert result.high == pytest.approx(result.mean + half)
+    assert result.low == 0  # less than nothing is cut
+    assert result.freedom == 1
     # Repeats of the same size are no further points.
-    assert line([1, 2, 3, 3, 2, 1], [2, 4, 7, 7, 4, 2], 10) == found
-    assert line([1, 2, 3, 3], [2, 4, 6, 8], 10) == found
+    assert line([1, 2, 3, 3, 2, 1], [2, 4, 7, 7, 4, 2], 10) == result
+    assert line([1, 2, 3, 3], [2, 4, 6, 8], 10) == result
 
 
 @given(
@@ -124,10 +124,10 @@ def test_a_line_without_chance_is_found_again(
     fixed: float, each: float, documents: list[int]
 ) -> None:
     at = 50.0 * max(documents)
-    found = line(documents, [fixed + each * n for n in documents], at)
-    assert found is not None
-    assert found.mean == pytest.approx(fixed + each * at, rel=1e-4)
-    assert found.low <= found.mean <= found.high
+    result = line(documents, [fixed + each * n for n in documents], at)
+    assert result is not None
+    assert result.mean == pytest.approx(fixed + each * at, rel=1e-4)
+    assert result.low <= result.mean <= result.high
 
 
 def test_where_there_is_no_line() -> None:
@@ -137,13 +137,13 @@ def test_where_there_is_no_line() -> None:
 
 
 def test_what_a_phase_cost(tables: Tables) -> None:
-    found = costs(tables)
-    assert not [w for w in found.warnings if w.code == "no_prices"]
-    assert "null" not in set(found.table["engine"])
+    result = costs(tables)
+    assert not [w for w in result.warnings if w.code == "no_prices"]
+    assert "null" not in set(result.table["engine"])
     write = one(
         tables.summary, engine="postgres", nodes=2, phase="write", measure="documents_per_s"
     )
-    mine = found.table[(found.table["engine"] == "postgres") & (found.table["nodes"] == 2)]
+    mine = result.table[(result.table["engine"] == "postgres") & (result.table["nodes"] == 2)]
     of_write = mine[mine["phase"] == "write"]
     hours = one(of_write, measure="node_hours_per_million")
     assert hours["mean"] == pytest.approx(2e6 / write["mean"] / 3600)
@@ -164,8 +164,8 @@ def test_what_a_phase_cost(tables: Tables) -> None:
 
 
 def test_a_cost_at_a_rate_that_was_set_is_marked(tables: Tables) -> None:
-    told = {"phase": ["read"], "step": [0], "rate": [500.0]}
-    steps = pd.DataFrame(told).reindex(columns=tables.steps.columns)
+    message = {"phase": ["read"], "step": [0], "rate": [500.0]}
+    steps = pd.DataFrame(message).reindex(columns=tables.steps.columns)
     table = costs(replace(tables, steps=steps)).table
     assert table.loc[table["phase"] == "read", "paced"].all()
     assert not table.loc[table["phase"] == "write", "paced"].any()
@@ -182,31 +182,31 @@ def test_an_embedded_store_has_worker_hosts_only(tables: Tables) -> None:
 
 
 def test_what_the_corpus_takes_and_costs_to_keep(tables: Tables) -> None:
-    found = costs(tables)
+    result = costs(tables)
     full = full_size(tables)
     assert full is not None
     assert (full.documents, full.by) == (pytest.approx(1e7), "text")
-    size = one(found.table, engine="sqlite", measure="corpus_bytes")
+    size = one(result.table, engine="sqlite", measure="corpus_bytes")
     assert size["mean"] == pytest.approx(310e7)
-    year = one(found.table, engine="sqlite", measure="corpus_money_per_year")
+    year = one(result.table, engine="sqlite", measure="corpus_money_per_year")
     assert year["mean"] == pytest.approx(3.10 * 0.05 * 12)
     assert year["unit"] == "EUR/year"
     # 302,000 documents were loaded, so 10^7 are not far enough to be warned of.
     assert full.multiple == pytest.approx(1e7 / full.loaded)
     assert full.multiple < 100
-    assert "extrapolated" not in {w.code for w in found.warnings}
+    assert "extrapolated" not in {w.code for w in result.warnings}
     # A file of the inputs has 6,700 documents of 100 bytes, one of the corpus 100,000 bytes.
-    (unlike,) = (w for w in found.warnings if w.code == "unlike_corpus")
+    (unlike,) = (w for w in result.warnings if w.code == "unlike_corpus")
     assert "100,000 bytes" in unlike.message
 
 
 def test_without_prices_there_are_hours_and_a_warning(tables: Tables) -> None:
     study = {k: v for k, v in tables.results.study.items() if k not in ("prices", "corpus")}
     older = replace(tables, results=replace(tables.results, study=study))
-    found = costs(older)
-    assert not found.table["measure"].str.contains("money").any()
-    assert found.table["measure"].str.contains("hours").any()
-    codes = {w.code: w for w in found.warnings}
+    result = costs(older)
+    assert not result.table["measure"].str.contains("money").any()
+    assert result.table["measure"].str.contains("hours").any()
+    codes = {w.code: w for w in result.warnings}
     assert "config/prices.yaml" in codes["no_prices"].remedy
     # 13 TB at 100 bytes: 1.3 * 10^11 documents.
     assert "1.3e+11 documents" in codes["extrapolated"].message
@@ -221,13 +221,13 @@ def test_without_prices_there_are_hours_and_a_warning(tables: Tables) -> None:
 def test_without_any_text_the_corpus_goes_by_its_files(tables: Tables) -> None:
     mute = tables.storage[tables.storage["measure"] != "share_of_raw_input"]
     assert math.isnan(text_per_document(mute))
-    found = full_size(replace(tables, storage=mute))
+    result = full_size(replace(tables, storage=mute))
     inputs = tables.results.inputs
-    assert found is not None
+    assert result is not None
     assert inputs is not None
     assert inputs.bytes == pytest.approx(INPUT_BYTES * 10, rel=0.01)
     assert inputs.documents is not None
-    assert (found.by, found.documents) == ("files", 10_000 * inputs.documents / inputs.files)
+    assert (result.by, result.documents) == ("files", 10_000 * inputs.documents / inputs.files)
     nothing = replace(tables, storage=mute, results=replace(tables.results, inputs=None))
     assert full_size(nothing) is None
     assert not costs(nothing).table["measure"].str.startswith("corpus").any()
@@ -237,9 +237,9 @@ def test_a_workload_of_its_own_records_has_no_such_corpus(tables: Tables) -> Non
     study = {**tables.results.study, "workload": "ycsb"}
     mine = replace(tables, results=replace(tables.results, study=study))
     assert full_size(mine) is None
-    found = costs(mine)
-    assert not found.table["measure"].str.startswith("corpus").any()
-    assert found.table["measure"].str.contains("money").any()
+    result = costs(mine)
+    assert not result.table["measure"].str.startswith("corpus").any()
+    assert result.table["measure"].str.contains("money").any()
 
 
 def test_sizes_over_volumes_make_a_line(tables: Tables) -> None:
@@ -271,8 +271,8 @@ def test_sizes_over_volumes_make_a_line(tables: Tables) -> None:
             for v, n in zip(volumes, documents, strict=True)
         ),
     )
-    found = corpus_disk(made, FullSize(1e9, "text", 40_000, 100))
-    (row,) = found.to_dict("records")
+    result = corpus_disk(made, FullSize(1e9, "text", 40_000, 100))
+    (row,) = result.to_dict("records")
     assert row["mean"] == pytest.approx(1e6 + 300e9)
     assert pd.isna(row["volume"])
     assert (row["resampled"], row["n"], row["note"]) == ("line", 3, "line over volume")
@@ -290,25 +290,25 @@ def test_replicas_that_a_size_leaves_out_are_added(tables: Tables) -> None:
     sizes = sizes[sizes["engine"] == "postgres"].assign(engine="mongodb", replicas=2.0)
     factors = (*tables.results.factors, "replicas")
     made = replace(tables, storage_summary=sizes, results=replace(tables.results, factors=factors))
-    found = corpus_disk(made, FullSize(1e6, "text", 1e5, 100))
-    assert found["mean"].to_list() == pytest.approx([2 * 240e6] * 2)
-    assert found["note"].str.contains("times 2 replicas").all()
+    result = corpus_disk(made, FullSize(1e6, "text", 1e5, 100))
+    assert result["mean"].to_list() == pytest.approx([2 * 240e6] * 2)
+    assert result["note"].str.contains("times 2 replicas").all()
 
 
 def test_a_study_of_nothing_costs_nothing(tables: Tables) -> None:
     nothing = replace(tables, summary=tables.summary.iloc[:0])
-    found = costs(nothing)
-    assert found.table.empty
-    assert found.warnings == ()
-    assert {"measure", "unit", "mean", "low", "high", "basis", "note"} <= set(found.table.columns)
+    result = costs(nothing)
+    assert result.table.empty
+    assert result.warnings == ()
+    assert {"measure", "unit", "mean", "low", "high", "basis", "note"} <= set(result.table.columns)
 
 
 def test_a_host_that_was_an_instance_costs_what_its_type_costs(tmp_path: Path) -> None:
     make_study(tmp_path, engines=("sqlite",), workers=(2,), repeats=1)
     instances = {"i4i.large": {"on_demand": 0.172, "spot": 0.07}}
-    told = json.loads((tmp_path / "study.json").read_text())
-    told["prices"] = {**PRICES, "date": "2026-03-31", "instances": instances}
-    (tmp_path / "study.json").write_text(json.dumps(told))
+    message = json.loads((tmp_path / "study.json").read_text())
+    message["prices"] = {**PRICES, "date": "2026-03-31", "instances": instances}
+    (tmp_path / "study.json").write_text(json.dumps(message))
     tables = build_tables(load_results(tmp_path))
     measured = one(costs(tables).table, phase="write", measure="money_per_million")
     assert measured["note"] == "of May; prices of 2026-03-31", "hosts of no cloud"

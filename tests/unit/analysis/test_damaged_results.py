@@ -26,13 +26,13 @@ def changed(content: bytes, at: int, bit: int) -> bytes:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    found = []
+    result = []
     for second in range(3):
         histogram = new_histogram()
         for value in (1000, 20_000, 300_000 + second):
             histogram.record_value(value)
-        found.append(Interval(Tag("get", "service_time"), float(second), 1.0, histogram))
-    write_log(tmp_path / "read.0.hlog", 1_700_000_000.0, found)
+        result.append(Interval(Tag("get", "service_time"), float(second), 1.0, histogram))
+    write_log(tmp_path / "read.0.hlog", 1_700_000_000.0, result)
     return tmp_path / "read.0.hlog"
 
 
@@ -64,8 +64,8 @@ def test_a_log_without_a_checksum_is_read_as_it_is(log: Path) -> None:
     totals = re.sub(r"from byte \d+ on", f"from byte {begin} on", text)
     for older in (totals, text[:begin]):
         log.write_text(older)
-        (found,) = merge_all([log], lambda tag: True).values()
-        assert np.array_equal(found.counts, whole.counts)
+        (result,) = merge_all([log], lambda tag: True).values()
+        assert np.array_equal(result.counts, whole.counts)
 
 
 def packed(trial: Path) -> tuple[Path, list[str], list[str]]:
@@ -86,15 +86,15 @@ def test_a_damaged_pack_is_an_error_or_the_same(tmp_path: Path) -> None:
     for one in [*damaged, *(content[:at] for at in places[:40]), b""]:
         (trial / PACK).write_bytes(one)
         try:
-            found = read_pack(trial, parts, logs)
+            result = read_pack(trial, parts, logs)
         except ResultError as error:
             assert str(trial / PACK) in str(error)
             continue
-        if found is None:  # of another version
+        if result is None:  # of another version
             continue
-        assert found.rows.equals(whole.rows)
-        assert (found.conditions, found.totals) == (whole.conditions, whole.totals)
-        assert isinstance(found.rows, pa.Table)
+        assert result.rows.equals(whole.rows)
+        assert (result.conditions, result.totals) == (whole.conditions, whole.totals)
+        assert isinstance(result.rows, pa.Table)
 
 
 def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-20])
     after = build_tables(load_results(tmp_path))
     for code, (path, trial_name, words) in cut.items():
-        (told,) = [warning for warning in after.warnings if warning.code == code]
-        assert told.trial == trial_name
-        assert f"{path}: {words}" in told.message
-        assert told.remedy
+        (message,) = [warning for warning in after.warnings if warning.code == code]
+        assert message.trial == trial_name
+        assert f"{path}: {words}" in message.message
+        assert message.remedy
     # A pack is a copy, a log is not.
     same, gone = (
         {name: table[table["trial"] == name] for name in (packed_.name, logged.name)}

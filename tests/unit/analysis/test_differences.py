@@ -62,16 +62,16 @@ def test_equal_choices_are_hardly_ever_called_different(spreads: list[float]) ->
 
 def test_holm_by_hand() -> None:
     # 4 * 0.01 = 0.04; 3 * 0.02 = 0.06, where the procedure stops: 0.03 would pass 0.05 alone.
-    found = holm([_of_p(p) for p in (0.03, 0.01, 0.5, 0.02)])
-    assert [one["p_adj"] for one in found] == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert [one["differs"] for one in found] == [False, True, False, False]
-    for one in found:
+    result = holm([_of_p(p) for p in (0.03, 0.01, 0.5, 0.02)])
+    assert [one["p_adj"] for one in result] == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert [one["differs"] for one in result] == [False, True, False, False]
+    for one in result:
         assert one["differs"] == (one["low_adj"] > 1)
     # The rejected pair is judged at 0.05 / 4, all others at 0.05 / 3.
     half = float(stats.t.isf(0.05 / 4 / 2, 10)) * 0.1
-    assert math.log(found[1]["high_adj"] / found[1]["low_adj"]) == pytest.approx(2 * half)
+    assert math.log(result[1]["high_adj"] / result[1]["low_adj"]) == pytest.approx(2 * half)
     half = float(stats.t.isf(0.05 / 3 / 2, 10)) * 0.1
-    assert math.log(found[2]["high_adj"] / found[2]["low_adj"]) == pytest.approx(2 * half)
+    assert math.log(result[2]["high_adj"] / result[2]["low_adj"]) == pytest.approx(2 * half)
     assert holm([]) == []
     everything = holm([_of_p(0.001), _of_p(0.002)])
     assert all(one["differs"] and one["low_adj"] > 1 for one in everything)
@@ -142,7 +142,7 @@ def test_promises_are_part_of_the_choice(tables: Tables) -> None:
         relaxed = table.assign(consistency="relaxed")
         return pd.concat([table.assign(consistency="durable"), relaxed], ignore_index=True)
 
-    found = replace(
+    result = replace(
         tables,
         results=replace(
             tables.results,
@@ -153,7 +153,7 @@ def test_promises_are_part_of_the_choice(tables: Tables) -> None:
         latency_summary=tables.latency_summary.iloc[:0],
         storage_summary=tables.storage_summary.iloc[:0],
     )
-    table = differences(found).table
+    table = differences(result).table
     read = table[(table["phase"] == "read") & (table["workers"] == 1)]
     choices = read[read["factor"] == "choice"]
     assert len(choices) == 15  # six choices

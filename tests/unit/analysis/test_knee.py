@@ -38,11 +38,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 def test_the_knee_by_hand() -> None:
     # Power: 100 / 1 = 100, 190 / 1.05 = 181, 300 / 1.3 = 231, 320 / 2.5 = 128, 322 / 5 = 64.
     throughput, latency = [100.0, 190, 300, 320, 322], [1.0, 1.05, 1.3, 2.5, 5.0]
-    found = find(throughput, latency)
-    assert (found.power, found.saturation) == (2, 4)
+    result = find(throughput, latency)
+    assert (result.power, result.saturation) == (2, 4)
     # Scaled: x 0, 0.405, 0.901, 0.991, 1; t 0, 0.0125, 0.075, 0.375, 1; differences 0, 0.393,
     # 0.826, 0.616, 0.
-    assert found.kneedle == 2 and found.share == ()
+    assert result.kneedle == 2 and result.share == ()
 
 
 def test_power_of_a_single_server_queue_is_greatest_at_half_load() -> None:
@@ -53,8 +53,8 @@ def test_power_of_a_single_server_queue_is_greatest_at_half_load() -> None:
 
 def test_throughput_that_falls_again() -> None:
     # Beyond its greatest throughput a curve turns back; Kneedle looks at what is before.
-    found = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
-    assert (found.power, found.saturation, found.kneedle) == (1, 2, 1)
+    result = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
+    assert (result.power, result.saturation, result.kneedle) == (1, 2, 1)
     falls = find([100.0, 90, 80], [1.0, 2.0, 3.0])
     assert (falls.power, falls.saturation, falls.kneedle) == (0, 0, 0)
 
@@ -154,9 +154,9 @@ VALUES = [(100.0, 0.010), (190.0, 0.0105), (300.0, 0.013), (320.0, 0.025), (322.
 
 def test_the_knee_of_a_closed_loop(tables: Tables) -> None:
     loads = [(float(n), None) for n in (1, 2, 4, 8, 16)]
-    found = knees(replace(tables, steps=_steps(tables, loads, VALUES))).table
-    assert list(found.columns) == [*tables.results.factors, *KNEE_COLUMNS]
-    (row,) = found.to_dict("records")
+    result = knees(replace(tables, steps=_steps(tables, loads, VALUES))).table
+    assert list(result.columns) == [*tables.results.factors, *KNEE_COLUMNS]
+    (row,) = result.to_dict("records")
     assert (row["loop"], row["load"], row["steps"]) == ("closed", "clients", 5)
     assert (row["knee"], row["knee_low"], row["knee_high"]) == (4, 4, 4)
     assert (row["throughput"], row["throughput_low"]) == (300, pytest.approx(270))
@@ -169,8 +169,8 @@ def test_the_knee_of_a_closed_loop(tables: Tables) -> None:
 
 def test_one_repeat_has_a_knee_without_an_interval(tables: Tables) -> None:
     loads = [(4.0, rate) for rate in (100.0, 200, 300)]
-    found = knees(replace(tables, steps=_steps(tables, loads, VALUES[:3], n=1))).table
-    (row,) = found.to_dict("records")
+    result = knees(replace(tables, steps=_steps(tables, loads, VALUES[:3], n=1))).table
+    (row,) = result.to_dict("records")
     assert (row["loop"], row["load"], row["knee"]) == ("open", "rate", 300)
     assert math.isnan(row["knee_low"]) and row["resampled"] == "none"
     assert row["flags"] == "highest step, saturation not reached"
@@ -199,12 +199,12 @@ def test_response_over_service_of_open_loops_only(tables: Tables) -> None:
         ],
         ignore_index=True,
     )
-    found = response(replace(tables, steps=steps)).table
-    assert list(found.columns) == [*tables.results.factors, *RESPONSE_COLUMNS]
-    assert set(found["phase"]) == {"read"} and len(found) == 4
-    means = found[found["statistic"] == "mean"]
+    result = response(replace(tables, steps=steps)).table
+    assert list(result.columns) == [*tables.results.factors, *RESPONSE_COLUMNS]
+    assert set(result["phase"]) == {"read"} and len(result) == 4
+    means = result[result["statistic"] == "mean"]
     assert means["ratio"].to_list() == pytest.approx([2, 2])
-    tails = found[found["statistic"] == "p99"]
+    tails = result[result["statistic"] == "p99"]
     assert tails["ratio"].to_list() == pytest.approx([5, 5])
     assert means["response"].to_list() == [0.010, 0.0105]
 
@@ -212,6 +212,6 @@ def test_response_over_service_of_open_loops_only(tables: Tables) -> None:
 def test_a_study_without_steps(tables: Tables) -> None:
     assert tables.steps.empty
     for judge, names in ((knees, KNEE_COLUMNS), (response, RESPONSE_COLUMNS)):
-        found = judge(tables)
-        assert found.table.empty and not found.warnings
-        assert list(found.table.columns) == [*tables.results.factors, *names]
+        result = judge(tables)
+        assert result.table.empty and not result.warnings
+        assert list(result.table.columns) == [*tables.results.factors, *names]

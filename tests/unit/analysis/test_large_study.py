@@ -188,12 +188,12 @@ def test_groups_are_those_of_pandas(keys: list[str]) -> None:
             "value": rng.random(n),
         }
     )
-    found = numbered(table, keys)
+    result = numbered(table, keys)
     groups = table.groupby(keys, dropna=False, observed=True, sort=True)["value"]
-    assert found.sums(table["value"]) == pytest.approx(groups.sum().to_numpy())
-    assert found.highest(table["value"]) == pytest.approx(groups.max().to_numpy())
+    assert result.sums(table["value"]) == pytest.approx(groups.sum().to_numpy())
+    assert result.highest(table["value"]) == pytest.approx(groups.max().to_numpy())
     expected = table.groupby(keys, dropna=False, observed=True).head(1)
-    assert sorted(found.first) == sorted(expected.index)
+    assert sorted(result.first) == sorted(expected.index)
 
 
 def test_groups_of_nothing() -> None:

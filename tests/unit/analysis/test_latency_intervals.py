@@ -36,12 +36,12 @@ def test_ranks_by_hand() -> None:
 @pytest.mark.parametrize("percentile", [50.0, 90.0, 99.0, 99.9])
 @pytest.mark.parametrize("count", [37, 1000, 54_321, 3_000_000])
 def test_ranks_are_those_of_the_binomial(percentile: float, count: int) -> None:
-    found = ranks(percentile, count)
+    result = ranks(percentile, count)
     low, high = stats.binom.ppf([0.025, 0.975], count, percentile / 100)
     if high + 1 > count or low < 1:
-        assert found is None
+        assert result is None
     else:
-        assert found == (int(low), int(high) + 1)
+        assert result == (int(low), int(high) + 1)
 
 
 def test_ranks_cover_what_they_claim() -> None:
@@ -55,12 +55,12 @@ def test_ranks_cover_what_they_claim() -> None:
 
 def test_a_histogram_by_hand() -> None:
     histogram = _histogram(np.arange(1, 101) * 1000)
-    found = of_operations(histogram, 50, 1e9)
-    assert found["resampled"] == "operations"
+    result = of_operations(histogram, 50, 1e9)
+    assert result["resampled"] == "operations"
     # To the three digits of a histogram.
-    assert found["low"] == pytest.approx(40e-6, rel=2e-3)
-    assert found["high"] == pytest.approx(61e-6, rel=2e-3)
-    assert found["error"] == pytest.approx(math.log(61 / 40) / 2 / 1.96, rel=0.02)
+    assert result["low"] == pytest.approx(40e-6, rel=2e-3)
+    assert result["high"] == pytest.approx(61e-6, rel=2e-3)
+    assert result["error"] == pytest.approx(math.log(61 / 40) / 2 / 1.96, rel=0.02)
     assert of_operations(histogram, 99.9, 1e9)["resampled"] == "none"
 
 
@@ -68,12 +68,12 @@ def test_one_repeat_has_the_interval_of_its_operations(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path, engines=("sqlite",), workers=(1,), repeats=1)
     table = measured_tables(load_results(tmp_path)).latency_summary
     read = table[(table["phase"] == "read") & (table["time"] == "service")]
-    found = read.set_index("percentile")
+    result = read.set_index("percentile")
     for name in ("p50", "p90", "p99"):
-        row = found.loc[name]
+        row = result.loc[name]
         assert row["resampled"] == "operations"
         assert row["low"] < row["value"] < row["high"]
-    assert found.loc["max", "resampled"] == "none" and math.isnan(found.loc["max", "high"])
+    assert result.loc["max", "resampled"] == "none" and math.isnan(result.loc["max", "high"])
 
 
 def test_repeats_have_the_interval_of_repeats(tmp_path: Path) -> None:

@@ -89,16 +89,16 @@ def use(**changed: Any) -> HostUse:
 def test_what_a_host_had_reached(
     changed: dict[str, Any], kinds: list[str], words: list[str]
 ) -> None:
-    found = causes(use(**changed))
-    assert [cause.kind for cause in found] == kinds
-    text = "; ".join(cause.evidence for cause in found)
+    result = causes(use(**changed))
+    assert [cause.kind for cause in result] == kinds
+    text = "; ".join(cause.evidence for cause in result)
     assert all(word in text for word in words), text
 
 
 def test_many_servers_are_told_by_their_number() -> None:
     servers = {f"data{n}": (0.1, 1.0) for n in range(5)}
-    (found,) = causes(use(servers=servers, clients=True, cpu=1.0, own_cpu=1.0))
-    assert "host of 5 servers and clients 100 % busy" in found.evidence
+    (result,) = causes(use(servers=servers, clients=True, cpu=1.0, own_cpu=1.0))
+    assert "host of 5 servers and clients 100 % busy" in result.evidence
 
 
 def load(table: pd.DataFrame, host: str, **metrics: float) -> pd.DataFrame:
@@ -126,31 +126,31 @@ def row_of(tables: Tables, engine: str, phase: str) -> dict[str, Any]:
 def test_no_limit_seen_says_what_was_looked_at(tables: Tables) -> None:
     host = load(tables.host, "node-7", cpu_user=30.0)
     quiet = replace(tables, host=host, client_bound=tables.client_bound.iloc[:0])
-    found = row_of(quiet, "postgres", "read")
-    assert found["limited_by"] == limit.NONE
-    assert found["also"] == ""
-    assert "network unknown (its links' speed is not known)" in found["evidence"]
-    assert "CPU 55 %" in found["evidence"]  # the nodes' hosts are busier than the clients'
-    assert found["host"] in ("n1", "n2")
+    result = row_of(quiet, "postgres", "read")
+    assert result["limited_by"] == limit.NONE
+    assert result["also"] == ""
+    assert "network unknown (its links' speed is not known)" in result["evidence"]
+    assert "CPU 55 %" in result["evidence"]  # the nodes' hosts are busier than the clients'
+    assert result["host"] in ("n1", "n2")
 
 
 def test_the_disk_of_one_node_limits_the_step(tables: Tables) -> None:
     host = load(tables.host, "node-7", cpu_user=30.0)
     host = load(host, "n2", disk_busy=93.0, cpu_iowait=41.0)
     slow = replace(tables, host=host, client_bound=tables.client_bound.iloc[:0])
-    found = row_of(slow, "postgres", "write")
-    assert (found["limited_by"], found["host"], found["node"]) == ("disk", "n2", "data1")
-    assert "disk of the host of data1 93 % busy, iowait 41 %" in found["evidence"]
-    assert (found["disk"], found["iowait"]) == pytest.approx((0.93, 0.41))
+    result = row_of(slow, "postgres", "write")
+    assert (result["limited_by"], result["host"], result["node"]) == ("disk", "n2", "data1")
+    assert "disk of the host of data1 93 % busy, iowait 41 %" in result["evidence"]
+    assert (result["disk"], result["iowait"]) == pytest.approx((0.93, 0.41))
 
 
 def test_the_client_comes_first_and_the_rest_beside_it(tables: Tables) -> None:
     host = load(tables.host, "n1", disk_busy=95.0, cpu_iowait=50.0)
-    found = row_of(replace(tables, host=host), "postgres", "read")
+    result = row_of(replace(tables, host=host), "postgres", "read")
     # The synthetic clients use 0.93 of a core.
-    assert (found["limited_by"], found["also"]) == (limit.CLIENT, limit.DISK)
-    assert "0.93 of a core" in found["evidence"]
-    assert found["host"] == "n1"  # where the figures of the disk are
+    assert (result["limited_by"], result["also"]) == (limit.CLIENT, limit.DISK)
+    assert "0.93 of a core" in result["evidence"]
+    assert result["host"] == "n1"  # where the figures of the disk are
 
 
 def test_no_store_is_always_the_client(tables: Tables) -> None:
@@ -168,13 +168,13 @@ def test_a_rate_that_was_asked_for_and_reached_limits(tables: Tables) -> None:
             "value",
         ].item()
     )
-    for asked, expected in ((rate, limit.SET_RATE), (rate * 1.1, limit.NONE)):
+    for request, expected in ((rate, limit.SET_RATE), (rate * 1.1, limit.NONE)):
         step = {f: trial[f] for f in tables.results.factors}
-        steps = pd.DataFrame([{**step, "phase": "read", "step": 0, "rate": asked}])
+        steps = pd.DataFrame([{**step, "phase": "read", "step": 0, "rate": request}])
         made = replace(tables, steps=steps, host=load(tables.host, "node-7", cpu_user=30.0))
-        found = row_of(made, "sqlite", "read")
-        assert found["limited_by"] == expected
-    assert "that were asked for" not in found["evidence"]
+        result = row_of(made, "sqlite", "read")
+        assert result["limited_by"] == expected
+    assert "that were asked for" not in result["evidence"]
 
 
 def test_foreign_work_on_a_host_is_told_once(tables: Tables) -> None:
@@ -185,8 +185,8 @@ def test_foreign_work_on_a_host_is_told_once(tables: Tables) -> None:
         for part in tables.results.parts
     ]
     busy = replace(tables, host=host, results=replace(tables.results, parts=many))
-    found = limits(busy)
-    (warning,) = found.warnings
+    result = limits(busy)
+    (warning,) = result.warnings
     assert warning.code == "busy_host"
     assert "node-7" in warning.message
     sqlite = row_of(busy, "sqlite", "read")
@@ -196,9 +196,9 @@ def test_foreign_work_on_a_host_is_told_once(tables: Tables) -> None:
 
 def test_without_any_figures_nothing_is_guessed(tables: Tables) -> None:
     blind = replace(tables, host=tables.host.iloc[:0], client_bound=tables.client_bound.iloc[:0])
-    found = row_of(blind, "postgres", "read")
-    assert found["limited_by"] == limit.UNKNOWN
-    assert found["evidence"] == "no figures of any host"
+    result = row_of(blind, "postgres", "read")
+    assert result["limited_by"] == limit.UNKNOWN
+    assert result["evidence"] == "no figures of any host"
     nothing = replace(blind, throughput=tables.throughput.iloc[:0])
     assert limits(nothing).table.empty
     assert list(limits(nothing).table.columns) == list(limit.COLUMNS)
@@ -242,7 +242,7 @@ def test_links_speeds_are_known_or_not(tables: Tables) -> None:
 def test_the_speed_of_a_hosts_links(
     monkeypatch: pytest.MonkeyPatch, links: dict[str, tuple[bool, int]], expected: int | None
 ) -> None:
-    found = {name: SimpleNamespace(isup=up, speed=speed) for name, (up, speed) in links.items()}
-    monkeypatch.setattr(psutil, "net_if_stats", lambda: found)
+    result = {name: SimpleNamespace(isup=up, speed=speed) for name, (up, speed) in links.items()}
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: result)
     assert link_mbit() == expected
     assert facts()["link_mbit"] == expected

@@ -29,16 +29,16 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 
 def test_a_series_by_hand() -> None:
     # A straight line: 100, 101, ... 109; mean 104.5, standard deviation sqrt(82.5 / 9).
-    found = of_series([100.0 + i for i in range(10)], 400.0)
-    assert found.seconds == 10 and found.mean == 104.5
-    assert found.cv == pytest.approx(math.sqrt(82.5 / 9) / 104.5)
-    assert found.cv_counting == pytest.approx(1 / 20)
-    assert found.drift_per_min == pytest.approx(60 / 104.5)
-    assert found.drift_change == pytest.approx(10 / 104.5)
-    assert (found.drift_low, found.drift_high) == pytest.approx((found.drift_per_min,) * 2)
-    assert found.drift_p < 0.001
+    result = of_series([100.0 + i for i in range(10)], 400.0)
+    assert result.seconds == 10 and result.mean == 104.5
+    assert result.cv == pytest.approx(math.sqrt(82.5 / 9) / 104.5)
+    assert result.cv_counting == pytest.approx(1 / 20)
+    assert result.drift_per_min == pytest.approx(60 / 104.5)
+    assert result.drift_change == pytest.approx(10 / 104.5)
+    assert (result.drift_low, result.drift_high) == pytest.approx((result.drift_per_min,) * 2)
+    assert result.drift_p < 0.001
     # Nothing is left beside the line, so nothing is correlated.
-    assert found.autocorrelation == 0 and found.effective_seconds == 10
+    assert result.autocorrelation == 0 and result.effective_seconds == 10
 
 
 def test_effective_seconds_by_hand() -> None:
@@ -54,9 +54,9 @@ def test_effective_seconds_by_hand() -> None:
 
 def test_one_stalled_second_is_no_drift() -> None:
     rates = [100.0, 101, 99, 100, 102, 100, 99, 101, 100, 100, 101, 0]
-    found = of_series(rates)
-    assert abs(found.drift_per_min) < 0.12 and found.drift_p > 0.05
-    assert found.cv > 0.25
+    result = of_series(rates)
+    assert abs(result.drift_per_min) < 0.12 and result.drift_p > 0.05
+    assert result.cv > 0.25
 
 
 def test_few_or_equal_seconds() -> None:
@@ -72,9 +72,9 @@ def test_few_or_equal_seconds() -> None:
 def test_long_series_keep_their_slope() -> None:
     rng = np.random.default_rng(2)
     rates = 1000 * (1 + 1e-4 * np.arange(1000)) + rng.normal(0, 10, 1000)
-    found = of_series(rates.tolist())
-    assert found.drift_per_min * found.mean == pytest.approx(6.0, rel=0.05)
-    assert found.drift_low < 6.0 / found.mean < found.drift_high
+    result = of_series(rates.tolist())
+    assert result.drift_per_min * result.mean == pytest.approx(6.0, rel=0.05)
+    assert result.drift_low < 6.0 / result.mean < result.drift_high
 
 
 def test_correlated_seconds_rarely_look_like_drift() -> None:
@@ -147,13 +147,13 @@ def test_canaries_by_hand() -> None:
 
 
 def test_a_quiet_study_has_no_flags(tables: Tables) -> None:
-    found = noise(tables)
-    assert list(found.table.columns) == list(COLUMNS)
-    assert len(found.table) == 2 * 3 * 2
-    read = found.table[found.table["phase"] == "read"]
+    result = noise(tables)
+    assert list(result.table.columns) == list(COLUMNS)
+    assert len(result.table) == 2 * 3 * 2
+    read = result.table[result.table["phase"] == "read"]
     assert (read["seconds"] == 19).all() and (read["repeats"] == 3).all()
     assert read["cv"].between(0.005, 0.1).all()
-    assert set(found.table["flags"]) == {""} and not found.warnings
+    assert set(result.table["flags"]) == {""} and not result.warnings
 
 
 def test_what_is_noisy_is_said_with_its_remedy(tables: Tables) -> None:
@@ -166,8 +166,8 @@ def test_what_is_noisy_is_said_with_its_remedy(tables: Tables) -> None:
     rates.loc[slow, "value"] *= 0.5
     canary = tables.canary.copy()
     canary.loc[canary["trial"] == trial, "value"] *= 0.6
-    found = noise(replace(tables, series=series, throughput=rates, canary=canary))
-    (warning,) = [w for w in found.warnings if w.trial == trial]
+    result = noise(replace(tables, series=series, throughput=rates, canary=canary))
+    (warning,) = [w for w in result.warnings if w.trial == trial]
     assert warning.code == "noisy_trial"
     assert "phase read: the rate rose by" in warning.message and "in its steady part" in (
         warning.message
@@ -176,7 +176,7 @@ def test_what_is_noisy_is_said_with_its_remedy(tables: Tables) -> None:
     assert re.search(r"canary_\w+ before it was 0\.[56]\d* times", warning.message)
     for remedy in ("longer warm-up", "more repeats", "other work off"):
         assert remedy in warning.remedy
-    table = found.table.set_index(["trial", "phase"])
+    table = result.table.set_index(["trial", "phase"])
     assert "drift" in table.loc[(trial, "read"), "flags"]
     assert table.loc[(trial, "read"), "drift_low"] > 0
 

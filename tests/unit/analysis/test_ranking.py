@@ -41,15 +41,15 @@ def exact(mean: float) -> Estimate:
 
 
 def test_clear_order_has_a_rank_each() -> None:
-    found = [figure(100), figure(300), figure(200)]
-    assert ranks(found, more=True) == [3, 1, 2]
-    assert ranks(found, more=False) == [1, 3, 2]
+    result = [figure(100), figure(300), figure(200)]
+    assert ranks(result, more=True) == [3, 1, 2]
+    assert ranks(result, more=False) == [1, 3, 2]
 
 
 def test_what_does_not_differ_from_the_best_shares_its_rank() -> None:
     # 100 and 97 overlap, 97 and 94 too, but 94 differs from the best: a group of its own.
-    found = [figure(100), figure(97), figure(94)]
-    assert ranks(found, more=True) == [1, 1, 2]
+    result = [figure(100), figure(97), figure(94)]
+    assert ranks(result, more=True) == [1, 1, 2]
 
 
 def test_intervals_that_overlap_make_no_winner_even_where_the_ratio_would() -> None:
@@ -95,30 +95,30 @@ def test_nothing_and_one_alone_have_ranks() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_of_any_figures(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    found = [
+    result = [
         single(m) if rng.random() < 0.1 else figure(m, e, float(rng.integers(2, 30)))
         for m, e in zip(rng.lognormal(3, 0.5, 7), rng.uniform(0.005, 0.3, 7), strict=True)
     ]
-    mine = ranks(found, more=True)
+    mine = ranks(result, more=True)
     # Ranks are 1, 2, ... without a gap; whatever the order of the input.
     assert sorted(set(mine)) == list(range(1, max(mine) + 1))
     order = list(rng.permutation(7))
-    assert ranks([found[i] for i in order], more=True) == [mine[i] for i in order]
+    assert ranks([result[i] for i in order], more=True) == [mine[i] for i in order]
     # In the order of rank and mean each group is one piece, and its best mean falls from group to
     # group.
     best = [
-        max(f.mean for f, r in zip(found, mine, strict=True) if r == rank)
+        max(f.mean for f, r in zip(result, mine, strict=True) if r == rank)
         for rank in range(1, max(mine) + 1)
     ]
     assert best == sorted(best, reverse=True)
-    different = differing(found)
-    first = max(range(7), key=lambda i: found[i].mean)
+    different = differing(result)
+    first = max(range(7), key=lambda i: result[i].mean)
     for i in range(7):
         pair = (min(i, first), max(i, first))
         assert (mine[i] == 1) == (pair not in different)
         # Nothing clearly worse than the best is in its group, nothing that overlaps is behind it.
         if mine[i] > 1:
-            assert not found[i].overlaps(found[first])
+            assert not result[i].overlaps(result[first])
 
 
 # Scores -------------------------------------------------------------------------------------------
@@ -183,15 +183,15 @@ def test_unknown_figures_make_unknown_scores_and_no_winner() -> None:
         counted("load", 1, a=single(1000), b=single(1)),
         counted("disk", 1, False, a=exact(1), b=exact(1000)),
     ]
-    found = scores(criteria)
-    assert [s.rank for s in found] == [1, 1]
-    assert not found[1].relative.known()
+    result = scores(criteria)
+    assert [s.rank for s in result] == [1, 1]
+    assert not result[1].relative.known()
 
 
 def test_figures_below_the_least_count_as_it() -> None:
     setup = Counted("setup", 1, False, {"a": exact(0), "b": figure(30), "c": figure(120)}, 60.0)
-    found = {s.choice: s.relative.mean for s in scores([setup])}
-    assert found == pytest.approx({"a": 1.0, "b": 1.0, "c": 0.5})
+    result = {s.choice: s.relative.mean for s in scores([setup])}
+    assert result == pytest.approx({"a": 1.0, "b": 1.0, "c": 0.5})
     with pytest.raises(ValueError, match="no ratio"):
         scores([counted("loss", 1, False, a=exact(0), b=exact(2))])
 
@@ -202,10 +202,10 @@ def test_a_choice_that_lacks_a_criterion_is_held_against_the_best_on_the_others(
         counted("read", 1, a=figure(900), b=figure(100)),
     ]
     assert usable(criteria) == criteria
-    found = {s.choice: s for s in scores(criteria)}
-    assert [found[c].rank for c in "abc"] == [1, 2, 0]
-    assert found["c"].lacks == ("read",)
-    assert found["c"].relative.mean == pytest.approx(3)
+    result = {s.choice: s for s in scores(criteria)}
+    assert [result[c].rank for c in "abc"] == [1, 2, 0]
+    assert result["c"].lacks == ("read",)
+    assert result["c"].relative.mean == pytest.approx(3)
 
 
 def test_only_common_criteria_count_where_hardly_anybody_has_all() -> None:
@@ -223,16 +223,16 @@ def test_weights_turn_the_winner() -> None:
     ]
     assert scores(criteria)[0].choice == "a"
     # ln 8 * 1 = ln 4 * w: w = 1.5, a share of 1.5 / 2.5.
-    found = turn("a", criteria)
-    assert found is not None
+    result = turn("a", criteria)
+    assert result is not None
     # As well by reading less: w * ln 8 = ln 4, w = 2/3, a share of 2/5, which is as far.
-    assert abs(found.share - 0.5) == pytest.approx(0.1)
-    assert (found.choice, found.now) == ("b", 0.5)
-    for share in (found.share - 0.01, found.share + 0.01):
-        other = "disk" if found.criterion == "read" else "read"
-        weights = {found.criterion: share, other: 1 - share}
+    assert abs(result.share - 0.5) == pytest.approx(0.1)
+    assert (result.choice, result.now) == ("b", 0.5)
+    for share in (result.share - 0.01, result.share + 0.01):
+        other = "disk" if result.criterion == "read" else "read"
+        weights = {result.criterion: share, other: 1 - share}
         again = [Counted(c.name, weights[c.name], c.more, c.figures) for c in criteria]
-        beyond = (share > found.share) == (found.share > found.now)
+        beyond = (share > result.share) == (result.share > result.now)
         assert scores(again)[0].choice == ("b" if beyond else "a")
 
 
@@ -265,38 +265,38 @@ def test_at_the_turn_both_are_level_and_nobody_is_before_them(seed: int) -> None
     winner = scores(criteria)[0].choice
     best = max("abcd", key=lambda c: product(c, criteria).mean)
     assert winner == best or scores(criteria)[1].rank == 1
-    found = turn(best, criteria)
-    if found is None:
+    result = turn(best, criteria)
+    if result is None:
         return
     total = sum(c.weight for c in criteria)
-    rest = sum(c.weight for c in criteria if c.name != found.criterion) / total
+    rest = sum(c.weight for c in criteria if c.name != result.criterion) / total
     again = [
         Counted(
             c.name,
-            found.share
-            if c.name == found.criterion
-            else c.weight / total / rest * (1 - found.share),
+            result.share
+            if c.name == result.criterion
+            else c.weight / total / rest * (1 - result.share),
             c.more,
             c.figures,
         )
         for c in criteria
     ]
     means = {c: product(c, again).mean for c in "abcd"}
-    assert means[found.choice] == pytest.approx(means[best])
+    assert means[result.choice] == pytest.approx(means[best])
     assert max(means.values()) == pytest.approx(means[best])
     # On the same way `choice` stays first until `then` is.
-    end = 1.0 if found.share > found.now else 0.0
-    until = found.until if found.then else end
+    end = 1.0 if result.share > result.now else 0.0
+    until = result.until if result.then else end
     for share, first in (
-        (found.share + 0.01 * (until - found.share), found.choice),
-        (found.share + 0.99 * (until - found.share), found.choice),
-        *([(until + 0.01 * (end - until), found.then)] if found.then else []),
+        (result.share + 0.01 * (until - result.share), result.choice),
+        (result.share + 0.99 * (until - result.share), result.choice),
+        *([(until + 0.01 * (end - until), result.then)] if result.then else []),
     ):
         beyond = [
             replace(
                 c,
                 weight=share
-                if c.name == found.criterion
+                if c.name == result.criterion
                 else c.weight / total / rest * (1 - share),
             )
             for c in criteria
@@ -310,10 +310,10 @@ def test_who_comes_after_the_turn_is_told_by_hand() -> None:
         counted("disk", 0, False, a=figure(80), b=figure(20), c=figure(5)),
     ]
     # a and b: ln 2 = w ln 4, w = 1/2; b and c: ln 4 = w ln 4, w = 1.
-    found = turn("a", criteria)
-    assert found is not None
-    assert (found.choice, found.then) == ("b", "c")
-    assert (found.share, found.until) == (pytest.approx(1 / 3), pytest.approx(1 / 2))
+    result = turn("a", criteria)
+    assert result is not None
+    assert (result.choice, result.then) == ("b", "c")
+    assert (result.share, result.until) == (pytest.approx(1 / 3), pytest.approx(1 / 2))
 
 
 def test_repeats_that_would_tell_two_apart() -> None:

@@ -44,8 +44,8 @@ def stored(
             factors=factors,
             conditions=synthetic.conditions("sqlite", factors, phase, int(worker)),
         )
-    found = read_samples([trial_files(tmp_path / "study" / "trials" / "t")])
-    return found.rows[of_phases(found.rows, whole_phases(found.parts))]
+    result = read_samples([trial_files(tmp_path / "study" / "trials" / "t")])
+    return result.rows[of_phases(result.rows, whole_phases(result.parts))]
 
 
 def measures(samples: pd.DataFrame, **options: Any) -> dict[str, float]:
@@ -64,12 +64,12 @@ def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_pat
         ]
         for worker in (0, 1)
     }
-    found = measures(stored(tmp_path, parts, {**FACTORS, "workers": 2}))
-    assert found["documents_per_s"] == pytest.approx(7000 / 1.75)
-    assert found["operations_per_s"] == pytest.approx(8 / 1.75)
+    result = measures(stored(tmp_path, parts, {**FACTORS, "workers": 2}))
+    assert result["documents_per_s"] == pytest.approx(7000 / 1.75)
+    assert result["operations_per_s"] == pytest.approx(8 / 1.75)
     # Each worker: 3500 documents in 0.5 s of inserting and 0.25 s of finishing.
-    assert found["insert_documents_per_s"] == pytest.approx(2 * 3500 / 0.75)
-    assert found["parse_share"] == pytest.approx(0.75 / 1.5)
+    assert result["insert_documents_per_s"] == pytest.approx(2 * 3500 / 0.75)
+    assert result["parse_share"] == pytest.approx(0.75 / 1.5)
 
 
 def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path: Path) -> N
         *synthetic.times("write", 1.0),
     ]
     samples = stored(tmp_path, {"write.0": rows})
-    found = measures(samples, threads={("t", "write"): 4})
+    result = measures(samples, threads={("t", "write"): 4})
     # Four threads were 2 s in calls together, so each for half a second.
-    assert found["insert_documents_per_s"] == pytest.approx(8000)
+    assert result["insert_documents_per_s"] == pytest.approx(8000)
 
 
 def test_steady_part_leaves_out_warm_up_first_and_partial_last_second(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice(
     tmp_path: Path,
 ) -> None:
     rows = synthetic.counts("read", "get", [(10, 10), (20, 20)])
-    own = [r._replace(process=None) for r in rows]  # the worker's sum beside its process
+    sums = [r._replace(process=None) for r in rows]  # the worker's sum beside its process
     only_seconds = [r for r in rows if r.second is not None]
-    both = stored(tmp_path / "a", {"read.0": [*rows, *own, *synthetic.times("read", 2.0)]})
+    both = stored(tmp_path / "a", {"read.0": [*rows, *sums, *synthetic.times("read", 2.0)]})
     seconds = stored(tmp_path / "b", {"read.0": [*only_seconds, *synthetic.times("read", 2.0)]})
     for samples in (both, seconds):
         for per_second in (False, True):
@@ -162,16 +162,16 @@ def test_errors_are_warned_of(tmp_path: Path) -> None:
 
 def test_interval_over_repeats_by_hand() -> None:
     values = [100.0, 200.0]
-    found = estimate(values)
-    assert found.n == 2
-    assert found.mean == pytest.approx(math.sqrt(100 * 200))
+    result = estimate(values)
+    assert result.n == 2
+    assert result.mean == pytest.approx(math.sqrt(100 * 200))
     # On logarithms: the bootstrap error of two values is half their distance over sqrt(2), the
     # correction sqrt(2) makes it the usual standard error of the mean.
     error = abs(math.log(2)) / 2
     half = stats.t.ppf(0.975, 1) * error
-    assert math.log(found.high / found.mean) == pytest.approx(half, rel=0.05)
-    assert found.resampled == "repeats"
-    assert estimate(values) == found  # seeded
+    assert math.log(result.high / result.mean) == pytest.approx(half, rel=0.05)
+    assert result.resampled == "repeats"
+    assert estimate(values) == result  # seeded
 
 
 def test_interval_covers_what_it_claims_even_with_few_repeats() -> None:
@@ -179,8 +179,8 @@ def test_interval_covers_what_it_claims_even_with_few_repeats() -> None:
     for n in (2, 3, 6):
         hits = 0
         for _ in range(200):
-            found = estimate(list(np.exp(rng.normal(5, 0.1, n))))
-            hits += found.low <= math.exp(5) <= found.high
+            result = estimate(list(np.exp(rng.normal(5, 0.1, n))))
+            hits += result.low <= math.exp(5) <= result.high
         assert hits / 200 > 0.90
 
 
@@ -199,11 +199,11 @@ def test_equal_values_have_a_point_and_one_value_has_no_interval() -> None:
 def test_single_repeat_takes_its_interval_from_its_seconds() -> None:
     rng = np.random.default_rng(1)
     seconds = list(rng.normal(100, 5, 60))
-    found = estimate([99.0], seconds)
-    assert found.resampled == "seconds"
-    assert found.low < 99.0 < found.high
+    result = estimate([99.0], seconds)
+    assert result.resampled == "seconds"
+    assert result.low < 99.0 < result.high
     # About mean +- 1.96 * 5 / sqrt(60), the seconds being independent here.
-    assert found.high - found.low == pytest.approx(2 * 1.96 * 5 / math.sqrt(60), rel=0.5)
+    assert result.high - result.low == pytest.approx(2 * 1.96 * 5 / math.sqrt(60), rel=0.5)
     assert estimate([99.0], seconds[: resample.MIN_SECONDS - 1]).resampled == "none"
 
 
@@ -211,10 +211,10 @@ def test_neighbouring_seconds_that_are_alike_count_for_less() -> None:
     # 110, 110, 90, 90 ...: neighbours' products are 1, -1, ..., 1 (sum 1) over 12, so r is
     # (12 / 12 + 1) / 8 = 0.25 and 12 seconds are worth 12 * 0.75 / 1.25 = 7.2.
     seconds = [110.0, 110, 90, 90] * 3
-    found = estimate([100.0], seconds)
+    result = estimate([100.0], seconds)
     error = 0.1 * math.sqrt(12 / 11) / math.sqrt(7.2)
-    assert found.error == pytest.approx(error) and found.freedom == pytest.approx(6.2)
-    assert math.log(found.high / 100) == pytest.approx(stats.t.ppf(0.975, 6.2) * error)
+    assert result.error == pytest.approx(error) and result.freedom == pytest.approx(6.2)
+    assert math.log(result.high / 100) == pytest.approx(stats.t.ppf(0.975, 6.2) * error)
 
 
 @pytest.mark.parametrize(("r", "least"), [(0.0, 0.92), (0.7, 0.85)])
@@ -225,43 +225,43 @@ def test_intervals_of_few_seconds_cover_what_they_claim(r: float, least: float) 
         noise = [float(rng.normal())]
         for _ in range(19):
             noise.append(r * noise[-1] + math.sqrt(1 - r * r) * float(rng.normal()))
-        found = estimate([100.0], [100 + 5 * one for one in noise])
+        result = estimate([100.0], [100 + 5 * one for one in noise])
         # About the true rate, not about that of these seconds.
         mean = 100 + 5 * float(np.mean(noise))
-        hits += found.low / 100 <= 100 / mean <= found.high / 100
+        hits += result.low / 100 <= 100 / mean <= result.high / 100
     assert hits / 300 > least
 
 
 def test_a_noisy_setting_keeps_its_own_spread() -> None:
     steady = [[100.0, 101.0, 102.0], [50.0, 50.5, 51.0], [80.0, 80.4, 81.0]]
     noisy = [100.0, 140.0, 70.0]
-    found = pooled([*steady, noisy])
-    assert found[3] is None and all(one is not None for one in found[:3])
+    result = pooled([*steady, noisy])
+    assert result[3] is None and all(one is not None for one in result[:3])
     # It stays in what the others share, which is on the safe side.
-    assert found[0] is not None and found[0].freedom == 8
+    assert result[0] is not None and result[0].freedom == 8
     # Two that are like each other share: each has 2 degrees of freedom.
     other = [10.0, 14.0, 7.0]
-    found = pooled([*steady, *steady, noisy, other])
-    assert found[6] is not None and found[7] is not None and found[0] is not None
-    assert found[6].freedom == 4 and found[0].freedom == 16
+    result = pooled([*steady, *steady, noisy, other])
+    assert result[6] is not None and result[7] is not None and result[0] is not None
+    assert result[6].freedom == 4 and result[0].freedom == 16
     squares = [(math.log(v) - float(np.mean(np.log(noisy)))) ** 2 for v in noisy]
-    assert found[6].error == pytest.approx(math.sqrt(sum(squares) / 2 / 3))
+    assert result[6].error == pytest.approx(math.sqrt(sum(squares) / 2 / 3))
     # Spreads of two kinds are two estimates: degrees of freedom of Welch.
-    both = math.hypot(found[6].error, found[0].error)
-    welch = both**4 / (found[6].error ** 4 / 4 + found[0].error ** 4 / 16)
-    assert ratio(found[6], found[0]).freedom == pytest.approx(welch)
-    assert ratio(found[6], found[7]).freedom == 4
+    both = math.hypot(result[6].error, result[0].error)
+    welch = both**4 / (result[6].error ** 4 / 4 + result[0].error ** 4 / 16)
+    assert ratio(result[6], result[0]).freedom == pytest.approx(welch)
+    assert ratio(result[6], result[7]).freedom == 4
 
 
 def test_ratio_adds_errors_in_squares() -> None:
     above = Estimate(3, 200.0, 150.0, 250.0, "repeats", 0.03, 2.0)
     below = Estimate(3, 100.0, 90.0, 110.0, "repeats", 0.04, 2.0)
-    found = ratio(above, below)
-    assert found.mean == pytest.approx(2.0)
-    assert found.error == pytest.approx(0.05)
+    result = ratio(above, below)
+    assert result.mean == pytest.approx(2.0)
+    assert result.error == pytest.approx(0.05)
     freedom = 0.05**4 / (0.03**4 / 2 + 0.04**4 / 2)
-    assert found.freedom == pytest.approx(freedom)
-    assert math.log(found.high / 2) == pytest.approx(stats.t.ppf(0.975, freedom) * 0.05)
+    assert result.freedom == pytest.approx(freedom)
+    assert math.log(result.high / 2) == pytest.approx(stats.t.ppf(0.975, freedom) * 0.05)
     assert not ratio(above, Estimate(1, 100.0, math.nan, math.nan, "none")).known()
 
 
@@ -306,13 +306,13 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path: Path) -> None:
 
 def test_few_repeats_share_the_spread_of_all_settings() -> None:
     settings = [[100.0, 110.0], [1000.0, 900.0], [5.0], [2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
-    found = resample.pooled(settings)
-    assert found[2] is None, "a single repeat has no spread to give or take"
-    assert found[4] is None, "enough repeats for a spread of its own"
+    result = resample.pooled(settings)
+    assert result[2] is None, "a single repeat has no spread to give or take"
+    assert result[4] is None, "enough repeats for a spread of its own"
     # By hand: residuals of two values are half their log ratio; n / (n - 1) is 2.
     squares = [(math.log(b / a) / 2) ** 2 * 2 for a, b in settings[:2] for _ in (0, 1)] + [0, 0]
     error = math.sqrt(sum(squares) / 6 / 2)
-    first = found[0]
+    first = result[0]
     assert first is not None
     assert first.error == pytest.approx(error)
     assert (first.freedom, first.resampled, first.n) == (3.0, "pooled", 2)
@@ -346,8 +346,8 @@ def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays() -> Non
         row("b", 0, "sample_length", 0.1),
         row("b", 0, "cpu_user", 30.0),
     ]
-    found = by_second(host_samples(pd.DataFrame(rows)))
-    assert found[["trial", "second", "user"]].values.tolist() == [
+    result = by_second(host_samples(pd.DataFrame(rows)))
+    assert result[["trial", "second", "user"]].values.tolist() == [
         ["a", 0, 40.0],
         ["a", 1, 60.0],
         ["b", 0, 30.0],

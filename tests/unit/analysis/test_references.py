@@ -48,11 +48,11 @@ def point(engine: str, nodes: int, value: float, phase: str = "read", **levels: 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_published_row_is_comparable_or_has_a_reason(name: str) -> None:
-    found = load_reference(find_reference(name, ROOT))
-    lines = {cell.line for cell in cells(found)}
-    others = [r for n, r in enumerate(found.rows, start=2) if n not in lines]
-    assert lines and all(reason(found, row) for row in others)
-    assert found.citation.year > 2000 and found.hardware and found.cited().count(".") >= 2
+    result = load_reference(find_reference(name, ROOT))
+    lines = {cell.line for cell in cells(result)}
+    others = [r for n, r in enumerate(result.rows, start=2) if n not in lines]
+    assert lines and all(reason(result, row) for row in others)
+    assert result.citation.year > 2000 and result.hardware and result.cited().count(".") >= 2
 
 
 def test_the_folder_explains_each_of_its_files() -> None:
@@ -97,8 +97,8 @@ def test_shapes_and_ratios_by_hand() -> None:
         *(point("sqlite", n, v) for n, v in ((1, 1000.0), (2, 500.0), (4, 250.0))),
         *(point("mariadb", n, v) for n, v in ((2, 100.0), (4, 100.0))),
     ]
-    found = compare([reference()], points)
-    shapes = found.shapes.set_index("engine")
+    result = compare([reference()], points)
+    shapes = result.shapes.set_index("engine")
     assert shapes.loc["sqlite", "measured_slope"] == pytest.approx(-1)
     assert shapes.loc["sqlite", "published_slope"] == pytest.approx(-1)
     assert shapes.loc["sqlite", "agree"] == "yes"
@@ -108,28 +108,28 @@ def test_shapes_and_ratios_by_hand() -> None:
         "no",
     ]
     # Every curve of a panel counts from the lowest level that all have.
-    mine = found.curves[(found.curves["engine"] == "mariadb")]
+    mine = result.curves[(result.curves["engine"] == "mariadb")]
     assert mine["base"].to_list() == [2, 2] and mine["relative"].to_list() == pytest.approx([1, 1])
-    theirs = found.curves[(found.curves["source"] == "published")]
+    theirs = result.curves[(result.curves["source"] == "published")]
     assert theirs[theirs["system"] == "theirs"]["relative"].to_list() == pytest.approx([0.5, 1, 2])
-    ratios = found.ratios.set_index("at")
+    ratios = result.ratios.set_index("at")
     assert ratios.index.to_list() == ["2", "4", "best of each"]
     assert ratios["published"].to_list() == pytest.approx([100 / 40, 50 / 80, 200 / 80])
     assert ratios["measured"].to_list() == pytest.approx([5, 2.5, 10])
     assert ratios["agree"].to_list() == ["yes", "no", "yes"]
-    assert found.values["compared"].to_list()[-1] == "it was guessed"
-    assert set(found.values["compared"][:-1]) == {"yes"}
-    assert finding(found.shapes, found.ratios) == [
+    assert result.values["compared"].to_list()[-1] == "it was guessed"
+    assert set(result.values["compared"][:-1]) == {"yes"}
+    assert finding(result.shapes, result.ratios) == [
         "nobody2001: 1 of 2 curves rise, fall or stay as published; "
         "2 of 3 ratios are on the published side of 1"
     ]
 
 
 def test_nothing_in_common_is_nothing_compared() -> None:
-    found = compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
-    assert found.curves.empty and found.shapes.empty and found.ratios.empty
-    assert set(found.values["compared"]) == {"not measured in this study", "it was guessed"}
-    assert finding(found.shapes, found.ratios) == []
+    result = compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
+    assert result.curves.empty and result.shapes.empty and result.ratios.empty
+    assert set(result.values["compared"]) == {"not measured in this study", "it was guessed"}
+    assert finding(result.shapes, result.ratios) == []
 
 
 def test_the_best_over_what_was_tried() -> None:
@@ -153,11 +153,11 @@ def test_two_series_of_one_system_as_a_pair() -> None:
         *(point("sqlite", n, 30.0 * n) for n in (1, 2)),
         *(point("sqlite", n, 10.0 * n, phase="load") for n in (1, 2)),
     ]
-    found = compare([reference(text)], points).ratios
-    assert found["at"].to_list() == ["1", "2", "best of each"]
-    assert found["published"].to_list()[:2] == pytest.approx([200, 50])
-    assert found["measured"].to_list() == pytest.approx([3, 3, 3])
-    assert found["over"].iloc[0] == "Rate over nodes, SQLite"
+    result = compare([reference(text)], points).ratios
+    assert result["at"].to_list() == ["1", "2", "best of each"]
+    assert result["published"].to_list()[:2] == pytest.approx([200, 50])
+    assert result["measured"].to_list() == pytest.approx([3, 3, 3])
+    assert result["over"].iloc[0] == "Rate over nodes, SQLite"
     silent = text.replace("id: other,", "id: other, ratios: false,")
     assert compare([reference(silent)], points).ratios.empty
 
@@ -241,7 +241,7 @@ def test_a_study_names_references_by_name_or_path(tmp_path: Path) -> None:
 
 def test_texts_of_references_are_what_is_kept() -> None:
     texts = reference_texts([find_reference("andor2019", ROOT)])
-    found = parse_reference(
+    result = parse_reference(
         "andor2019", **{"text": texts["andor2019"]["yaml"], "table": texts["andor2019"]["csv"]}
     )
-    assert found == load_reference(find_reference("andor2019", ROOT))
+    assert result == load_reference(find_reference("andor2019", ROOT))

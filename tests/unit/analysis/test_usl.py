@@ -31,55 +31,55 @@ def test_the_law_by_hand() -> None:
 
 def test_exact_data_give_their_parameters_back() -> None:
     levels = [1, 2, 4, 8, 16, 32]
-    found = fit(levels, [float(law(n, 250, 0.04, 0.0016)) for n in levels])
-    assert found.rate_of_one.value == pytest.approx(250, rel=1e-6)
-    assert found.sigma.value == pytest.approx(0.04, rel=1e-6)
-    assert found.kappa.value == pytest.approx(0.0016, rel=1e-6)
+    result = fit(levels, [float(law(n, 250, 0.04, 0.0016)) for n in levels])
+    assert result.rate_of_one.value == pytest.approx(250, rel=1e-6)
+    assert result.sigma.value == pytest.approx(0.04, rel=1e-6)
+    assert result.kappa.value == pytest.approx(0.0016, rel=1e-6)
     # sqrt(0.96 / 0.0016) = sqrt(600)
-    assert found.peak.value == pytest.approx(math.sqrt(600), rel=1e-6)
-    assert found.peak_rate.value == pytest.approx(float(law(math.sqrt(600), 250, 0.04, 0.0016)))
-    assert found.r2 == pytest.approx(1) and found.flags == ()
+    assert result.peak.value == pytest.approx(math.sqrt(600), rel=1e-6)
+    assert result.peak_rate.value == pytest.approx(float(law(math.sqrt(600), 250, 0.04, 0.0016)))
+    assert result.r2 == pytest.approx(1) and result.flags == ()
     # Without errors there is nothing to resample.
-    assert found.peak.low == pytest.approx(found.peak.high, rel=1e-6)
-    assert (found.rate_of_one.value, found.kappa.value) == pytest.approx((250, 0.0016))
+    assert result.peak.low == pytest.approx(result.peak.high, rel=1e-6)
+    assert (result.rate_of_one.value, result.kappa.value) == pytest.approx((250, 0.0016))
 
 
 def test_linear_scaling_has_no_peak() -> None:
-    found = fit([1, 2, 3, 4], [10, 20, 30, 40])
-    assert (found.sigma.value, found.kappa.value) == (0, 0)
-    assert math.isinf(found.peak.value) and math.isinf(found.peak_rate.value)
-    assert found.flags == ("no peak",)
+    result = fit([1, 2, 3, 4], [10, 20, 30, 40])
+    assert (result.sigma.value, result.kappa.value) == (0, 0)
+    assert math.isinf(result.peak.value) and math.isinf(result.peak_rate.value)
+    assert result.flags == ("no peak",)
 
 
 def test_contention_alone_ends_at_its_asymptote() -> None:
     levels = [1, 2, 4, 8]
-    found = fit(levels, [float(law(n, 10, 0.25, 0)) for n in levels])
-    assert found.kappa.value == pytest.approx(0, abs=1e-9)
-    assert found.sigma.value == pytest.approx(0.25, rel=1e-6)
-    if math.isinf(found.peak.value):
-        assert found.peak_rate.value == pytest.approx(40, rel=1e-6)  # lambda / sigma
+    result = fit(levels, [float(law(n, 10, 0.25, 0)) for n in levels])
+    assert result.kappa.value == pytest.approx(0, abs=1e-9)
+    assert result.sigma.value == pytest.approx(0.25, rel=1e-6)
+    if math.isinf(result.peak.value):
+        assert result.peak_rate.value == pytest.approx(40, rel=1e-6)  # lambda / sigma
 
 
 def test_falling_from_the_start_is_best_at_one() -> None:
     levels = [1, 2, 3, 4]
-    found = fit(levels, [float(law(n, 10, 0.5, 0.8)) for n in levels])
-    assert found.peak.value == 1 and found.peak_rate.value == pytest.approx(10)
+    result = fit(levels, [float(law(n, 10, 0.5, 0.8)) for n in levels])
+    assert result.peak.value == 1 and result.peak_rate.value == pytest.approx(10)
 
 
 def test_superlinear_rates_are_told() -> None:
     levels = [1, 2, 4, 8, 16]
     rates = [100 * n * (1 + 0.1 * math.log(n)) for n in levels]
-    found = fit(levels, rates)
-    assert found.sigma.value == 0 and "superlinear" in found.flags
+    result = fit(levels, rates)
+    assert result.sigma.value == 0 and "superlinear" in result.flags
     # The same shape within errors of a fifth is chance.
     assert "superlinear within the errors" in fit(levels, rates, [0.2] * 5).flags
 
 
 def test_a_peak_beyond_the_levels_is_extrapolated() -> None:
     levels = [1, 2, 3, 4]
-    found = fit(levels, [float(law(n, 10, 0.1, 0.009)) for n in levels])
-    assert found.peak.value == pytest.approx(10, rel=1e-5)
-    assert found.flags == ("extrapolated",)
+    result = fit(levels, [float(law(n, 10, 0.1, 0.009)) for n in levels])
+    assert result.peak.value == pytest.approx(10, rel=1e-5)
+    assert result.flags == ("extrapolated",)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_any_parameters_come_back(
     rate: float, sigma: float, kappa: float, levels: list[int]
 ) -> None:
     rates = [float(law(n, rate, sigma, kappa)) for n in levels]
-    found = fit(levels, rates, resamples=1)
+    result = fit(levels, rates, resamples=1)
     # Parameters that hardly change any rate need not be found, but the rates have to be.
-    fitted = (found.rate_of_one.value, found.sigma.value, found.kappa.value)
+    fitted = (result.rate_of_one.value, result.sigma.value, result.kappa.value)
     assert [law(n, *fitted) for n in levels] == pytest.approx(rates, rel=1e-4)
-    assert 0 <= found.sigma.value <= 1 and found.kappa.value >= 0
+    assert 0 <= result.sigma.value <= 1 and result.kappa.value >= 0
 
 
 @settings(max_examples=25, deadline=None)
@@ -124,7 +124,7 @@ def test_no_other_parameters_within_the_bounds_are_nearer(
     levels = np.array([1.0, 2, 4, 8, 16])
     rng = np.random.default_rng(seed)
     logs = np.log(law(levels, 100, sigma, kappa)) + rng.normal(0, 0.1, 5)
-    found = fit(levels.tolist(), np.exp(logs).tolist(), resamples=1)
+    result = fit(levels.tolist(), np.exp(logs).tolist(), resamples=1)
 
     def distance(at: np.ndarray) -> np.ndarray:
         return np.log(law(levels, np.exp(at[0]), at[1], at[2])) - logs
@@ -133,7 +133,7 @@ def test_no_other_parameters_within_the_bounds_are_nearer(
         distance, [math.log(100), sigma, kappa], bounds=([-50, 0, 0], [50, 1, 10])
     )
     mine = distance(
-        np.array([math.log(found.rate_of_one.value), found.sigma.value, found.kappa.value])
+        np.array([math.log(result.rate_of_one.value), result.sigma.value, result.kappa.value])
     )
     assert float(np.sum(mine**2)) <= 2 * other.cost * (1 + 1e-6) + 1e-12
 
@@ -146,8 +146,8 @@ def test_intervals_cover_what_they_claim() -> None:
     for _ in range(40):
         rates = np.exp(true + rng.normal(0, 0.05, 6)).tolist()
         for name, errors in (("known", [0.05] * 6), ("residuals", None)):
-            found = fit(levels, rates, errors, resamples=100)
-            hits[name] += found.sigma.low <= 0.05 <= found.sigma.high
+            result = fit(levels, rates, errors, resamples=100)
+            hits[name] += result.sigma.low <= 0.05 <= result.sigma.high
     assert hits["known"] >= 35
     # Three degrees of freedom: narrower than claimed, as documented, but no point.
     assert hits["residuals"] >= 28
@@ -168,18 +168,18 @@ def _published(engine: str) -> tuple[list[float], list[float]]:
 def test_published_node_scaling() -> None:
     levels, rates = _published("mongodb")
     assert levels == [1, 2, 3, 4, 13]
-    found = fit(levels, rates)
+    result = fit(levels, rates)
     # As docs/studies.md has them.
-    assert found.rate_of_one.value == pytest.approx(4221, abs=1)
-    assert found.sigma.value == pytest.approx(0.268, abs=0.001)
-    assert found.kappa.value == pytest.approx(0.0032, abs=0.0001)
-    assert found.peak.value == pytest.approx(15.1, abs=0.1)
-    assert found.peak_rate.value == pytest.approx(11_666, abs=5)
-    assert found.r2 == pytest.approx(0.988, abs=0.001)
-    assert found.flags == ("extrapolated",) and found.resampled == "residuals"
-    assert found.sigma.low == pytest.approx(0.088, abs=0.001)
-    assert found.sigma.high == pytest.approx(0.440, abs=0.001)
-    assert found.kappa.low == 0 and math.isinf(found.peak.high)
+    assert result.rate_of_one.value == pytest.approx(4221, abs=1)
+    assert result.sigma.value == pytest.approx(0.268, abs=0.001)
+    assert result.kappa.value == pytest.approx(0.0032, abs=0.0001)
+    assert result.peak.value == pytest.approx(15.1, abs=0.1)
+    assert result.peak_rate.value == pytest.approx(11_666, abs=5)
+    assert result.r2 == pytest.approx(0.988, abs=0.001)
+    assert result.flags == ("extrapolated",) and result.resampled == "residuals"
+    assert result.sigma.low == pytest.approx(0.088, abs=0.001)
+    assert result.sigma.high == pytest.approx(0.440, abs=0.001)
+    assert result.kappa.low == 0 and math.isinf(result.peak.high)
     levels, rates = _published("riak")
     assert "3 levels" in not_fitted(levels, rates)
 
@@ -190,8 +190,8 @@ def test_intervals_of_single_rates_cover_what_they_claim(levels: list[int]) -> N
     true = np.array([float(law(n, 100, 0.1, 0.005)) for n in levels])
     covered = 0
     for _ in range(60):
-        found = fit(levels, true * np.exp(rng.normal(0, 0.03, len(levels))), resamples=100)
-        covered += found.sigma.low <= 0.1 <= found.sigma.high
+        result = fit(levels, true * np.exp(rng.normal(0, 0.03, len(levels))), resamples=100)
+        covered += result.sigma.low <= 0.1 <= result.sigma.high
     # Resampled residuals cover 75 to 85 %.
     assert covered / 60 > 0.9
 

@@ -31,8 +31,8 @@ def analysed(
     return analysis_of_variance(table, Specification(response, tuple(factors), **options))
 
 
-def by_term(found: Variance) -> dict[str, Row]:
-    return {row.term: row for row in found.rows}
+def by_term(result: Variance) -> dict[str, Row]:
+    return {row.term: row for row in result.rows}
 
 
 def cells(values: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
@@ -68,8 +68,8 @@ UNBALANCED = cells({("a1", "b1"): [1, 3], ("a1", "b2"): [5], ("a2", "b1"): [4], 
 
 
 def test_a_two_way_table_by_hand() -> None:
-    found = analysed(BALANCED, "y", ["a", "b"])
-    rows = by_term(found)
+    result = analysed(BALANCED, "y", ["a", "b"])
+    rows = by_term(result)
     assert list(rows) == ["a", "b", "a:b", "Residual"]
     expected = {
         "a": (1, 3, 1.5, 3 / 15, (3 - 2) / 85),
@@ -83,7 +83,7 @@ def test_a_two_way_table_by_hand() -> None:
         assert (row.eta_sq_partial, row.omega_sq) == pytest.approx((eta, omega))
         assert row.p == pytest.approx(stats.f.sf(f, df, 6))
     assert rows["Residual"] == Row("Residual", 6, pytest.approx(12.0))
-    assert (found.n, found.parameters, found.inflation) == (12, 6, 1.0)
+    assert (result.n, result.parameters, result.inflation) == (12, 6, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_types_agree_where_all_is_balanced_and_sums_add_up(
     each = itertools.product(range(levels), "xy", range(repeats))
     table = pd.DataFrame(each, columns=["a", "b", "repeat"])
     table["y"] = origin + rng.normal(size=len(table))
-    found = [analysed(table, "y", ["a", "b"], typ=typ) for typ in (1, 2, 3)]
-    first = [row.sum_sq for row in found[0].rows]
-    for other in found[1:]:
+    result = [analysed(table, "y", ["a", "b"], typ=typ) for typ in (1, 2, 3)]
+    first = [row.sum_sq for row in result[0].rows]
+    for other in result[1:]:
         assert [row.sum_sq for row in other.rows] == pytest.approx(first, rel=1e-5, abs=1e-9)
     assert sum(first) == pytest.approx(float(((table["y"] - table["y"].mean()) ** 2).sum()))
 
@@ -227,10 +227,10 @@ def test_the_published_runtimes() -> None:
     """The values of workload A, 1,000 operations, with threads as a number."""
     table = pd.read_csv("config/references/andor2019.csv")
     spec = Specification("runtime_ms", ("engine", "client_threads"), ("client_threads",), repeats=3)
-    found = groups(table, ["workload", "operations"], spec).groups
-    assert len(found) == 8
-    assert dict(found[0].by) == {"workload": "A", "operations": 1000}
-    rows = by_term(found[0].variance)
+    result = groups(table, ["workload", "operations"], spec).groups
+    assert len(result) == 8
+    assert dict(result[0].by) == {"workload": "A", "operations": 1000}
+    rows = by_term(result[0].variance)
     assert [rows[t].f for t in ("engine", "client_threads", "engine:client_threads")] == (
         pytest.approx([272.2, 3.88, 1.14], abs=0.05)
     )
@@ -239,9 +239,9 @@ def test_the_published_runtimes() -> None:
 
 def test_without_repeats_the_interaction_is_left_out_and_named() -> None:
     single = BALANCED.iloc[::2].assign(y=[1.0, 4.0, 6.0, 2.0, 7.0, 7.5])
-    found = analysed(single, "y", ["a", "b"], repeats=3)
-    assert [r.term for r in found.rows] == ["a", "b", "Residual"]
-    ((term, reason),) = found.left_out
+    result = analysed(single, "y", ["a", "b"], repeats=3)
+    assert [r.term for r in result.rows] == ["a", "b", "Residual"]
+    ((term, reason),) = result.left_out
     assert term == "a:b"
     assert "6 rows leave no residual degrees of freedom" in reason
     with pytest.raises(AnalysisError, match="interaction a:b: 6 rows leave no residual"):
@@ -253,31 +253,31 @@ def test_an_empty_cell_leaves_its_interaction_out_and_is_named() -> None:
     table = BALANCED[~((BALANCED["a"] == "a2") & (BALANCED["b"] == "b3"))].assign(
         c=[1, 2, 2, 1, 2, 1, 1, 2, 1, 2]
     )
-    found = analysed(table, "y", ["a", "b", "c"])
-    assert dict(found.left_out) == {
+    result = analysed(table, "y", ["a", "b", "c"])
+    assert dict(result.left_out) == {
         "a:b": "no rows with a=a2, b=b3",
         "a:b:c": "a part of it is left out",
     }
     # It is the model without them, to the digit.
     model = smf.ols("y ~ (C(a, Sum) + C(b, Sum)) * C(c, Sum)", table).fit()
-    assert by_term(found)["Residual"].sum_sq == pytest.approx(model.ssr)
-    assert by_term(found)["Residual"].df == model.df_resid
+    assert by_term(result)["Residual"].sum_sq == pytest.approx(model.ssr)
+    assert by_term(result)["Residual"].df == model.df_resid
 
 
 def test_levels_of_several_types_can_be_sorted() -> None:
     table = BALANCED.assign(b=BALANCED["b"].map({"b1": 1, "b2": "all", "b3": 2.5}))
-    found = analysed(table[table["b"].ne("all") | table["a"].ne("a1")], "y", ["a", "b"])
-    assert found.left_out == (("a:b", "no rows with a=a1, b=all"),)
-    assert [row.df for row in found.rows] == [1, 2, 6]
+    result = analysed(table[table["b"].ne("all") | table["a"].ne("a1")], "y", ["a", "b"])
+    assert result.left_out == (("a:b", "no rows with a=a1, b=all"),)
+    assert [row.df for row in result.rows] == [1, 2, 6]
 
 
 def test_interactions_up_to_pairs() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame(itertools.product("ab", "cd", "ef", range(2)), columns=list("xyzr"))
     table["v"] = rng.normal(size=len(table))
-    found = analysed(table, "v", ["x", "y", "z"], interactions=2)
-    assert [r.term for r in found.rows] == ["x", "y", "z", "x:y", "x:z", "y:z", "Residual"]
-    assert found.left_out == ()
+    result = analysed(table, "v", ["x", "y", "z"], interactions=2)
+    assert [r.term for r in result.rows] == ["x", "y", "z", "x:y", "x:z", "y:z", "Residual"]
+    assert result.left_out == ()
 
 
 ROWS = {"a": ["p", "p", "q", "q"], "b": ["p", "p", "q", "q"], "y": [1.0, 2.0, 3.0, 5.0]}
@@ -326,17 +326,17 @@ def test_residuals_are_tested() -> None:
     assert normality(normal[:3], 2).p is None
     groups_of = np.repeat([0, 1], 100)
     spread = np.where(groups_of == 0, normal, 9 * normal)
-    found = equal_variance(spread, groups_of, groups_of * 1.0)
-    assert found.test == "Brown-Forsythe"
-    assert found.p == pytest.approx(
+    result = equal_variance(spread, groups_of, groups_of * 1.0)
+    assert result.test == "Brown-Forsythe"
+    assert result.p == pytest.approx(
         stats.levene(spread[:100], spread[100:], center="median").pvalue
     )
     # Two rows in a cell, or a number among the factors.
     pairs = np.repeat(np.arange(100), 2)
     for of_cell in (pairs, None):
-        found = equal_variance(spread, of_cell, groups_of * 1.0)
-        assert found.test == "Breusch-Pagan"
-        assert (found.p or 0) < 1e-6
+        result = equal_variance(spread, of_cell, groups_of * 1.0)
+        assert result.test == "Breusch-Pagan"
+        assert (result.p or 0) < 1e-6
     assert equal_variance(normal[:4], None, normal[:4]).p is None
 
 

@@ -28,8 +28,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
 
 @pytest.mark.parametrize("bad", made_bad(), ids=lambda bad: bad.kind)
 def test_bad_content(bad: Bad, told: tuple[Path, Told]) -> None:
-    directory, said = told
-    check(said, directory / file_name(bad.kind), bad.says, bad.place, any_place=bad.at is None)
+    directory, output = told
+    check(output, directory / file_name(bad.kind), bad.says, bad.place, any_place=bad.at is None)
 
 
 @pytest.mark.parametrize("kind", ["empty file", "truncated gzip", "a huge integer", "HTML"])
@@ -64,6 +64,6 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
-    said = told_of(storewise, [tmp_path / kind for kind in kinds])
+    output = told_of(storewise, [tmp_path / kind for kind in kinds])
     for kind, says in kinds.items():
-        check(said, tmp_path / kind, says, None, any_place=False)
+        check(output, tmp_path / kind, says, None, any_place=False)

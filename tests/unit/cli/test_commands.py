@@ -18,12 +18,12 @@ def test_every_command_shows_an_example() -> None:
 
 
 def test_init_replaces_a_study_only_by_force(tmp_path: Path) -> None:
-    asked = ("init", SMALL[0].parent, "-o", "mine.yaml")
-    assert storewise(*asked, cwd=tmp_path).returncode == 0
-    again = storewise(*asked, cwd=tmp_path)
+    request = ("init", SMALL[0].parent, "-o", "mine.yaml")
+    assert storewise(*request, cwd=tmp_path).returncode == 0
+    again = storewise(*request, cwd=tmp_path)
     assert again.returncode == 2
     assert "--force" in again.stderr
-    assert storewise(*asked, "--force", cwd=tmp_path).returncode == 0
+    assert storewise(*request, "--force", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(

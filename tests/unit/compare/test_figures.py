@@ -19,20 +19,20 @@ from storewise.errors import ResultError
 
 def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms() -> None:
     a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 9.5, 7.9, 8.8, 9.9]
-    found = independent(estimate(b), estimate(a))
+    result = independent(estimate(b), estimate(a))
     expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
     interval = expected.confidence_interval()
-    assert found.mean == pytest.approx(stats.gmean(b) / stats.gmean(a))
-    assert (found.low, found.high) == pytest.approx(tuple(np.exp(interval)), rel=1e-6)
-    assert p_value(found) == pytest.approx(expected.pvalue, rel=1e-6)
+    assert result.mean == pytest.approx(stats.gmean(b) / stats.gmean(a))
+    assert (result.low, result.high) == pytest.approx(tuple(np.exp(interval)), rel=1e-6)
+    assert p_value(result) == pytest.approx(expected.pvalue, rel=1e-6)
 
 
 def test_one_sided_p_is_that_of_a_shifted_test() -> None:
     a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 8.5, 7.9, 8.2, 8.1]
     shifted = [0.9 * value for value in a]
     expected = stats.ttest_ind(np.log(b), np.log(shifted), equal_var=False, alternative="less")
-    found = p_value(independent(estimate(b), estimate(a)), 0.9, "less")
-    assert found == pytest.approx(expected.pvalue, rel=1e-6)
+    result = p_value(independent(estimate(b), estimate(a)), 0.9, "less")
+    assert result == pytest.approx(expected.pvalue, rel=1e-6)
 
 
 def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> None:
@@ -43,20 +43,20 @@ def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> N
     assert a is not None
     assert b is not None
     assert other is not None
-    found = independent(b, a)
+    result = independent(b, a)
     error = math.hypot(a.error, b.error)
     # Welch and Satterthwaite, with the three degrees of freedom of each pool.
     freedom = error**4 / (a.error**4 / 3 + b.error**4 / 3)
-    assert (found.error, found.freedom) == pytest.approx((error, freedom))
-    assert 3 < found.freedom < 6
+    assert (result.error, result.freedom) == pytest.approx((error, freedom))
+    assert 3 < result.freedom < 6
     assert independent(other, a, shared=True).freedom == 3
 
 
 def test_holm_by_hand() -> None:
     # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never less than the one before.
-    found = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
-    assert found[:1] + found[2:] == pytest.approx([0.06, 0.04, 0.5, 0.06])
-    assert math.isnan(found[1])
+    result = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
+    assert result[:1] + result[2:] == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert math.isnan(result[1])
     assert all(math.isnan(p) for p in holm_adjusted([math.nan, None]))
     assert len(holm_adjusted([])) == 0
 

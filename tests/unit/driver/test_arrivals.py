@@ -30,13 +30,13 @@ def first(kind, rate, client=0, clients=1, seed=5, step=0, count=2000):
 @pytest.mark.parametrize("clients", [1, 3])
 def test_constant_arrivals_of_all_clients_are_evenly_spread(clients):
     rate = 700.0
-    found = sorted(
+    result = sorted(
         at for client in range(clients) for at in first("constant", rate, client, clients)
     )
-    gaps = np.diff(found)
-    assert found[0] == 0
+    gaps = np.diff(result)
+    assert result[0] == 0
     assert abs(gaps - NS / rate).max() <= 1
-    assert found[1000] == pytest.approx(1000 * NS / rate, abs=1)
+    assert result[1000] == pytest.approx(1000 * NS / rate, abs=1)
 
 
 @pytest.mark.parametrize("clients", [1, 4])
@@ -44,16 +44,16 @@ def test_poisson_gaps_are_exponential(clients):
     """Chi-square of the gaps of all clients together, in 20 classes that are equally likely."""
     rate = 500.0
     horizon = 20 * NS
-    found = []
+    result = []
     for client in range(clients):
-        own = arrivals("poisson", rate, client, clients, 7, 0)
-        found += itertools.takewhile(lambda at: at < horizon, own)
-    gaps = np.diff(np.sort(found)) / NS
+        times = arrivals("poisson", rate, client, clients, 7, 0)
+        result += itertools.takewhile(lambda at: at < horizon, times)
+    gaps = np.diff(np.sort(result)) / NS
     edges = -np.log(1 - np.arange(1, 20) / 20) / rate
     counts = np.bincount(np.searchsorted(edges, gaps), minlength=20)
     assert stats.chisquare(counts).pvalue > 0.001
     # The number within the time is Poisson: mean and variance are 10,000.
-    assert abs(len(found) - 10_000) < 4 * 100
+    assert abs(len(result) - 10_000) < 4 * 100
 
 
 def test_poisson_streams_belong_to_seed_step_and_client():
@@ -98,11 +98,11 @@ def open_one(time, operations, intended, seconds=None, **options):
 
 def counted(recorded, kind):
     """Operations by the bucket of their histogram."""
-    found = Counter()
+    result = Counter()
     for h in recorded.histograms:
         if h.time == kind:
-            found.update(dict(zip(h.indexes.tolist(), h.counts.tolist(), strict=True)))
-    return found
+            result.update(dict(zip(h.indexes.tolist(), h.counts.tolist(), strict=True)))
+    return result
 
 
 def buckets(values):
@@ -117,18 +117,20 @@ def test_a_closed_loop_reads_its_clock_twice_an_operation():
     time = FakeTime()
     client = Client(time, lambda number: 0.001 * (1 + number % 2))
     recorder = Recorder(time.ns, clock=time.clock_ns)
-    told = []
+    message = []
     run_loop(
         client.operations(),
         recorder,
         deadline=recorder.zero + 301 * MS,
-        progress=lambda operations, documents: told.append((time.ns - recorder.zero, operations)),
+        progress=lambda operations, documents: message.append(
+            (time.ns - recorder.zero, operations)
+        ),
         clock=time.clock_ns,
     )
     # 1 ms and 2 ms in turn; the one that is under way at the deadline is ended.
     assert len(client.begun) == 201
     assert time.ns - recorder.zero == 301 * MS
-    assert told == [(250 * MS, 167), (301 * MS, 201)], "looked after each quarter of a second"
+    assert message == [(250 * MS, 167), (301 * MS, 201)], "looked after each quarter of a second"
     assert time.readings == 2 * 201 + 2, "two an operation, and one whenever a slice is worked up"
     recorded = recorder.result()
     times = [MS, 2 * MS] * 100 + [MS]

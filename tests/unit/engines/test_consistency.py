@@ -35,12 +35,12 @@ def test_the_page_has_every_level_of_an_engine(name: str) -> None:
 
 
 def test_the_page_says_what_strong_and_weak_mean() -> None:
-    found = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
+    result = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
     expected = {
         name: (engine(name).vocabulary["strong"], engine(name).vocabulary["weak"])
         for name in ENGINES
     }
-    assert found == expected
+    assert result == expected
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
@@ -71,8 +71,10 @@ def test_a_trial_has_the_level_and_its_factor_the_word(tmp_path: Path) -> None:
         "factors: {consistency: [strong, weak]}\nphases: [load: {rows: 1000}]\n"
     )
     path.write_text(text)
-    found = {(t.engine, t.factors["consistency"]): t.consistency for t in load_study(path).trials()}
-    assert found == {
+    result = {
+        (t.engine, t.factors["consistency"]): t.consistency for t in load_study(path).trials()
+    }
+    assert result == {
         ("sqlite", "strong"): "durable",
         ("sqlite", "weak"): "relaxed",
         ("postgres", "strong"): "serializable",

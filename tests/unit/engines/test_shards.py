@@ -32,11 +32,11 @@ def test_the_hash_spreads_consecutive_ids_evenly(servers: int) -> None:
     placement = HashPlacement(servers)
     number = 16_000
     for kind in KINDS:
-        found = Counter(
+        result = Counter(
             placement.store_of(make_id(b"\x01\x5a\xff\x33\x00\x80\x07", kind, n))
             for n in range(number)
         )
-        assert len(found) == servers
-        assert max(found.values()) < 1.1 * number / servers
+        assert len(result) == servers
+        assert max(result.values()) < 1.1 * number / servers
     # A known answer: stored data depend on them.
     assert HashPlacement(servers).store_of(bytes(range(12))) == 0x9270C965 % servers

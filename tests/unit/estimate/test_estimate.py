@@ -55,9 +55,9 @@ def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
     # 400,000 records at 4,000/s are 100 s, 20 s follow, and 180 s beside them: 300 s.
     text = f"{YCSB}, c: {{seconds: 20}}]\nfactors: {{nodes: [3], workers: [2]}}\n{PRICES}"
     study = load(tmp_path, text)
-    found = estimate(study, study.trials(), {}, tmp_path)
-    assert (found.trials, found.measured, found.spot) == (1, 0, 0)
-    servers, workers = found.lines
+    result = estimate(study, study.trials(), {}, tmp_path)
+    assert (result.trials, result.measured, result.spot) == (1, 0, 0)
+    servers, workers = result.lines
     assert (servers.name, servers.use.most, workers.name, workers.use.most) == (
         "data",
         3,
@@ -65,32 +65,32 @@ def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
         2,
     )
     assert servers.hours.mean == pytest.approx(3 * 300 / 3600)
-    assert found.money is not None
-    assert found.money.mean == pytest.approx((3 * 1 + 2 * 0.5) * 300 / 3600)
-    assert found.seconds.mean == pytest.approx(300)
+    assert result.money is not None
+    assert result.money.mean == pytest.approx((3 * 1 + 2 * 0.5) * 300 / 3600)
+    assert result.seconds.mean == pytest.approx(300)
     # The default rate may be four times more or less, the time beside the phases twice.
-    assert found.seconds.low == pytest.approx(100 / 4 + 20 + 90)
-    assert found.seconds.high == pytest.approx(100 * 4 + 20 + 360)
-    assert found.money.high == pytest.approx(4 * (400 + 20 + 360) / 3600)
+    assert result.seconds.low == pytest.approx(100 / 4 + 20 + 90)
+    assert result.seconds.high == pytest.approx(100 * 4 + 20 + 360)
+    assert result.money.high == pytest.approx(4 * (400 + 20 + 360) / 3600)
 
 
 def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path: Path) -> None:
     factors = "factors: {nodes: [1], workers: [1], node_class: [data, large]}\n"
     study = load(tmp_path, f"{YCSB}]\n{factors}{PRICES}")
     exact = Amount.exact(180.0)
-    found = estimate(study, study.trials(), CLASSES, tmp_path, start_up=exact, idle=0.0)
-    names = [line.name for line in found.lines]
+    result = estimate(study, study.trials(), CLASSES, tmp_path, start_up=exact, idle=0.0)
+    names = [line.name for line in result.lines]
     assert names == ["data", "large", "work"]
-    prices = [line.price.hour for line in found.lines if line.price is not None]
+    prices = [line.price.hour for line in result.lines if line.price is not None]
     assert prices == [2, 8, 0.25]
     # Each trial: 180 s to start and 280 s; the worker's host waits for the second one's servers.
-    hours = [line.hours.mean * 3600 for line in found.lines]
+    hours = [line.hours.mean * 3600 for line in result.lines]
     assert hours == pytest.approx([460, 460, 920])
-    assert found.spot == pytest.approx(0.5)
-    told = dict(found.assumptions)
-    assert told["start-up of hosts"] == "180 s, paid"
-    assert told["an hour of work"] == "0.25 USD (small spot)"
-    assert told["prices"] == "mine; prices of 2026-03-31"
+    assert result.spot == pytest.approx(0.5)
+    message = dict(result.assumptions)
+    assert message["start-up of hosts"] == "180 s, paid"
+    assert message["an hour of work"] == "0.25 USD (small spot)"
+    assert message["prices"] == "mine; prices of 2026-03-31"
     with pytest.raises(ConfigError, match="node class 'large' is not one of the profile's"):
         estimate(study, study.trials(), parse_classes("data=d/big, work=w"), tmp_path)
 
@@ -140,8 +140,10 @@ def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
     paths = f"inputs: {{paths: {data}"
     assert documents_of(load(tmp_path, f"{paths}}}\n{INPUTS}"), tmp_path).mean == 40
     for sample, expected in [("files: 3", 30), ("share: 0.5", 20), ("bytes: 1630", 10)]:
-        found = documents_of(load(tmp_path, f"{paths}, sample: {{{sample}}}}}\n{INPUTS}"), tmp_path)
-        assert found.mean == pytest.approx(expected)
+        result = documents_of(
+            load(tmp_path, f"{paths}, sample: {{{sample}}}}}\n{INPUTS}"), tmp_path
+        )
+        assert result.mean == pytest.approx(expected)
     (data / "0.m10").rename(data / "0.m10.gz")
     more = documents_of(load(tmp_path, f"{paths}}}\n{INPUTS}"), tmp_path).mean
     assert more == pytest.approx(30 + 66), "compressed text"
@@ -150,9 +152,9 @@ def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
         f"inputs: {{paths: /not/here, sample: {{files: 2}}}}\n{INPUTS}"
         "corpus: {files: 10, bytes: 16300}\n",
     )
-    found = documents_of(study, tmp_path)
-    assert found.mean == pytest.approx(20)
-    assert "inputs cannot be looked at: /not/here: no input file" in found.source
+    result = documents_of(study, tmp_path)
+    assert result.mean == pytest.approx(20)
+    assert "inputs cannot be looked at: /not/here: no input file" in result.source
 
 
 def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
@@ -180,9 +182,9 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
     assert still_to_measure(study, results) == []
     (results / "trials" / trial.id / "verify.parquet").unlink()
     assert still_to_measure(study, results) == [trial]
-    found = estimate(study, [trial], {}, results)
-    assert found.measured == len(study.trials()) - 1
-    assert "measured" in dict(found.assumptions)["rate of write"]
+    result = estimate(study, [trial], {}, results)
+    assert result.measured == len(study.trials()) - 1
+    assert "measured" in dict(result.assumptions)["rate of write"]
 
 
 HEADS = "engine,workers,phase,step,measure,mean,low,high"
@@ -213,21 +215,21 @@ def test_how_far_a_rate_may_be_off(
     (tmp_path / "analysis" / "summary.csv").write_text(f"{HEADS}\n{row}\n")
     text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nfactors: {workers: [4]}\n"
     (trial,) = load(tmp_path, text).trials()
-    found = Rates(tmp_path, trial.factors).of(trial, "load", 0, "documents_per_s")
-    assert (found.mean, found.low, found.high) == pytest.approx(expected[:3])
-    assert found.source == expected[3]
+    result = Rates(tmp_path, trial.factors).of(trial, "load", 0, "documents_per_s")
+    assert (result.mean, result.low, result.high) == pytest.approx(expected[:3])
+    assert result.source == expected[3]
 
 
 def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path: Path) -> None:
     study = load(tmp_path, f"{YCSB}]\n{PRICES}max_cost: 0.05\n")
-    found = estimate(study, study.trials(), {}, tmp_path)
-    assert found.money is not None
+    result = estimate(study, study.trials(), {}, tmp_path)
+    assert result.money is not None
     with pytest.raises(TooExpensive) as error:
-        refuse_above(found, study.max_cost)
+        refuse_above(result, study.max_cost)
     for words in ("study s", "1 trial)", "0.12 (", "max_cost of 0.05 USD", "node_hour", "work:"):
         assert words in str(error.value)
-    refuse_above(found, found.money.mean)
-    refuse_above(found, None)
+    refuse_above(result, result.money.mean)
+    refuse_above(result, None)
     refuse_above(estimate(study, [], {}, tmp_path), 0.001)
     assert money_text(0.00234) == "0.0023"
 
@@ -249,14 +251,14 @@ def test_a_limit_is_not_held_against_hosts_without_a_price(
     prices = PRICES.replace("instances: {", "instances: {onlyspot: {spot: 1}, free: {spot: 0}, ")
     study = load(tmp_path, f"{YCSB}]\n{prices}max_cost: 1000\n")
     classes = parse_classes(f"data=data/{place}, work=work/small/spot")
-    found = estimate(study, study.trials(), classes, tmp_path)
-    assert found.unpriced == gone
-    refuse_above(found, None)
+    result = estimate(study, study.trials(), classes, tmp_path)
+    assert result.unpriced == gone
+    refuse_above(result, None)
     if gone:
         with pytest.raises(TooExpensive, match=rf"study s has .* no price .*: {gone[0]}\. Nothing"):
-            refuse_above(found, study.max_cost)
+            refuse_above(result, study.max_cost)
     else:
-        refuse_above(found, study.max_cost)
+        refuse_above(result, study.max_cost)
 
 
 @pytest.mark.parametrize(
@@ -301,22 +303,25 @@ def test_classes_of_a_profile_are_read_as_snakemake_reads_them(tmp_path: Path) -
 
 def test_the_published_nodes_at_paper_scale_are_estimated() -> None:
     study = load_study("niec2014-nodes", scale="paper", root=ROOT)
-    found = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)
-    assert found.trials == 42
-    assert [(line.engine, line.trials) for line in found.engines] == [("mongodb", 28), ("riak", 14)]
-    assert found.lines[-1].use.most == 4
-    assert found.lines[0].use.most >= 14
+    result = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)
+    assert result.trials == 42
+    assert [(line.engine, line.trials) for line in result.engines] == [
+        ("mongodb", 28),
+        ("riak", 14),
+    ]
+    assert result.lines[-1].use.most == 4
+    assert result.lines[0].use.most >= 14
     # 4 workers and 7.5 nodes on average, and a configuration server of MongoDB's.
-    hours = found.lines[-1].use.busy / 4
-    assert found.lines[0].use.busy == pytest.approx((7.5 + 28 / 42) * hours, rel=0.01)
-    assert found.money is not None
-    assert found.money.low < found.money.mean < found.money.high
+    hours = result.lines[-1].use.busy / 4
+    assert result.lines[0].use.busy == pytest.approx((7.5 + 28 / 42) * hours, rel=0.01)
+    assert result.money is not None
+    assert result.money.low < result.money.mean < result.money.high
 
 
 def test_a_profile_may_know_only_the_servers_classes(tmp_path: Path) -> None:
     study = load(tmp_path, f"{YCSB}]\n{PRICES}")
-    found = estimate(study, study.trials(), parse_classes("data=queue/big"), tmp_path)
-    assert [line.price.basis for line in found.lines if line.price is not None] == [
+    result = estimate(study, study.trials(), parse_classes("data=queue/big"), tmp_path)
+    assert [line.price.basis for line in result.lines if line.price is not None] == [
         "big on demand",
         "client_hour",
     ]
@@ -325,11 +330,11 @@ def test_a_profile_may_know_only_the_servers_classes(tmp_path: Path) -> None:
 def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path: Path) -> None:
     text = "workload: ycsb\nphases: [load]\nengines: {sql: {%s}}\n"
     study = load(tmp_path, text % "url: 'postgresql://u@h/d'")
-    found = estimate(study, study.trials(), {}, tmp_path)
-    assert dict(found.assumptions)["databases"] == ("the own hosts of sql are not counted")
-    assert [line.name for line in found.lines] == ["work"]
-    assert found.money is None
-    refuse_above(found, 1.0)
+    result = estimate(study, study.trials(), {}, tmp_path)
+    assert dict(result.assumptions)["databases"] == ("the own hosts of sql are not counted")
+    assert [line.name for line in result.lines] == ["work"]
+    assert result.money is None
+    refuse_above(result, 1.0)
 
 
 def test_the_command_says_what_it_will_cost(
@@ -355,8 +360,8 @@ def test_the_command_says_what_it_will_cost(
         "not counted: head node",
     ):
         assert words in text
-    told = json.loads(CliRunner().invoke(app, ["cost", "s.yaml", "--all", "--json"]).stdout)
-    assert told["money"]["low"] < told["money"]["mean"] < told["money"]["high"]
-    assert told["engines"][0]["engine"] == "postgres"
+    message = json.loads(CliRunner().invoke(app, ["cost", "s.yaml", "--all", "--json"]).stdout)
+    assert message["money"]["low"] < message["money"]["mean"] < message["money"]["high"]
+    assert message["engines"][0]["engine"] == "postgres"
     missing = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "slrm"])
     assert "did you mean 'slurm'" in str(missing.exception)

@@ -21,14 +21,14 @@ def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end() -> None:
     # Three hosts start (0.1 h), two of them are not needed then and end after 0.2 h.
     stays = [Stay(H, {"data": 3}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 2})]
     uses, seconds = occupied(stays, start_up=0.1 * H, idle=0.2 * H)
-    found = uses["data"]
+    result = uses["data"]
     assert seconds == pytest.approx(4.2 * H)
-    assert found.busy == pytest.approx(3 + 2 + 2)
-    assert (found.starts, found.most) == (4, 3)
-    assert found.starting == pytest.approx(0.4)
+    assert result.busy == pytest.approx(3 + 2 + 2)
+    assert (result.starts, result.most) == (4, 3)
+    assert result.starting == pytest.approx(0.4)
     # Two that end, the first one while the second start waits, two at the end.
-    assert found.idle == pytest.approx(2 * 0.2 + 0.1 + 2 * 0.2)
-    assert found.hours == pytest.approx(found.busy + found.starting + found.idle)
+    assert result.idle == pytest.approx(2 * 0.2 + 0.1 + 2 * 0.2)
+    assert result.hours == pytest.approx(result.busy + result.starting + result.idle)
 
 
 def test_trials_at_a_time_have_hosts_of_their_own() -> None:

@@ -48,9 +48,9 @@ def test_buckets_are_those_of_the_package(values):
     assert bucket_indexes(np.array(values)).tolist() == [
         reference.get_counts_array_index(value) for value in values
     ]
-    found = filled(values)
-    assert list(found.counts) == list(reference.counts)
-    assert found.get_total_count() == len(values)
+    result = filled(values)
+    assert list(result.counts) == list(reference.counts)
+    assert result.get_total_count() == len(values)
 
 
 def test_values_outside_the_range_go_to_its_ends():
@@ -63,10 +63,10 @@ def test_values_outside_the_range_go_to_its_ends():
     st.lists(st.sampled_from([0, 1, 25, 50, 90, 99, 99.9, 100]), min_size=1),
 )
 def test_percentiles_are_within_three_digits_of_numpy(values, wanted):
-    found = percentiles(filled(values), wanted)
+    result = percentiles(filled(values), wanted)
     for percentile in wanted:
         true = exact(values, percentile)
-        assert true <= found[percentile] <= true * 1.001 + 1
+        assert true <= result[percentile] <= true * 1.001 + 1
 
 
 def test_percentiles_of_nothing_and_of_nonsense():
@@ -107,14 +107,14 @@ def logs(tmp_path):
     values = {}
     paths = []
     for number in range(2):
-        found = []
+        result = []
         for second in range(3):
             for tag in (Tag("get", "service_time"), Tag("get", "response_time", warmup=True)):
                 drawn = generator.lognormal(11, 1.5, 4000).astype(np.int64)
                 values.setdefault(str(tag), []).append(drawn)
-                found.append(Interval(tag, float(second), 1.0, filled(drawn)))
+                result.append(Interval(tag, float(second), 1.0, filled(drawn)))
         path = tmp_path / f"read.{number}.hlog"
-        write_log(path, 1_700_000_000.0 + number, found)
+        write_log(path, 1_700_000_000.0 + number, result)
         paths.append(path)
     return paths, {tag: np.concatenate(parts) for tag, parts in values.items()}
 
@@ -125,8 +125,8 @@ def test_merged_logs_give_the_percentiles_of_all_values(logs):
     for tag, raw in values.items():
         merged = merge_logs(paths, tag=tag)
         assert merged.get_total_count() == len(raw)
-        found = percentiles(merged, [50, 90, 99, 99.9, 100])
-        for percentile, value in found.items():
+        result = percentiles(merged, [50, 90, 99, 99.9, 100])
+        for percentile, value in result.items():
             assert value == pytest.approx(exact(raw, percentile), rel=0.001)
             if percentile in (50, 90, 99, 100):
                 usual = np.percentile(raw, percentile, method="inverted_cdf")
@@ -140,11 +140,11 @@ def test_the_package_reads_our_logs(logs):
     starts, lengths = [], set()
     for path in paths:
         reader = HistogramLogReader(str(path), HdrHistogram(1, HIGHEST_NS, 3))
-        while (found := reader.get_next_interval_histogram()) is not None:
-            starts.append(found.get_start_time_stamp())
-            lengths.add(found.get_end_time_stamp() - starts[-1])
-            total = merged.setdefault(found.get_tag(), new_histogram())
-            total.add(found)
+        while (result := reader.get_next_interval_histogram()) is not None:
+            starts.append(result.get_start_time_stamp())
+            lengths.add(result.get_end_time_stamp() - starts[-1])
+            total = merged.setdefault(result.get_tag(), new_histogram())
+            total.add(result)
     assert lengths == {1000.0}
     assert sorted(set(starts)) == [1_700_000_000_000.0 + 1000 * n for n in range(4)]
     for tag, raw in values.items():

@@ -71,10 +71,10 @@ def test_where_the_service_is_asked_whatever_proxy_there_is(
     environment: dict[str, str],
     expected: tuple[str, int],
 ) -> None:
-    asked: list[object] = []
+    request: list[object] = []
 
     def refused(address: object, *_: object, **__: object) -> None:
-        asked.append(address)
+        request.append(address)
         raise ConnectionRefusedError(111, "refused")
 
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
@@ -84,7 +84,7 @@ def test_where_the_service_is_asked_whatever_proxy_there_is(
     monkeypatch.setattr("socket.create_connection", refused)
     (bare / "sys_vendor").write_text("Amazon EC2\n")
     assert instance() is None
-    assert asked == [expected]
+    assert request == [expected]
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
     def failing(_: object) -> int:
         own_time.spend(10.0)
         passes.append(own_time.now)
-        told = Failure(trial.id, "taken back", "", "r", own_time.now, own_time.now + 119.5)
+        message = Failure(trial.id, "taken back", "", "r", own_time.now, own_time.now + 119.5)
         with (failures / f"{trial.id}.jsonl").open("a") as file:
-            file.write(json.dumps(asdict(told)) + "\n")
+            file.write(json.dumps(asdict(message)) + "\n")
         return 1
 
     def sleep(seconds: float) -> None:
@@ -128,7 +128,7 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
         own_time.sleep(seconds)
 
     monkeypatch.setattr(runner, "_snakemake", failing)
-    said: list[str] = []
+    output: list[str] = []
     options = {
         "profile": None,
         "scale": None,
@@ -139,8 +139,8 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
         "clock": own_time.clock,
         "sleep": sleep,
     }
-    assert runner.run_study("s.yaml", say=said.append, **options) == 130  # type: ignore[arg-type]
+    assert runner.run_study("s.yaml", say=output.append, **options) == 130  # type: ignore[arg-type]
     assert passes == [1010.0, 1010.0 + 119.5 + 10.0], "as soon as the host is gone, not before"
     assert own_time.sleeps == [1.0] * 119 + [0.5]
-    assert len(said) == 4
-    assert said[1] == "waiting 120 s, until the host that is taken back is gone"
+    assert len(output) == 4
+    assert output[1] == "waiting 120 s, until the host that is taken back is gone"

@@ -11,10 +11,10 @@ from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, Recorder, Series
 
 
 def totals(recorded):
-    found = {}
+    result = {}
     for (series, _), counter in recorded.counters.items():
-        found.setdefault(series, type(counter)()).add(counter)
-    return found
+        result.setdefault(series, type(counter)()).add(counter)
+    return result
 
 
 @settings(deadline=None)
@@ -55,11 +55,11 @@ def test_sums_are_those_of_the_operations(operations, flush_every):
         key = (Series(name, owner), end // NS)
         seconds[key] = seconds.get(key, 0) + 1
     recorded = recorder.result()
-    found = {
+    result = {
         series: [c.operations, c.errors, c.documents, c.service_ns, c.prepare_ns]
         for series, c in totals(recorded).items()
     }
-    assert found == expected
+    assert result == expected
     assert {k: c.operations + c.errors for k, c in recorded.counters.items()} == seconds
     counted = sum(int(h.counts.sum()) for h in recorded.histograms)
     assert counted == 2 * len(operations)
@@ -155,8 +155,8 @@ def test_many_operations_keep_their_percentiles():
         if h.time == "service_time":
             dense[h.indexes] += h.counts
     where = np.flatnonzero(dense)
-    found = percentiles(histogram_of(where, dense[where]), [50, 90, 99])
-    for percentile, value in found.items():
+    result = percentiles(histogram_of(where, dense[where]), [50, 90, 99])
+    for percentile, value in result.items():
         exact = np.percentile(service, percentile, method="inverted_cdf")
         assert value == pytest.approx(exact, rel=0.001)
     assert recorder.operations == recorder.documents == 50_000

@@ -35,13 +35,13 @@ def test_canary(tmp_path):
     """Each digest, and each block that is written or read, takes the ms of a look at the clock."""
     time = FakeTime(tick=1_000_000)
     samples = run_canary(tmp_path, seconds=0.3, phase="write", clock=time.clock)
-    found = {s.metric: s.value for s in samples}
-    assert set(found) == {"canary_cpu", "canary_disk_write", "canary_disk_read"}
+    result = {s.metric: s.value for s in samples}
+    assert set(result) == {"canary_cpu", "canary_disk_write", "canary_disk_read"}
     # The loop ends with a look that finds the time over.
-    assert found["canary_cpu"] == pytest.approx(99 / 0.1)
+    assert result["canary_cpu"] == pytest.approx(99 / 0.1)
     # So does that of writing, and one more follows the fsync.
-    assert found["canary_disk_write"] == pytest.approx((49 << 20) / 0.051)
-    assert found["canary_disk_read"] == pytest.approx((49 << 20) / 0.050)
+    assert result["canary_disk_write"] == pytest.approx((49 << 20) / 0.051)
+    assert result["canary_disk_read"] == pytest.approx((49 << 20) / 0.050)
     assert all(METRICS[s.metric] == s.unit for s in samples)
     assert list(tmp_path.iterdir()) == []
 
@@ -70,6 +70,6 @@ def test_sizes_are_allocated_bytes(tmp_path):
 
 
 def test_facts_can_be_kept_as_json():
-    found = json.loads(json.dumps(host.facts()))
-    assert found["cpus"] >= 1
-    assert found["memory_bytes"] > 0
+    result = json.loads(json.dumps(host.facts()))
+    assert result["cpus"] >= 1
+    assert result["memory_bytes"] > 0

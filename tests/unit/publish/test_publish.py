@@ -89,14 +89,14 @@ def test_a_study_is_the_same_from_its_one_file(
     (results / "trials" / "t" / "verify.parquet").write_text("")
     (results / "study.json").write_text(json.dumps(study.model_dump(mode="json")))
     (results / "references.json").write_text(json.dumps(references))
-    own = ROOT / "config" / "studies" / f"{name}.yaml"
-    write_config(results, study_files(own, ROOT))
+    credentials = ROOT / "config" / "studies" / f"{name}.yaml"
+    write_config(results, study_files(credentials, ROOT))
     again = load_study(results / "config" / f"{name}.yaml", root=tmp_path)
     assert again.model_copy(update={"references": study.references}) == study
     assert [Path(one).stem for one in again.references] == study.references
     assert {trial.id for trial in again.trials()} == {trial.id for trial in study.trials()}
-    assert (results / "config" / "written" / f"{name}.yaml").read_text() == own.read_text()
+    assert (results / "config" / "written" / f"{name}.yaml").read_text() == credentials.read_text()
     # Analysed with that very file, which is the user's by now, it is not written anew.
-    (results / "config" / f"{name}.yaml").write_text(own.read_text())
+    (results / "config" / f"{name}.yaml").write_text(credentials.read_text())
     write_config(results, [results / "config" / f"{name}.yaml"])
-    assert (results / "config" / f"{name}.yaml").read_text() == own.read_text()
+    assert (results / "config" / f"{name}.yaml").read_text() == credentials.read_text()

@@ -194,8 +194,8 @@ def test_plain_values() -> None:
 
 def test_columns_keep_texts_once() -> None:
     frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": [1.0] * 10, "c": range(10)})
-    found = columns_of(frame)
-    assert found["values"] == [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
+    result = columns_of(frame)
+    assert result["values"] == [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
 
 
 def test_evidence_has_trials_values_and_files(tables: Tables, evidence: Evidence) -> None:
@@ -228,13 +228,13 @@ def test_headline_ids_are_stable_and_lead_to_their_rows(tables: Tables) -> None:
 
     summary = with_ids(summary_table(tables), tables.results.factors)
     assert summary["id"].is_unique
-    found = headlines(tables)
-    for (csv, row), (line, name) in found.items():
-        own = getattr(tables, csv).iloc[row]
+    result = headlines(tables)
+    for (csv, row), (line, name) in result.items():
+        expected = getattr(tables, csv).iloc[row]
         assert summary.iloc[line]["id"] == name
-        value = own["value"] if csv == "latency_summary" else own["mean"]
+        value = expected["value"] if csv == "latency_summary" else expected["mean"]
         assert summary.iloc[line]["mean"] == pytest.approx(value, nan_ok=True)
-    assert len(found) == len(summary)
+    assert len(result) == len(summary)
     # Another order, other rows before it, a number that is whole: the same name.
     one = {"engine": "sqlite", "workers": 2.0, "nodes": math.nan, "phase": "read", "measure": "m"}
     names = ["engine", "workers", "nodes", "phase", "measure"]
@@ -255,11 +255,11 @@ def test_sources_of_rows() -> None:
 
 def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, facets: Facets) -> None:
     table = rate_table(tables)
-    found = view(table, facets)
-    assert found.count == len(table.rows) == len(found.data["rows"])
-    assert len(found.first) == 25
-    assert found.more == found.count - 25
-    for place, source in enumerate(found.data["source"]):
+    result = view(table, facets)
+    assert result.count == len(table.rows) == len(result.data["rows"])
+    assert len(result.first) == 25
+    assert result.more == result.count - 25
+    for place, source in enumerate(result.data["source"]):
         row = tables.summary.iloc[int(source.split(":")[1])]
         mean = table.rows[place][list(table.columns).index("mean")]
         assert mean.order == row["mean"]
@@ -281,28 +281,28 @@ def test_tables_that_nobody_named_are_shown_too(tables: Tables) -> None:
             "differs": [True, False],
         }
     )
-    found = judged_table("brand_new", table, tables)
-    assert found.caption == "Brand new (table brand_new)"
-    assert list(found.columns) == ["engine", "mean", "95 % interval", "p", "differs"]
-    first = [cell.text for cell in found.rows[0]]
+    result = judged_table("brand_new", table, tables)
+    assert result.caption == "Brand new (table brand_new)"
+    assert list(result.columns) == ["engine", "mean", "95 % interval", "p", "differs"]
+    first = [cell.text for cell in result.rows[0]]
     assert first == ["SQLite", "1,230 documents/s", "1,000 to 1,500", "< 0.001", "yes"]
-    assert [cell.text for cell in found.rows[1]] == ["PostgreSQL", "–", "–", "0.250", "no"]
+    assert [cell.text for cell in result.rows[1]] == ["PostgreSQL", "–", "–", "0.250", "no"]
     headings = [heading for heading, _ in judged_tables(tables)]
     assert "Analysis of variance" in headings
 
 
 def test_timelines_have_what_was_sampled(tables: Tables) -> None:
-    told, data = timelines(tables)
-    assert len(told) == len(data) == len(tables.trials)
+    message, data = timelines(tables)
+    assert len(message) == len(data) == len(tables.trials)
     assert span(tables) == 1
-    place = next(i for i, one in enumerate(told) if one["id"].startswith("sqlite-w1-r1"))
-    assert told[place]["name"] == "SQLite, 1 worker, repeat 1"
+    place = next(i for i, one in enumerate(message) if one["id"].startswith("sqlite-w1-r1"))
+    assert message[place]["name"] == "SQLite, 1 worker, repeat 1"
     read = data[place]["parts"][1]
     assert (read["phase"], read["warm"], read["dx"]) == ("read", 1, 1)
-    own = tables.series[
-        (tables.series["trial"] == told[place]["id"]) & (tables.series["phase"] == "read")
+    expected = tables.series[
+        (tables.series["trial"] == message[place]["id"]) & (tables.series["phase"] == "read")
     ]
-    kept = own[own["length"] >= 0.2]
+    kept = expected[expected["length"] >= 0.2]
     assert read["operations"] == pytest.approx(kept["operations_per_s"].to_list(), rel=1e-3)
     curves: dict[str, Any] = read["hosts"]["node-7"]
     assert set(curves) == {"cpu", "iowait", "disk_write"}
@@ -310,10 +310,10 @@ def test_timelines_have_what_was_sampled(tables: Tables) -> None:
 
 
 def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps() -> None:
-    found = _curve(np.array([0, 0, 2, 2]), np.array([1.0, 3.0, 5.0, math.nan]))
-    assert found[0] == 2
-    assert math.isnan(found[1])
-    assert found[2] == 5
+    result = _curve(np.array([0, 0, 2, 2]), np.array([1.0, 3.0, 5.0, math.nan]))
+    assert result[0] == 2
+    assert math.isnan(result[1])
+    assert result[2] == 5
     rows = [
         {"host": f"h{i:02d}", "second": second, "cpu": value, "iowait": math.nan}
         for i in range(MOST_HOSTS + 1)

@@ -65,17 +65,17 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path: Path) -> N
     lease.parent.mkdir()
     lease.write_text("x")
     os.utime(lease, (0, 0))  # a host whose clock is decades behind
-    own = FakeTime()
-    watch = Watch(tmp_path, session, clock=own.clock)
+    clock = FakeTime()
+    watch = Watch(tmp_path, session, clock=clock.clock)
     watch.check()
-    own.spend(20)
+    clock.spend(20)
     watch.check()
     os.utime(lease, (5, 5))
-    own.spend(19)
+    clock.spend(19)
     watch.check()
-    own.spend(20)
+    clock.spend(20)
     watch.check()
-    own.spend(0.001)
+    clock.spend(0.001)
     with pytest.raises(Aborted, match="has not renewed its lease for 20 s"):
         watch.check()
 
@@ -140,11 +140,11 @@ def test_a_lease_of_another_host_is_believed_until_it_is_old(tmp_path: Path) -> 
     leases = tmp_path / "leases"
     leases.mkdir()
     Lease("far", Process("elsewhere", 1, 1.0), 25.0).write(leases)
-    said: list[str] = []
-    sweep_dead(tmp_path, said.append)
+    output: list[str] = []
+    sweep_dead(tmp_path, output.append)
     assert (leases / "far").exists()
     os.utime(leases / "far", (time.time() - 60, time.time() - 60))
-    sweep_dead(tmp_path, said.append)
+    sweep_dead(tmp_path, output.append)
     assert not leases.exists()
 
 
@@ -179,9 +179,9 @@ def test_a_failing_job_gives_its_trial_the_reason(
         assert job.session == session
         assert "write.0" in members(directory)
         raise raised
-    found = json.loads((directory / "abort").read_text())
-    assert words in found["reason"]
-    assert found["failure"] is failure
+    result = json.loads((directory / "abort").read_text())
+    assert words in result["reason"]
+    assert result["failure"] is failure
     assert words in log.read_text()
     assert members(directory) == {}
     assert own_time.now == 1001, "held for a second: it might have been a sign of a removal"
@@ -195,14 +195,14 @@ def test_a_client_leaves_the_first_word_to_the_node(tmp_path: Path, run: Run) ->
     own_time = FakeTime()
     options: dict[str, Any] = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
     file, log = directory / "session.json", tmp_path / "w.log"
-    told = Abort("data0: no space left", failure=True)
+    message = Abort("data0: no space left", failure=True)
     with (
         pytest.raises(SystemExit),
         trial_job(tmp_path, file, "read.0", log, **options),
     ):
-        own_time.after(5.0, lambda: abort(directory, told))
+        own_time.after(5.0, lambda: abort(directory, message))
         raise EngineError("connection refused")
-    assert read_abort(directory / "abort") == told
+    assert read_abort(directory / "abort") == message
     assert own_time.now == 1005.0
     (directory / "abort").unlink()
     with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
@@ -255,9 +255,9 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> Non
 
 def test_a_trial_that_a_live_run_has_yet_to_open_is_left_alone(tmp_path: Path, run: Run) -> None:
     (tmp_path / "live" / "waits").mkdir(parents=True)  # as Snakemake makes it
-    said: list[str] = []
-    sweep_dead(tmp_path, said.append)
-    assert said == []
+    output: list[str] = []
+    sweep_dead(tmp_path, output.append)
+    assert output == []
     assert (tmp_path / "live" / "waits").is_dir()
     run.end()
     assert list(tmp_path.iterdir()) == []

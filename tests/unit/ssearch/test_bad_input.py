@@ -42,12 +42,12 @@ def test_truncated_anywhere(name: str, mode: str) -> None:
     # Every byte of the short ones; every third of the others, and all near the end mark.
     step = 1 if len(content) < 4000 else 3
     for cut in [*range(0, whole - 60, step), *range(whole - 60, len(content))]:
-        found = outcome(content[:cut], mode=mode)
+        result = outcome(content[:cut], mode=mode)
         if cut >= whole:
-            assert found == complete, cut
+            assert result == complete, cut
             continue
-        assert found[0] == "error", cut
-        _, line, offset, _ = found
+        assert result[0] == "error", cut
+        _, line, offset, _ = result
         # The error is where the file ends: at its last line or behind it.
         last = content.rfind(b"\n", 0, cut) + 1
         assert offset in (last, cut) or cut - offset < 3000, cut
@@ -249,8 +249,8 @@ def test_compressed_and_truncated(name: str) -> None:
     packed = PACKED[name]
     step = max(len(packed) // 300, 1)
     for cut in [*range(5, len(packed), step), len(packed) - 1]:
-        found = outcome(packed[:cut])
-        assert found[0] == "error", cut
+        result = outcome(packed[:cut])
+        assert result[0] == "error", cut
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
@@ -297,14 +297,14 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_inspect(tmp_path: Path) -> None:
     keys = ["file", "program", "version", "queries", "hits", "alignments", "documents", "complete"]
-    found = inspect_file(DATA / "ssearch36.m10")
-    assert list(found) == keys
-    assert list(found.values())[1:] == ["SSEARCH", "36.3.8i", 3, 36, 36, 111, True]
+    result = inspect_file(DATA / "ssearch36.m10")
+    assert list(result) == keys
+    assert list(result.values())[1:] == ["SSEARCH", "36.3.8i", 3, 36, 36, 111, True]
     path = tmp_path / "bad"
     path.write_bytes(CONTENT[:9000])
-    found = inspect_file(path)
-    assert list(found) == [*keys, "error"] and found["complete"] is False
-    assert found["error"]["line"] == line_of(CONTENT, found["error"]["offset"])
-    assert found["alignments"] > 0
+    result = inspect_file(path)
+    assert list(result) == [*keys, "error"] and result["complete"] is False
+    assert result["error"]["line"] == line_of(CONTENT, result["error"]["offset"])
+    assert result["alignments"] > 0
     missing = inspect_file(tmp_path / "missing")
     assert missing["complete"] is False and missing["error"]["line"] is None

@@ -21,13 +21,13 @@ SOURCE = DATA / "ssearch36_nohits.m10"
 
 def expected() -> dict[Kind, list[dict[str, object]]]:
     digest = content_digest(SOURCE)
-    _, found = read(SOURCE)
-    for documents in found.values():
+    _, result = read(SOURCE)
+    for documents in result.values():
         for document in documents:
             for key, value in document.items():
                 if isinstance(value, bytes):
                     document[key] = digest[:7] + value[7:]
-    return found
+    return result
 
 
 def test_jsonl(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_bson(tmp_path: Path) -> None:
     paths = convert_file(SOURCE, "bson", tmp_path).paths
     for documents, path in zip(expected().values(), paths, strict=True):
         with path.open("rb") as file:
-            found = [plain(bson.encode(d)) for d in bson.decode_file_iter(file)]
-        assert found == documents
+            result = [plain(bson.encode(d)) for d in bson.decode_file_iter(file)]
+        assert result == documents
 
 
 def test_parquet(tmp_path: Path) -> None:

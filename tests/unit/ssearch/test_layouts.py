@@ -62,8 +62,8 @@ def test_scores_without_alignments_are_counted_with_zero_hits_and_a_warning() ->
             "2 of 3 queries have best scores and no alignments"
             in scan(content_of(name)).warnings[0]
         )
-        found = inspect_file(DATA / name)
-        assert found["complete"] and found["warnings"] == list(scan(content_of(name)).warnings)
+        result = inspect_file(DATA / name)
+        assert result["complete"] and result["warnings"] == list(scan(content_of(name)).warnings)
 
 
 def test_a_lost_block_of_alignments_is_not_taken_for_scores_only() -> None:
@@ -108,10 +108,10 @@ def test_a_list_of_libraries_whose_last_line_is_none() -> None:
 
 
 def test_ids_that_look_like_marks() -> None:
-    _, found = read(DATA / "ssearch36_marks.m10")
-    assert [task["q"] for task in found[Kind.TASKS]] == [">lead2", "1>>>q", "><<<"]
+    _, result = read(DATA / "ssearch36_marks.m10")
+    assert [task["q"] for task in result[Kind.TASKS]] == [">lead2", "1>>>q", "><<<"]
     assert {">lead2", ">>lead3", "1>>>q", "2>>>q", "><<<", ">///", ">--", ";", ">q,"} <= {
-        gs["seqid"] for gs in found[Kind.GS]
+        gs["seqid"] for gs in result[Kind.GS]
     }
 
 

@@ -36,8 +36,8 @@ def test_lists(files: Path) -> None:
         (files.parent / name).write_text(text)
     for spec in ("one.txt", "one.list", "@one.txt", "@plain"):
         marked = spec.removeprefix("@")
-        found = list_inputs([("@" if spec != marked else "") + str(files.parent / marked)])
-        assert names(found) == ["a.m10", "b.m10"]
+        result = list_inputs([("@" if spec != marked else "") + str(files.parent / marked)])
+        assert names(result) == ["a.m10", "b.m10"]
     # An output may be named so too.
     (files.parent / "output.txt").write_bytes(small("output.txt"))
     assert names(list_inputs([files.parent / "output.txt"])) == ["output.txt"]

@@ -49,9 +49,9 @@ def test_a_file_that_changes_between_digest_and_documents(
     digest_of = convert.content_digest
 
     def changed_behind(source: object) -> bytes:
-        found = digest_of(source)  # type: ignore[arg-type]
+        result = digest_of(source)  # type: ignore[arg-type]
         path.write_bytes(CONTENT.replace(b"; sw_score: 370", b"; sw_score: 371"))
-        return found
+        return result
 
     monkeypatch.setattr(convert, "content_digest", changed_behind)
     with pytest.raises(InputError, match="changed while it was read"):
@@ -98,9 +98,9 @@ def test_a_score_that_no_float_holds_is_none() -> None:
         assert odd != CONTENT
         for mode in ("fast", "reference"):
             for encoding in ("dict", "bson"):
-                _, found = read(odd, mode=mode, encoding=encoding)
-                assert None in [d["z"] for d in found[Kind.ALIGN]]
-                assert not any(abs(d["z"] or 0) == float("inf") for d in found[Kind.ALIGN])
+                _, result = read(odd, mode=mode, encoding=encoding)
+                assert None in [d["z"] for d in result[Kind.ALIGN]]
+                assert not any(abs(d["z"] or 0) == float("inf") for d in result[Kind.ALIGN])
 
 
 _MUCH = 500_000

@@ -62,8 +62,8 @@ def damaged(draw: st.DrawFn) -> bytes:
 def test_damaged_files(content: bytes, chunk: int) -> None:
     """The same documents or the same error, whatever has happened to the file."""
     expected = outcome(content, mode="reference", chunk_bytes=chunk)
-    found = outcome(content, mode="fast", chunk_bytes=chunk)
-    assert found == expected
+    result = outcome(content, mode="fast", chunk_bytes=chunk)
+    assert result == expected
     assert outcome(content, mode="fast", encoding="bson", chunk_bytes=chunk) == expected
     if expected[0] == "error":
         _, line, offset, message = expected

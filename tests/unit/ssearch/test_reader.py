@@ -15,12 +15,12 @@ from storewise.ssearch.parse.reader import DocumentReader
 
 @pytest.mark.parametrize("name", REAL)
 def test_ids_need_only_digest_and_counts(name: str) -> None:
-    reader, found = read(DATA / name)
+    reader, result = read(DATA / name)
     counts = reader.counts
-    ids = [(kind, document["_id"]) for kind, documents in found.items() for document in documents]
+    ids = [(kind, document["_id"]) for kind, documents in result.items() for document in documents]
     assert ids == list(ids_of_file(DIGEST, counts.queries, counts.alignments))
-    tasks = {document["_id"] for document in found[Kind.TASKS]}
-    for rna, gs, align in zip(*(found[k] for k in KINDS if k is not Kind.TASKS), strict=True):
+    tasks = {document["_id"] for document in result[Kind.TASKS]}
+    for rna, gs, align in zip(*(result[k] for k in KINDS if k is not Kind.TASKS), strict=True):
         assert (align["rna"], align["gs"]) == (rna["_id"], gs["_id"])
         assert rna["ti"] == gs["ti"] == align["ti"] and align["ti"] in tasks
 
@@ -45,10 +45,10 @@ def test_bson_bytes_are_those_of_bson_encode(study_fields: bool) -> None:
         )
         documents[mode] = [bytes(d) for batch in reader for _, part in batch for d in part]
     assert documents["fast"] == documents["reference"]
-    _, found = read(DATA / "ssearch36.m10", study_fields=study_fields)
+    _, result = read(DATA / "ssearch36.m10", study_fields=study_fields)
     for kind in (Kind.RNA, Kind.GS, Kind.ALIGN):
-        assert list(found[kind][0]) == [f.name for f in fields(kind, study_fields=study_fields)]
-    assert ("q" in found[Kind.TASKS][0]) is not study_fields
+        assert list(result[kind][0]) == [f.name for f in fields(kind, study_fields=study_fields)]
+    assert ("q" in result[Kind.TASKS][0]) is not study_fields
 
 
 def test_the_fast_reader_is_used() -> None:
@@ -59,13 +59,13 @@ def test_the_fast_reader_is_used() -> None:
 
 
 def test_values() -> None:
-    _, found = read(DATA / "ssearch36.m10")
-    task = found[Kind.TASKS][0]
+    _, result = read(DATA / "ssearch36.m10")
+    task = result[Kind.TASKS][0]
     assert task["q"] == "pGT875" and task["lib"] == "gst.nlib"
     assert task["pg_argv"].endswith('"1000000000 -1" three_queries.fa gst.nlib')
     assert task["pg_name_alg"] == "Smith-Waterman (SSE2, Michael Farrar 2006)"
     assert task["pg_open-ext"] == "-12 -4"
-    second = {kind: documents[1] for kind, documents in found.items()}
+    second = {kind: documents[1] for kind, documents in result.items()}
     assert {k: v for k, v in second[Kind.ALIGN].items() if not isinstance(v, bytes)} == {
         "t": 604, "b": second[Kind.ALIGN]["b"], "e": second[Kind.ALIGN]["e"], "s_w": 2064,
         "f": "f", "i": 0.776, "o": 696, "p": 2064, "si": 0.776, "z": second[Kind.ALIGN]["z"],
@@ -74,16 +74,16 @@ def test_values() -> None:
     assert (second[Kind.RNA]["b"], second[Kind.RNA]["e"], second[Kind.RNA]["l"]) == (7, 701, 694)
     assert second[Kind.RNA]["s"].startswith("GCCAGTTTGAGAAGAC-CACAGC")
     assert second[Kind.GS]["seqid"] == "RABGLTR"
-    reverse = next(d for d in found[Kind.ALIGN] if d["f"] == "r")
-    rna = next(d for d in found[Kind.RNA] if d["_id"] == reverse["rna"])
+    reverse = next(d for d in result[Kind.ALIGN] if d["f"] == "r")
+    rna = next(d for d in result[Kind.RNA] if d["_id"] == reverse["rna"])
     assert rna["b"] > rna["e"] and rna["l"] == rna["b"] - rna["e"]
 
 
 def test_missing_values_are_none() -> None:
-    _, found = read(DATA / "ssearch36_nostats.m10")
-    assert all(d["z"] is d["b"] is d["e"] is None for d in found[Kind.ALIGN])
-    _, found = read(DATA / "lalign36_dna.m10")
-    assert all(d["f"] is None and d["p"] is not None for d in found[Kind.ALIGN])
+    _, result = read(DATA / "ssearch36_nostats.m10")
+    assert all(d["z"] is d["b"] is d["e"] is None for d in result[Kind.ALIGN])
+    _, result = read(DATA / "lalign36_dna.m10")
+    assert all(d["f"] is None and d["p"] is not None for d in result[Kind.ALIGN])
 
 
 @pytest.mark.parametrize("mode", ["fast", "reference"])
@@ -94,22 +94,22 @@ def test_scores_that_are_not_finite_are_none(mode: str) -> None:
         odd = content.replace(b"; sw_z-score: 447.1\n", b"; sw_z-score: " + printed + b"\n")
         assert odd != content
         for encoding in ("dict", "bson"):
-            _, found = read(odd, mode=mode, encoding=encoding)
-            assert [d["z"] for d in found[Kind.ALIGN]].count(None) == odd.count(printed + b"\n")
+            _, result = read(odd, mode=mode, encoding=encoding)
+            assert [d["z"] for d in result[Kind.ALIGN]].count(None) == odd.count(printed + b"\n")
 
 
 def test_queries_without_hits_have_tasks() -> None:
-    _, found = read(DATA / "ssearch36_nohits.m10")
-    assert [d["q"] for d in found[Kind.TASKS]] == ["empty1", "pGT875", "empty2"]
-    first = found[Kind.TASKS][0]
+    _, result = read(DATA / "ssearch36_nohits.m10")
+    assert [d["q"] for d in result[Kind.TASKS]] == ["empty1", "pGT875", "empty2"]
+    first = result[Kind.TASKS][0]
     assert first["lib"] == "gst.nlib"
     assert first["pg_ver"] == "36.3.8i Nov, 2022" and "nohit_queries.fa" in first["pg_argv"]
-    assert {d["ti"] for d in found[Kind.ALIGN]} == {found[Kind.TASKS][1]["_id"]}
+    assert {d["ti"] for d in result[Kind.ALIGN]} == {result[Kind.TASKS][1]["_id"]}
 
 
 def test_old_versions_keep_both_names() -> None:
-    _, found = read(DATA / "ssearch35.m10")
-    hit = found[Kind.TASKS][1]
+    _, result = read(DATA / "ssearch35.m10")
+    hit = result[Kind.TASKS][1]
     assert hit["pg_name"].endswith("ssearch35") and hit["pg_name_alg"].startswith("Smith-Waterman")
     assert hit["pg_ver"] == "35.03" and "pg_ver_rel" in hit
     assert hit["lib"] == "NC_002128.faa"
@@ -139,10 +139,12 @@ def test_biopython_reads_the_same(name: str) -> None:
         for hsp in result.hsps:
             query = str(hsp.query.seq)
             expected.add((hsp.hit_id, query, str(hsp.hit.seq), getattr(hsp, "evalue", None)))
-    _, found = read(DATA / name)
+    _, outcome = read(DATA / name)
     ours = {
         (gs["seqid"], rna["s"], gs["s"], align["e"])
-        for rna, gs, align in zip(found[Kind.RNA], found[Kind.GS], found[Kind.ALIGN], strict=True)
+        for rna, gs, align in zip(
+            outcome[Kind.RNA], outcome[Kind.GS], outcome[Kind.ALIGN], strict=True
+        )
     }
     if name == "ssearch36_context.m10":
         # SearchIO gives every `>--` the e-value of the hit's first alignment there.
@@ -160,16 +162,16 @@ def test_several_searches_in_a_file() -> None:
     ]
     contents = [(DATA / name).read_bytes() for name in names]
     for mode in ("fast", "reference"):
-        reader, found = read(b"".join(contents), mode=mode)
+        reader, result = read(b"".join(contents), mode=mode)
         for kind in KINDS:
             apart = [d for content in contents for d in read(content)[1][kind]]
             texts = [
                 [{k: v for k, v in d.items() if not isinstance(v, bytes)} for d in documents]
-                for documents in (found[kind], apart)
+                for documents in (result[kind], apart)
             ]
             assert texts[0] == texts[1]
         counts = reader.counts
-        ids = [d["_id"] for documents in found.values() for d in documents]
+        ids = [d["_id"] for documents in result.values() for d in documents]
         assert ids == [i for _, i in ids_of_file(DIGEST, counts.queries, counts.alignments)]
 
 
@@ -212,10 +214,10 @@ def test_gene_and_chromosome(line: bytes, mode: str) -> None:
     assert old in content
     content = content.replace(old, b"\n>>" + line + b"\n")
     for encoding in ("dict", "bson"):
-        _, found = read(content, mode=mode, encoding=encoding)
+        _, result = read(content, mode=mode, encoding=encoding)
         hits = [
             (g["seqid"], a["gene"], a["chr"])
-            for g, a in zip(found[Kind.GS], found[Kind.ALIGN], strict=True)
+            for g, a in zip(result[Kind.GS], result[Kind.ALIGN], strict=True)
         ]
         assert hits.count(GENES[line]) == 6
 
@@ -251,10 +253,10 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_counts_and_fields(name: str) -> None:
-    reader, found = read(DATA / name)
+    reader, result = read(DATA / name)
     assert (reader.program, reader.version, reader.counts) == COUNTS[name]
-    assert reader.counts.documents == sum(map(len, found.values()))
-    for kind, documents in found.items():
+    assert reader.counts.documents == sum(map(len, result.values()))
+    for kind, documents in result.items():
         names = [field.name for field in kind.fields]
         for document in documents:
             assert list(document)[: len(names)] == names

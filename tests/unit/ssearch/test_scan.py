@@ -33,9 +33,9 @@ def scan(data: bytes, size: int = 1 << 20) -> ScanResult:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_scan_agrees_with_the_reader(path: Path) -> None:
-    found = scan_file(path)
-    assert (found.queries, found.hits, found.alignments) == parsed(path)
-    assert found.digest == content_digest(path)
+    result = scan_file(path)
+    assert (result.queries, result.hits, result.alignments) == parsed(path)
+    assert result.digest == content_digest(path)
 
 
 OLD = b"""
@@ -71,8 +71,8 @@ Function used was FASTA [version 35.04 Jan. 15, 2009]
 
 
 def test_version_35_closes_once() -> None:
-    found = scan(OLD)
-    assert (found.queries, found.hits, found.alignments, found.documents) == (2, 1, 1, 5)
+    result = scan(OLD)
+    assert (result.queries, result.hits, result.alignments, result.documents) == (2, 1, 1, 5)
     assert scan(OLD + OLD).queries == 4
     with pytest.raises(InputError, match=r"not complete.*'>>><<<'"):
         scan(OLD[: OLD.index(b">>><<<")])
@@ -125,8 +125,8 @@ def test_a_search_cut_short_before_another_one() -> None:
 
 def test_names_that_look_like_marks() -> None:
     text = OLD.decode().replace("lib1 x", "7>>>x >>>/// ; sw_score: 9 >>><<<")
-    found = scan(text.encode())
-    assert (found.queries, found.alignments) == (2, 1)
+    result = scan(text.encode())
+    assert (result.queries, result.alignments) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ def test_parts_hold_every_record_once(
     source.write_bytes(gzip.compress(text.encode()))
     parts = split_fasta(source, place / "parts", per_part)
     assert len(parts) == -(-len(named) // per_part)
-    found = [list(read_fasta(part)) for part in parts]
-    assert [record for part in found for record in part] == named
-    assert all(len(part) == per_part for part in found[:-1])
+    result = [list(read_fasta(part)) for part in parts]
+    assert [record for part in result for record in part] == named
+    assert all(len(part) == per_part for part in result[:-1])
     assert not list((place / "parts").glob("*.tmp*"))
 
 

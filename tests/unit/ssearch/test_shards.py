@@ -90,8 +90,8 @@ def test_the_order_of_files_does_not_matter(sizes: list[int], n: int, seed: obje
     expected = dict(zip(digests, assign(digests, sizes, n), strict=True))
     order = list(range(len(sizes)))
     seed.shuffle(order)  # type: ignore[attr-defined]
-    found = assign([digests[i] for i in order], [sizes[i] for i in order], n)
-    assert {digests[i]: shard for i, shard in zip(order, found, strict=True)} == expected
+    result = assign([digests[i] for i in order], [sizes[i] for i in order], n)
+    assert {digests[i]: shard for i, shard in zip(order, result, strict=True)} == expected
 
 
 @given(old=SIZES, new=SIZES, n=st.integers(1, 30))
@@ -121,8 +121,8 @@ def test_shards_file_holds_each_file_once(tmp_path: Path, n: int) -> None:
     write_manifest(manifest, [100, 200, 300, 400, 100], duplicate_of={4: 0})
     loads = write_shards(manifest, n, out)
     assert shard_count(out) == n == len(loads)
-    found = [file for index in range(n) for file in load_shard(out, index)]
-    assert sorted(file.path for file in found) == [f"in/{i:04}.m10" for i in range(4)]
+    result = [file for index in range(n) for file in load_shard(out, index)]
+    assert sorted(file.path for file in result) == [f"in/{i:04}.m10" for i in range(4)]
     assert sum(loads) == 1000
     assert all(file.shard == index for index in range(n) for file in load_shard(out, index))
     assert len(load_shards(out)) == 4

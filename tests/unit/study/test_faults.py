@@ -65,12 +65,12 @@ def test_successes_are_marked_by_owner_and_failures_are_not() -> None:
         raise EngineError("gone")
 
     marks: dict[str, set[int]] = {}
-    given = [
+    values = [
         Operation("get", lambda: 3, owner="data0"),
         Operation("get", fails, owner="data1"),
         Operation("get", lambda: 1),
     ]
-    first, second, third = marked(given, marks)
+    first, second, third = marked(values, marks)
     assert first.call() == 3
     with pytest.raises(EngineError):
         second.call()
@@ -89,11 +89,11 @@ def test_outages_are_what_no_client_and_no_worker_could_do() -> None:
 
     one = {"": steady(0, 1) | steady(2, 4), "data0": steady(0, 1) | steady(2, 4), "data1": set()}
     other = {"": steady(0, 1.5) | steady(2, 4)}
-    found = outages(merged([one, other]), 0, 4 * NS)
-    ((start, end),) = found[""]
+    result = outages(merged([one, other]), 0, 4 * NS)
+    ((start, end),) = result[""]
     assert (start, end) == (pytest.approx(1.485, abs=0.02), pytest.approx(2.0, abs=0.01))
-    assert longest(found["data0"]) == pytest.approx(1.0, abs=0.03)
-    assert found["data1"] == [(0.0, 4.0)]
-    assert longest(found[""], after=3.0) == 0.0
+    assert longest(result["data0"]) == pytest.approx(1.0, abs=0.03)
+    assert result["data1"] == [(0.0, 4.0)]
+    assert longest(result[""], after=3.0) == 0.0
     assert common([[(1.0, 3.0)], [(0.0, 1.5), (2.0, 2.5)]]) == [(1.0, 1.5), (2.0, 2.5)]
     assert common([]) == []

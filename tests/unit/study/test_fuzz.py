@@ -152,14 +152,14 @@ def from_schema(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
         return st.sampled_from(schema.get("enum", [schema.get("const")]))
     kind = schema.get("type")
     if kind == "object":
-        own = {
+        keys = {
             name: from_schema(one, whole) | (JUNK if "default" in one else st.nothing())
             for name, one in schema.get("properties", {}).items()
         }
-        required = {name: one for name, one in own.items() if name in schema.get("required", ())}
-        if own:
+        required = {name: one for name, one in keys.items() if name in schema.get("required", ())}
+        if keys:
             return st.fixed_dictionaries(
-                required, optional={k: v for k, v in own.items() if k not in required}
+                required, optional={k: v for k, v in keys.items() if k not in required}
             )
         rest = schema.get("additionalProperties")
         values = from_schema(rest, whole) if isinstance(rest, dict) else JUNK
@@ -178,8 +178,8 @@ def from_schema(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
     }.get(str(kind), JUNK)
 
 
-def model(found: Any) -> Any:
-    schema = found.model_json_schema()
+def model(result: Any) -> Any:
+    schema = result.model_json_schema()
     return from_schema(schema, schema)
 
 

@@ -117,9 +117,9 @@ def test_yaml_that_cannot_be_read(tmp_path: Path) -> None:
 def test_extends_and_scales_merge_mappings_and_replace_the_rest(tmp_path: Path) -> None:
     study(tmp_path, BASE + "factors: {workers: [1, 2], threads: 1}\n", name="base.yaml")
     text = "extends: base.yaml\nfactors: {workers: 4}\nscales: {tiny: {repeats: 3}}\n"
-    found = study(tmp_path, text)
-    assert found.factors == {"workers": [4], "threads": [1]}
-    assert found.repeats == 1
+    result = study(tmp_path, text)
+    assert result.factors == {"workers": [4], "threads": [1]}
+    assert result.repeats == 1
     assert study(tmp_path, text, scale="tiny").repeats == 3
     assert "extends itself" in refusal(tmp_path, "extends: s.yaml\n")
 
@@ -130,8 +130,8 @@ def test_a_key_of_the_base_is_named_with_its_own_file(tmp_path: Path) -> None:
     assert message.startswith(f"{tmp_path / 'base.yaml'}, line 5: ")
 
 
-def ids(found: Study) -> list[str]:
-    return [trial.id for trial in found.trials()]
+def ids(result: Study) -> list[str]:
+    return [trial.id for trial in result.trials()]
 
 
 def test_new_engines_levels_and_repeats_leave_other_trials_as_they_are(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def study(path: Path, engines: str = "[postgres]", levels: str = "[data, large]"
 
 def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_path: Path) -> None:
     trials = study(tmp_path, "[sqlite, postgres]").trials()
-    found = {(t.engine, t.factors.get("node_class"), t.node_class) for t in trials}
-    assert found == {
+    result = {(t.engine, t.factors.get("node_class"), t.node_class) for t in trials}
+    assert result == {
         ("sqlite", None, "data"),
         ("postgres", "data", "data"),
         ("postgres", "large", "large"),
@@ -64,16 +64,16 @@ def test_bad_levels(tmp_path: Path, engines: str, levels: str, words: str) -> No
 
 def test_only_hosts_of_one_class_should_be_alike() -> None:
     def node(processor: str, **factors: str) -> Part:
-        told = {"host": {"name": "n", "processor": processor}, "factors": factors}
-        return Part(Path(), "node.data0.parquet", "t", "session", None, told, "data0")
+        message = {"host": {"name": "n", "processor": processor}, "factors": factors}
+        return Part(Path(), "node.data0.parquet", "t", "session", None, message, "data0")
 
     def hosts(*parts: Part) -> list[str]:
         return [w.message for w in mixed(parts) if w.code == "mixed_hosts"]
 
     small, big = node("small", node_class="data"), node("big", node_class="large")
     assert hosts(small, big) == []
-    (said,) = hosts(small, big, node("other", node_class="large"))
-    assert said.startswith("nodes of class large ran on different kinds of hosts: big")
+    (output,) = hosts(small, big, node("other", node_class="large"))
+    assert output.startswith("nodes of class large ran on different kinds of hosts: big")
     assert hosts(node("small"), node("big")), "without the factor all nodes are compared"
 
 

@@ -26,14 +26,14 @@ def load(root: Path, study: str = STUDY, prices: str | None = None) -> Study:
 
 
 def test_without_any_prices_there_are_none(tmp_path: Path) -> None:
-    found = load(tmp_path)
-    assert found.prices is None
-    assert (found.corpus.files, found.corpus.bytes) == (1_119_820, 13 * 10**12)
+    result = load(tmp_path)
+    assert result.prices is None
+    assert (result.corpus.files, result.corpus.bytes) == (1_119_820, 13 * 10**12)
 
 
 def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
-    found = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
-    assert found == Prices(currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1)
+    result = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
+    assert result == Prices(currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1)
     assert load(tmp_path, STUDY + "prices: {}\n", WHOLE).prices == Prices(
         node_hour=0.5, client_hour=0.25, gb_month=0.1
     )
@@ -42,13 +42,13 @@ def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
 def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
     file = WHOLE + "currency: USD\nnote: theirs\ndate: 2026-01-01\ninstances: {a.b: {spot: 1}}\n"
     whole = "{currency: EUR, node_hour: 1, client_hour: 2, gb_month: 3}"
-    found = load(tmp_path, f"{STUDY}prices: {whole}\n", file).prices
-    assert found == Prices(currency="EUR", node_hour=1, client_hour=2, gb_month=3)
+    result = load(tmp_path, f"{STUDY}prices: {whole}\n", file).prices
+    assert result == Prices(currency="EUR", node_hour=1, client_hour=2, gb_month=3)
     with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.client_hour: is missing"):
         load(tmp_path, STUDY + "prices: {currency: EUR, node_hour: 1, gb_month: 0}\n", file)
-    found = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
-    assert found is not None
-    assert (found.node_hour, found.note, list(found.instances)) == (1, "theirs", ["a.b"])
+    result = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
+    assert result is not None
+    assert (result.node_hour, result.note, list(result.instances)) == (1, "theirs", ["a.b"])
 
 
 def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
 
 def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -> None:
     study = STUDY + "prices: {gb_month: 0.3}\n"
-    found = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
-    assert found == Prices(node_hour=1, client_hour=1, gb_month=0.3)
+    result = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
+    assert result == Prices(node_hour=1, client_hour=1, gb_month=0.3)
     with pytest.raises(ConfigError, match=r"prices.yaml: gb_month: missing; give all of node_hour"):
         load(tmp_path, STUDY, "node_hour: 1\nclient_hour: 1\n")
 
@@ -129,9 +129,9 @@ def test_prices_measure_nothing_again(tmp_path: Path) -> None:
 
 
 def test_the_prices_that_come_with_storewise_are_whole() -> None:
-    found = load_study("demo", root=ROOT).prices
-    assert found is not None
-    assert "config/prices.yaml" in found.note
+    result = load_study("demo", root=ROOT).prices
+    assert result is not None
+    assert "config/prices.yaml" in result.note
 
 
 INSTANCES = """
@@ -144,18 +144,18 @@ instances:
 
 def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
     study = STUDY + "prices: {instances: {c7i.large: {on_demand: 0.1}, m.x: {spot: 2}}}\n"
-    found = load(tmp_path, study, WHOLE + INSTANCES).prices
-    assert found is not None
-    assert found.source == "prices of 2026-03-31"
-    assert list(found.instances) == ["i4i.large", "c7i.large", "m.x"]
-    assert found.host("node", "i4i.large", "on_demand") == (0.172, "i4i.large on demand")
-    assert found.host("client", "i4i.large", "spot") == (0.07, "i4i.large spot")
+    result = load(tmp_path, study, WHOLE + INSTANCES).prices
+    assert result is not None
+    assert result.source == "prices of 2026-03-31"
+    assert list(result.instances) == ["i4i.large", "c7i.large", "m.x"]
+    assert result.host("node", "i4i.large", "on_demand") == (0.172, "i4i.large on demand")
+    assert result.host("client", "i4i.large", "spot") == (0.07, "i4i.large spot")
     spot = "c7i.large on demand, for want of a spot price"
-    assert found.host("client", "c7i.large", "spot") == (0.1, spot)
+    assert result.host("client", "c7i.large", "spot") == (0.1, spot)
     other = "node_hour, for want of a price of m.x on demand"
-    assert found.host("node", "m.x", "on_demand") == (0.5, other)
-    assert found.host("client", "", "spot") == (0.25, "client_hour")
-    assert Prices.model_validate(found.model_dump(mode="json")) == found
+    assert result.host("node", "m.x", "on_demand") == (0.5, other)
+    assert result.host("client", "", "spot") == (0.25, "client_hour")
+    assert Prices.model_validate(result.model_dump(mode="json")) == result
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_a_studys_bad_price_of_an_instance_names_its_key(
 
 
 def test_the_prices_of_this_checkout_are_dated_examples() -> None:
-    found = load_study("demo", root=ROOT).prices
-    assert found is not None
-    assert found.date
-    assert "examples" in found.note
-    assert found.instances
-    for price in found.instances.values():
+    result = load_study("demo", root=ROOT).prices
+    assert result is not None
+    assert result.date
+    assert "examples" in result.note
+    assert result.instances
+    for price in result.instances.values():
         assert price.on_demand is not None
         assert price.spot is not None
         assert price.spot < price.on_demand

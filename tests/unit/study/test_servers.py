@@ -40,12 +40,12 @@ def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path: Path) -> N
 
 
 def test_the_nodes_of_a_trial(tmp_path: Path) -> None:
-    found = {(t.engine, t.nodes): [s.name for s in node_jobs(t)] for t in study(tmp_path).trials()}
-    assert found["sqlite", 1] == []
-    assert found["postgres", 2] == ["data0", "data1"]
-    assert found["mongodb", 1] == ["data0"]
+    result = {(t.engine, t.nodes): [s.name for s in node_jobs(t)] for t in study(tmp_path).trials()}
+    assert result["sqlite", 1] == []
+    assert result["postgres", 2] == ["data0", "data1"]
+    assert result["mongodb", 1] == ["data0"]
     # Routers live on the worker hosts unless the study says otherwise.
-    assert found["mongodb", 2] == ["config0", "data0", "data1"]
+    assert result["mongodb", 2] == ["config0", "data0", "data1"]
     text = OF_SERVERS.replace("[sqlite, postgres, mongodb]", "[mongodb]")
     text = text.replace(
         "{nodes: [1, 2]}", "{nodes: 2, routers: 2, replicas: 3, node_memory_mb: 512}"

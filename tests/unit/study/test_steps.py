@@ -73,8 +73,8 @@ def test_a_step_counts_more_than_its_phase():
 
 
 def test_a_sweep_is_the_product_of_its_lists_the_first_slowest():
-    found = expand_sweep({"operations": [10, 20], "clients": [1, 2]})
-    assert found == [
+    result = expand_sweep({"operations": [10, 20], "clients": [1, 2]})
+    assert result == [
         {"operations": 10, "clients": 1},
         {"operations": 10, "clients": 2},
         {"operations": 20, "clients": 1},
@@ -179,33 +179,33 @@ def follow(params, met):
 def test_a_search_finds_what_a_store_can_do(low, ratio, steps, limit):
     params = search(low=low, high=low * ratio, steps=steps)
     tried = follow(params, lambda rate, _: rate <= limit)
-    found = answer(tried)
+    result = answer(tried)
     assert all(low <= t.rate <= low * ratio for t in tried)
     if limit < low:
-        assert found.rate is None
+        assert result.rate is None
         assert tried[-1].rate == low
         return
-    if found.rate is None:
+    if result.rate is None:
         # It had no steps left to come down to where the store keeps the limit; `low` does.
         raise AssertionError(tried)
-    assert found.rate <= limit
-    assert found.bounded == any(not t.met for t in tried)
+    assert result.rate <= limit
+    assert result.bounded == any(not t.met for t in tried)
     # Each bisection halves the logarithm of the range; the last step is kept for measuring again.
     width = max(math.log(ratio) / 2 ** (steps - 1), math.log(1.02))
-    assert found.rate >= min(limit, low * ratio) / math.exp(width) * (1 - 1e-9)
-    if found.rate > low:
-        assert found.verified
+    assert result.rate >= min(limit, low * ratio) / math.exp(width) * (1 - 1e-9)
+    if result.rate > low:
+        assert result.verified
 
 
 def test_a_rate_that_fails_when_it_is_measured_again_is_not_the_answer():
     params = search(steps=6)
     # Everything up to 5,000/s is met, but at the last step nothing above 1,000/s is.
     tried = follow(params, lambda rate, step: rate <= (5000 if step < 5 else 1000))
-    found = answer(tried)
+    result = answer(tried)
     assert not tried[-1].met
-    assert found.rate is not None
-    assert found.rate < tried[-1].rate
-    assert not found.verified
+    assert result.rate is not None
+    assert result.rate < tried[-1].rate
+    assert not result.verified
 
 
 def test_a_failed_verification_goes_down_while_there_are_steps():
@@ -217,10 +217,10 @@ def test_a_failed_verification_goes_down_while_there_are_steps():
         seen.add(rate)
         return rate <= 1045 and not (again and rate > 1030)
 
-    found = answer(follow(params, met))
-    assert found.rate is not None
-    assert found.rate <= 1030
-    assert found.verified
+    result = answer(follow(params, met))
+    assert result.rate is not None
+    assert result.rate <= 1030
+    assert result.verified
 
 
 def summary(milliseconds, intended=None, failed=0):
@@ -287,7 +287,7 @@ def summary_of(phase, means):
     )
 
 
-def told_steps(phase, told):
+def told_steps(phase, message):
     """Rows of `tables.steps`: step -> (clients, rate, planned, other)."""
     columns = ["clients", "rate", "planned", "other"]
     return pd.DataFrame(
@@ -298,7 +298,7 @@ def told_steps(phase, told):
                 "operation": "all",
                 **dict(zip(columns, one, strict=True)),
             }
-            for step, one in told.items()
+            for step, one in message.items()
         ]
     )
 
@@ -318,15 +318,15 @@ def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
             2: (4.0, none, none, "distribution zipfian"),
         },
     )
-    found = closed_steps(rows, steps)
-    assert list(zip(found["engine"], found["step"], strict=True)) == [
+    result = closed_steps(rows, steps)
+    assert list(zip(result["engine"], result["step"], strict=True)) == [
         ("a", 1),
         ("a", 2),
         ("b", 1),
         ("b", 2),
     ]
     assert (
-        list(found["with"])
+        list(result["with"])
         == [
             "distribution zipfian, 1 client",
             "distribution zipfian, 4 clients",

@@ -61,16 +61,16 @@ def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
     own_time.spend(2.0)
     shared.report(0, 0, 300, 600, {"data0": 200})
     progress()
-    told, _ = progress_of(tmp_path)["read.0"]
-    assert (told.state, told.step, told.seconds) == ("works", 3, 2.0)
-    assert (told.operations, told.documents) == (300, 600)
-    assert (told.operations_per_s, told.documents_per_s) == (150.0, 300.0)
-    assert told.owners == {"data0": 100.0}
-    assert told.figures == {"client_cpu": 0.5}
+    message, _ = progress_of(tmp_path)["read.0"]
+    assert (message.state, message.step, message.seconds) == ("works", 3, 2.0)
+    assert (message.operations, message.documents) == (300, 600)
+    assert (message.operations_per_s, message.documents_per_s) == (150.0, 300.0)
+    assert message.owners == {"data0": 100.0}
+    assert message.figures == {"client_cpu": 0.5}
     own_time.spend(0.5)  # a record a second is enough
     shared.report(0, 0, 900, 900, {"data0": 200})
     progress()
-    assert progress_of(tmp_path)["read.0"][0] == told
+    assert progress_of(tmp_path)["read.0"][0] == message
     progress.remove()
     assert progress_of(tmp_path) == {}
 
@@ -231,8 +231,14 @@ def test_numbers_that_are_none_are_null(tmp_path: Path) -> None:
     live = study / "live" / "null-r1"
     (live / "progress").mkdir(parents=True)
     Session("null-r1", "r", 25.0, time.time()).write(live)
-    told = {"job": "read.0", "host": "h", "state": "works", "at": 1, "operations_per_s": math.nan}
-    (live / "progress" / "read.0.json").write_text(json.dumps(told))
+    message = {
+        "job": "read.0",
+        "host": "h",
+        "state": "works",
+        "at": 1,
+        "operations_per_s": math.nan,
+    }
+    (live / "progress" / "read.0.json").write_text(json.dumps(message))
     (worker,) = json.loads(json.dumps(as_json(look(study)), allow_nan=False))["workers"]
     assert worker["operations_per_s"] is None
 

@@ -20,8 +20,8 @@ from storewise.errors import EngineError
 
 
 def values_of(launch: Launch) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(launch.files["cassandra.yaml"])
-    return found
+    result: dict[str, Any] = json.loads(launch.files["cassandra.yaml"])
+    return result
 
 
 def test_nodes_of_a_topology() -> None:
@@ -78,13 +78,13 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(network: bool) ->
         node = node_of(index, network=network)
         launch = ENGINE.launch(node)
         values = values_of(launch)
-        told = [
+        message = [
             *launch.command,
             *launch.environment.values(),
             *(w for s in launch.steps for w in s),
         ]
         for secret in (node.credentials.password, node.credentials.key):
-            assert not any(secret in word for word in told)
+            assert not any(secret in word for word in message)
         assert values["listen_address"] == values["rpc_address"] == node.address
         assert values["authenticator"] == "PasswordAuthenticator"
         assert values["authorizer"] == "CassandraAuthorizer"
@@ -117,7 +117,7 @@ def test_sessions_of_one_name_are_two_clusters() -> None:
         {values_of(ENGINE.launch(node_of(k, credentials=mine)))["cluster_name"] for k in range(3)}
         for mine in secrets
     ]
-    assert [len(found) for found in names] == [1, 1]
+    assert [len(result) for result in names] == [1, 1]
     assert names[0] != names[1]
     assert not any(secrets[0].key[:8] in name for name in names[0])
 

@@ -65,8 +65,8 @@ def test_gateways_are_jobs_or_stand_on_worker_hosts() -> None:
     beside = ENGINE.roles(Topology(nodes=2), {})[0]
     assert (beside.placement, beside.after) == ("worker", ("zookeeper",))
     assert ENGINE.roles(Topology(), {})[0].after == ("master",)
-    own = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[:3]
-    assert {(s.placement, s.after, s.threads) for s in own} == {("node", ("zookeeper",), 4)}
+    roles = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[:3]
+    assert {(s.placement, s.after, s.threads) for s in roles} == {("node", ("zookeeper",), 4)}
 
 
 def test_what_others_need_ends_last() -> None:
@@ -143,7 +143,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(name: str) -> Non
     assert node.credentials.password not in shown and node.credentials.key not in shown
     assert "0.0.0.0" not in shown
     site = site_of(launch)
-    own = {
+    roles = {
         "thrift0": ("hbase.regionserver.thrift.ipaddress", "hbase.regionserver.thrift.port"),
         "zookeeper0": (
             "hbase.zookeeper.property.clientPortAddress",
@@ -152,7 +152,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(name: str) -> Non
         "master0": ("hbase.master.ipc.address", "hbase.master.port"),
         "regionserver1": ("hbase.regionserver.ipc.address", "hbase.regionserver.port"),
     }[name]
-    assert [site[key] for key in own] == [ADDRESS, "31000"]
+    assert [site[key] for key in roles] == [ADDRESS, "31000"]
     if name != "zookeeper0":
         assert site["hbase.zookeeper.quorum"] == ZOOKEEPER.address
         assert site["hbase.zookeeper.property.clientPort"] == str(ZOOKEEPER.port)
@@ -172,8 +172,8 @@ def test_one_node_is_one_server() -> None:
     assert site["hbase.cluster.distributed"] == "false"
     assert site["hbase.rootdir"] == "file:///scratch/storewise-x-master0/root"
     ports = ("regionserver.port", "master.port", "zookeeper.property.clientPort")
-    found = [site[f"hbase.{name}"] for name in (*ports, "master.info.port")]
-    assert found == ["31000", "31001", "31002", "31003"]
+    result = [site[f"hbase.{name}"] for name in (*ports, "master.info.port")]
+    assert result == ["31000", "31001", "31002", "31003"]
     assert site["hbase.regionserver.info.port"] == "-1"
     assert launch.steps == ()
     assert site["hbase.zookeeper.quorum"] == "127.0.0.1"
@@ -222,9 +222,9 @@ def test_memory_levels_and_java() -> None:
         node_of("master0", Topology()), installation=replace(INSTALLED, version="HBase 2.5, Java 8")
     )
     assert not any(option.startswith("--add-") for option in ENGINE.launch(old).command)
-    for level, found in LEVELS.items():
+    for level, result in LEVELS.items():
         site = launched("regionserver0", Topology(nodes=2), level)[1]
-        assert site["hbase.wal.hsync"] == str(found.hsync).lower()
+        assert site["hbase.wal.hsync"] == str(result.hsync).lower()
         assert site["hfile.block.cache.size"] == "0.4"
     more = launched("regionserver0", Topology(nodes=2), config={"hbase.hregion.max.filesize": 7})
     assert more[1]["hbase.hregion.max.filesize"] == "7"
@@ -251,9 +251,9 @@ def test_an_update_of_what_another_has_changed_starts_again() -> None:
 def test_every_port_is_open() -> None:
     for topology in (Topology(), Topology(nodes=2, routers=1)):
         for spec in ENGINE.roles(topology, {}):
-            found = ENGINE.open_ports(spec, topology, {})
+            result = ENGINE.open_ports(spec, topology, {})
             # A standalone server has its ZooKeeper on loopback.
-            assert set(found) == {"client port", *spec.ports} - {"zookeeper"}
+            assert set(result) == {"client port", *spec.ports} - {"zookeeper"}
 
 
 @given(regions=st.integers(1, 200))
@@ -289,8 +289,8 @@ def test_the_class_path_of_a_tarball(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    found = [Path(text).name for text in class_path(tmp_path, 17).split(":")]
-    assert found == [
+    result = [Path(text).name for text in class_path(tmp_path, 17).split(":")]
+    assert result == [
         "hbase-server-2.6.1.jar",
         "slf4j-reload4j-1.7.36.jar",
         "slf4j-api-1.7.33.jar",

@@ -59,8 +59,8 @@ def test_nodes_of_a_topology(
 def test_routers_are_jobs_or_stand_on_worker_hosts() -> None:
     beside = ENGINE.roles(Topology(nodes=2), {})[-1]
     assert (beside.placement, beside.after) == ("worker", ("config",))
-    own = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[-3:]
-    assert {(s.placement, s.after, s.threads) for s in own} == {("node", ("config",), 4)}
+    roles = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[-3:]
+    assert {(s.placement, s.after, s.threads) for s in roles} == {("node", ("config",), 4)}
 
 
 @pytest.mark.parametrize("shape", [{"nodes": 0}, {"replicas": 0}, {"replicas": 8}, {"routers": -1}])

@@ -50,22 +50,22 @@ def test_other_programs_are_no_server() -> None:
 
 @pytest.mark.parametrize("installation", [MARIADB, MYSQL], ids=["mariadb", "mysql"])
 def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation: Installation) -> None:
-    asked = node(installation)
-    launch = ENGINE.launch(asked)
+    request = node(installation)
+    launch = ENGINE.launch(request)
     words = [*launch.command, *(word for step in launch.steps for word in step)]
     words += [*launch.environment.values(), launch.files["my.cnf"]]
-    assert not any(asked.credentials.password in word for word in words)
-    secret = [name for name, text in launch.files.items() if asked.credentials.password in text]
+    assert not any(request.credentials.password in word for word in words)
+    secret = [name for name, text in launch.files.items() if request.credentials.password in text]
     assert secret == list(launch.remove_when_ready) == ["init.sql"]
     # The server can be started again when the secrets have been removed.
     assert not any("init.sql" in word for word in launch.command)
     assert launch.refuses_root
-    found = options(launch.files["my.cnf"])
-    assert (found["bind-address"], found["port"]) == ("10.0.0.7", "33999")
-    assert len(found["socket"]) < 107
-    assert found["innodb-buffer-pool-size"] == "1024M"
+    result = options(launch.files["my.cnf"])
+    assert (result["bind-address"], result["port"]) == ("10.0.0.7", "33999")
+    assert len(result["socket"]) < 107
+    assert result["innodb-buffer-pool-size"] == "1024M"
     if installation is MYSQL:
-        assert found["loose-mysqlx"] == "OFF"
+        assert result["loose-mysqlx"] == "OFF"
         assert "--initialize-insecure" in launch.steps[0]
     else:
         assert launch.steps[0][0] == "/x/mariadb-install-db"
@@ -76,9 +76,9 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation: Ins
     [("durable", "1", "ON"), ("relaxed", "2", "ON"), ("unsafe", "0", "OFF")],
 )
 def test_levels(level: str, commit: str, doublewrite: str) -> None:
-    found = options(option_file(node(consistency=level)))
-    assert found["innodb-flush-log-at-trx-commit"] == commit
-    assert found["innodb-doublewrite"] == doublewrite
+    result = options(option_file(node(consistency=level)))
+    assert result["innodb-flush-log-at-trx-commit"] == commit
+    assert result["innodb-doublewrite"] == doublewrite
 
 
 def test_options_that_shape_files_are_known_from_the_beginning() -> None:
@@ -90,11 +90,11 @@ def test_options_that_shape_files_are_known_from_the_beginning() -> None:
 
 
 def test_options_of_a_study() -> None:
-    found = options(
+    result = options(
         option_file(node(config={"innodb_io_capacity": 5000, "innodb_adaptive_hash_index": False}))
     )
-    assert found["innodb-io-capacity"] == "5000"
-    assert found["innodb-adaptive-hash-index"] == "OFF"
+    assert result["innodb-io-capacity"] == "5000"
+    assert result["innodb-adaptive-hash-index"] == "OFF"
     # The study's word counts, written once.
     text = option_file(node(config={"max_connections": 50}))
     assert text.count("max-connections") == 1

@@ -38,11 +38,11 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 def test_a_launch_hides_its_password_and_listens_on_one_address() -> None:
-    asked = node()
-    launch = ENGINE.launch(asked)
+    request = node()
+    launch = ENGINE.launch(request)
     words = [*launch.command, *(word for step in launch.steps for word in step)]
-    assert not any(asked.credentials.password in word for word in words)
-    secret = [name for name, text in launch.files.items() if asked.credentials.password in text]
+    assert not any(request.credentials.password in word for word in words)
+    secret = [name for name, text in launch.files.items() if request.credentials.password in text]
     assert secret == list(launch.remove_when_ready) == ["password"]
     assert launch.refuses_root
     values = settings_of(launch.files["postgresql.conf"])
@@ -57,8 +57,10 @@ def test_sizes_follow_the_node() -> None:
     values = settings_of(ENGINE.launch(node(memory_mb=8192)).files["postgresql.conf"])
     assert values["shared_buffers"] == "'2048MB'"
     assert values["max_parallel_workers"] == "3"
-    own = settings_of(ENGINE.launch(node(config={"Work_Mem": "64MB"})).files["postgresql.conf"])
-    assert own["work_mem"] == "'64MB'"
+    settings = settings_of(
+        ENGINE.launch(node(config={"Work_Mem": "64MB"})).files["postgresql.conf"]
+    )
+    assert settings["work_mem"] == "'64MB'"
 
 
 @pytest.mark.parametrize(

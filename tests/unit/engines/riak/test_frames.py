@@ -24,9 +24,9 @@ FIELDS = st.lists(st.tuples(st.integers(1, 2**20), VALUES), max_size=8)
 
 def test_published_frames() -> None:
     assert pb.get_request(b"b", b"k") == FETCH
-    found = pb.read_get(FETCHED[5:])
-    assert found is not None and found.values == (b"v2",)
-    assert found.vclock is not None and found.vclock == FETCHED[-31:]
+    result = pb.read_get(FETCHED[5:])
+    assert result is not None and result.values == (b"v2",)
+    assert result.vclock is not None and result.vclock == FETCHED[-31:]
     assert pb.frame(pb.PING) == bytes.fromhex("00 00 00 01 01")
     assert pb.frame(pb.SERVER_INFO) == bytes.fromhex("00 00 00 01 07")
     # "4294967295-1", "-2", "-3" there.
@@ -77,10 +77,10 @@ def test_a_message_that_is_cut_is_an_error_or_shorter(
     whole = pb.message(*fields)
     cut = whole[: data.draw(st.integers(0, len(whole)))]
     try:
-        found = list(pb.fields(cut))
+        result = list(pb.fields(cut))
     except pb.Malformed:
         return
-    assert found == fields[: len(found)] and pb.message(*found) == cut
+    assert result == fields[: len(result)] and pb.message(*result) == cut
 
 
 @given(st.binary(max_size=200))

@@ -44,7 +44,7 @@ def node_of(
     directory: Path, index: int = 0, level: str = "durable", nodes: int = 3, **settings: Any
 ) -> Node:
     ports = {name: 21000 + 10 * index + at for at, name in enumerate(PORTS)}
-    own = Endpoint("data", 0, "here", "10.1.2.3", 20999, {**ports, "epmd": 20555})
+    endpoint = Endpoint("data", 0, "here", "10.1.2.3", 20999, {**ports, "epmd": 20555})
     return Node(
         spec=NodeSpec("data", index, memory_mb=1000, meets=("data",), ports=PORTS),
         topology=Topology(nodes=nodes, replicas=min(nodes, 3)),
@@ -56,7 +56,7 @@ def node_of(
         port=20999,
         installation=Installation({"riak": Path("/opt/riak/bin/riak")}, "Riak KV 3.2.2"),
         credentials=Credentials("u", "the-password", "the-key"),
-        peers=(own, replace(own, index=1)),
+        peers=(endpoint, replace(endpoint, index=1)),
         ports=ports,
     )
 
@@ -174,19 +174,19 @@ class _Told:
 
     def run(self, words: tuple[str, ...], says: dict[str, str]) -> str:
         self.asked.append(words)
-        said = says.get("_".join(words[:2]).replace("-", "_"), "")
-        if said.startswith(("Node ", "Failed")):
-            raise EngineError(f"data: riak ended with status 1; it says:\n{said}")
-        return said
+        output = says.get("_".join(words[:2]).replace("-", "_"), "")
+        if output.startswith(("Node ", "Failed")):
+            raise EngineError(f"data: riak ended with status 1; it says:\n{output}")
+        return output
 
 
 @pytest.mark.parametrize(
     "reason", ["different ring_creation_size", "already a member of a cluster"]
 )
 def test_a_join_that_cannot_succeed(tmp_path: Path, reason: str) -> None:
-    told = _Told(tmp_path, 1, cluster_join=f"Failed: this has a {reason}")
+    message = _Told(tmp_path, 1, cluster_join=f"Failed: this has a {reason}")
     with pytest.raises(EngineError, match=rf"data1: riak cannot join riak1@10\.1\.2\.3 \({reason}"):
-        RiakEngine().settle(told.settling)
+        RiakEngine().settle(message.settling)
 
 
 def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
 
 def test_the_words_of_a_real_riak_are_understood(tmp_path: Path) -> None:
     """Recorded on three nodes, from the joins to the last transfer."""
-    said = {
+    output = {
         "wait-for-service": [recorded("wait-for-service right after the first pong")],
         "cluster_plan": [recorded("plan before the joins"), recorded("plan with all staged")],
         "cluster_commit": [recorded("commit")],
@@ -235,24 +235,24 @@ def test_the_words_of_a_real_riak_are_understood(tmp_path: Path) -> None:
             recorded("ringready of three nodes"),
         ],
     }
-    told = _Told(tmp_path, 0)
+    message = _Told(tmp_path, 0)
 
     def run(command: Sequence[str], _: float) -> str:
         words = command[2:]
-        told.asked.append(tuple(words))
-        records = said["_".join(words[:2]) if words[0] == "cluster" else words[0]]
+        message.asked.append(tuple(words))
+        records = output["_".join(words[:2]) if words[0] == "cluster" else words[0]]
         record = records.pop(0) if len(records) > 1 else records[0]
         assert record["exit_status"] == 0, "also where the words tell of an error"
         return str(record["stdout"])
 
-    told.settling.run = run
-    told.settling.node = replace(told.settling.node, address="127.0.0.1")
-    own = told.settling.node.peers[0]
-    told.settling.endpoints = lambda _: tuple(
-        replace(own, address="127.0.0.1", index=index) for index in range(3)
+    message.settling.run = run
+    message.settling.node = replace(message.settling.node, address="127.0.0.1")
+    endpoint = message.settling.node.peers[0]
+    message.settling.endpoints = lambda _: tuple(
+        replace(endpoint, address="127.0.0.1", index=index) for index in range(3)
     )
-    RiakEngine().settle(told.settling)
-    assert [len(records) for records in said.values()] == [1, 1, 1, 1, 1]
-    verbs = [words[0] if words[0] != "cluster" else words[1] for words in told.asked]
+    RiakEngine().settle(message.settling)
+    assert [len(records) for records in output.values()] == [1, 1, 1, 1, 1]
+    verbs = [words[0] if words[0] != "cluster" else words[1] for words in message.asked]
     assert verbs[:4] == ["wait-for-service", "plan", "plan", "commit"]
     assert verbs[-3:] == ["ringready", "member-status", "ringready"]

@@ -38,8 +38,8 @@ NODE = replace(LOAD, name="node-x", node_class="data", exclusive=True)
 
 
 def words(job: Job, *options: str) -> list[str]:
-    found, _ = submit_options([*options, "script"])
-    return qsub_words(job, found, "name", Path("/log/name.log"), Path("/tmp/script"))
+    result, _ = submit_options([*options, "script"])
+    return qsub_words(job, result, "name", Path("/log/name.log"), Path("/tmp/script"))
 
 
 def test_openpbs_gets_a_chunk_a_place_and_a_wall_time() -> None:
@@ -78,8 +78,8 @@ def test_values_of_the_profile_go_by_class_of_node() -> None:
 
 def test_walltime_and_memory() -> None:
     assert [walltime(m) for m in (1, 60, 1441)] == ["00:01:00", "01:00:00", "24:01:00"]
-    found = [megabytes(t) for t in ("1048576kb", "2gb", "2GB", "1tb", "3145728b", "7", "x")]
-    assert found == [1024, 2048, 2048, 2**20, 3, 0, None]
+    result = [megabytes(t) for t in ("1048576kb", "2gb", "2GB", "1tb", "3145728b", "7", "x")]
+    assert result == [1024, 2048, 2048, 2**20, 3, 0, None]
 
 
 @given(st.text(), st.sampled_from(["openpbs", "torque"]))
@@ -119,9 +119,9 @@ def test_properties_of_a_jobscript() -> None:
 def test_a_job_that_fits_no_node_is_told() -> None:
     hosts = [Host("a", 64, 1000), Host("b", 8, 9000)]
     assert too_large(replace(LOAD, threads=8, memory=9000), hosts) is None
-    said = too_large(replace(LOAD, threads=16, memory=2000), hosts)
-    assert said is not None
-    assert "16 CPUs and 2000 MB" in said and "64 CPUs (a) and 9000 MB (b)" in said
+    output = too_large(replace(LOAD, threads=16, memory=2000), hosts)
+    assert output is not None
+    assert "16 CPUs and 2000 MB" in output and "64 CPUs (a) and 9000 MB (b)" in output
     # What the server does not say is no reason to refuse.
     assert too_large(replace(LOAD, threads=99), [*hosts, Host("c", None, None)]) is None
     assert too_large(replace(LOAD, threads=99), []) is None
@@ -151,8 +151,8 @@ def test_states_and_their_verdicts() -> None:
 
 def listings() -> list[Answer]:
     """Every recorded answer of ``qstat -f`` about jobs."""
-    found = [a for name in ("states", "history", "hosts") for a in answers(name).values()]
-    return [a for a in found if re.match(r"qstat (-x )?-f (-w )?\d", a.command)]
+    result = [a for name in ("states", "history", "hosts") for a in answers(name).values()]
+    return [a for a in result if re.match(r"qstat (-x )?-f (-w )?\d", a.command)]
 
 
 def test_every_recorded_answer_is_read() -> None:
@@ -174,8 +174,8 @@ def test_every_recorded_answer_is_read() -> None:
 
 def test_recorded_jobs_and_their_verdicts() -> None:
     states, history, hosts = answers("states"), answers("history"), answers("hosts")
-    found = parse(states["history on: text, all states"].stdout)
-    assert {job_id: state.verdict for job_id, state in found.items()} == {
+    result = parse(states["history on: text, all states"].stdout)
+    assert {job_id: state.verdict for job_id, state in result.items()} == {
         "0.login": "running",
         "1.login": "running",
         "2.login": "success",
@@ -267,7 +267,7 @@ def test_a_recorded_refusal_becomes_a_reason_with_advice() -> None:
     """From qsub's words to what Snakemake hands on to the run."""
     command = ["qsub", "-l", "walltime=12:00:00"]
     node = replace(NODE, minutes=720)
-    told = {}
+    text = {}
     for answer in (*answers("refusals").values(), *answers("states").values()):
         if "qsub" in answer.command and answer.stderr:
             words = first_words(answer.stderr)
@@ -275,15 +275,15 @@ def test_a_recorded_refusal_becomes_a_reason_with_advice() -> None:
             handed_on = f"Error submitting jobscript (exit code 1):\nstorewise: {message}\n"
             assert refusal(handed_on) == message
             assert words in message and "usage:" not in message
-            told[answer.title] = message
+            text[answer.title] = message
     for title in ("a wall time beyond the queue", "more memory than the queue allows"):
-        assert "asks for a wall time of 12:00:00, 4 CPUs and 2000 MB" in told[title]
-        assert "qstat -Qf" in told[title] and "session_walltime" in told[title]
+        assert "asks for a wall time of 12:00:00, 4 CPUs and 2000 MB" in text[title]
+        assert "qstat -Qf" in text[title] and "session_walltime" in text[title]
     for title in ("more jobs than the server takes of a user", "more jobs than the queue takes"):
-        assert "fewer jobs at once" in told[title]
-    assert "queue, account" in told["a queue that others may use"]
+        assert "fewer jobs at once" in text[title]
+    assert "queue, account" in text["a queue that others may use"]
     assert refusal("Error in something else") is None
-    assert [title for title in told if passing(told[title].split(". Asked")[0])] == [
+    assert [title for title in text if passing(text[title].split(". Asked")[0])] == [
         "server down: qsub"
     ]
 
@@ -295,16 +295,16 @@ def test_text_of_torque_and_old_pbs() -> None:
         "Job Id: 13.host.domain\n    job_state = Q\n\n"
         "Job Id: 14.host\n    job_state = F\n    Exit_status = -29\n\n"
     )
-    found = parse(text)
-    assert found == {
+    result = parse(text)
+    assert result == {
         "12.host.domain": JobState("C", 271),
         "13.host.domain": JobState("Q"),
         "14.host": JobState("F", -29),
     }
-    assert matched(found, ["12.host", "15.host"]) == {"12.host": JobState("C", 271)}
+    assert matched(result, ["12.host", "15.host"]) == {"12.host": JobState("C", 271)}
 
 
 def test_unknown_jobs_are_those_that_the_server_names() -> None:
-    said = "qstat: Unknown Job Id 12.pbs\nqstat: cannot connect to server 13\n"
-    assert unknown_of(said, ["12.pbs", "13.pbs", "1.pbs"]) == {"12.pbs"}
+    output = "qstat: Unknown Job Id 12.pbs\nqstat: cannot connect to server 13\n"
+    assert unknown_of(output, ["12.pbs", "13.pbs", "1.pbs"]) == {"12.pbs"}
     assert unknown_of("qstat: Unknown Job Id Error 13.pbs.domain", ["13.pbs"]) == {"13.pbs"}

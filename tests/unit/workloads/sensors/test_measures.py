@@ -49,10 +49,10 @@ def test_readings_do_not_depend_on_the_chunks(size: int) -> None:
     """Over the border of two segments of noise (1,024 ticks of 15 series)."""
     first, last = 15_000, 15_800
     whole = columns(list(Part(SMALL, first, last).chunks(10**6)))
-    found = columns(list(Part(SMALL, first, last).chunks(size)))
+    result = columns(list(Part(SMALL, first, last).chunks(size)))
     assert len(whole["mv"]) == 800
     for name, values in whole.items():
-        assert (found[name] == values).all(), name
+        assert (result[name] == values).all(), name
     (chunk,) = Part(SMALL, first, last).chunks(10**6)
     assert SMALL.document(first + 365) == chunk.documents()[365]
 
@@ -140,9 +140,9 @@ def test_batches_have_their_size() -> None:
 def test_a_threshold_has_its_share_above_it(percent: float) -> None:
     every = 50_000
     values = np.concatenate(list(SMALL.values_of(0, every)))
-    found = threshold(SMALL, every, percent)
-    assert found.matched == int((values > found.value).sum())
-    assert found.matched == pytest.approx(every * percent / 100, abs=2)
+    result = threshold(SMALL, every, percent)
+    assert result.matched == int((values > result.value).sum())
+    assert result.matched == pytest.approx(every * percent / 100, abs=2)
 
 
 def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +152,10 @@ def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch: pytest.Mo
     assert exact.matched == every // 20
     monkeypatch.setattr(measures_data, "EXACT_ROWS", every // 4)
     measures_data._sample.cache_clear()
-    found = threshold(readings, every, 5)
-    assert found.matched is None
+    result = threshold(readings, every, 5)
+    assert result.matched is None
     values = np.concatenate(list(readings.values_of(0, every)))
-    assert 0.03 < (values > found.value).mean() < 0.07
+    assert 0.03 < (values > result.value).mean() < 0.07
     measures_data._sample.cache_clear()
 
 

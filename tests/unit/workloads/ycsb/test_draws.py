@@ -31,10 +31,10 @@ LEAST = 1e-3
 
 def fnv1a(octets: bytes) -> int:
     """FNV-1a of 64 bits as its specification writes it."""
-    found = 0xCBF29CE484222325
+    result = 0xCBF29CE484222325
     for octet in octets:
-        found = ((found ^ octet) * 0x100000001B3) % 2**64
-    return found
+        result = ((result ^ octet) * 0x100000001B3) % 2**64
+    return result
 
 
 def fnv_hash(number: int) -> int:
@@ -127,10 +127,10 @@ def fits(values, chances):
 
 @pytest.mark.parametrize("items", [3, 10, 1000])
 def test_zipfian(items):
-    found = Zipfian(items).draw(np.random.default_rng(1), DRAWS)
-    assert found.min() >= 0
-    assert found.max() < items
-    assert fits(found, expected_zipfian(items)[:-1]) > LEAST
+    result = Zipfian(items).draw(np.random.default_rng(1), DRAWS)
+    assert result.min() >= 0
+    assert result.max() < items
+    assert fits(result, expected_zipfian(items)[:-1]) > LEAST
     # The method is an approximation: near the distribution itself.
     exact = np.arange(1, items + 1) ** -THETA / zeta(items)
     assert np.abs(expected_zipfian(items)[:-1] - exact).max() < 0.02
@@ -138,41 +138,41 @@ def test_zipfian(items):
 
 @pytest.mark.parametrize("items", [1, 2])
 def test_zipfian_of_next_to_nothing(items):
-    found = Zipfian(items).draw(np.random.default_rng(1), 10_000)
+    result = Zipfian(items).draw(np.random.default_rng(1), 10_000)
     exact = np.arange(1, items + 1) ** -THETA / zeta(items)
-    assert set(found) == set(range(items))
+    assert set(result) == set(range(items))
     if items == 2:
-        assert fits(found, exact) > LEAST
+        assert fits(result, exact) > LEAST
 
 
 def test_scrambled_zipfian():
     records, ranks = 1000, 200_000
     existing = np.full(DRAWS, records)
-    found = Scrambled(records).draw(np.random.default_rng(2), existing)
+    result = Scrambled(records).draw(np.random.default_rng(2), existing)
     # Every rank's chance goes to the record that its hash names; the rest is spread evenly.
     head = expected_zipfian(SCRAMBLED_ITEMS, SCRAMBLED_ZETA, ranks)
     chances = np.full(records, head[-1] / records)
     np.add.at(chances, fnv_hashes(np.arange(ranks)) % records, head[:-1])
-    assert fits(found, chances) > LEAST
-    popular = np.bincount(found).argmax()
+    assert fits(result, chances) > LEAST
+    popular = np.bincount(result).argmax()
     assert popular == fnv_hash(0) % records
 
 
 def test_scrambled_zipfian_leaves_out_what_is_not_there_yet():
     existing = np.repeat([1000, 1100], 20_000)
-    found = Scrambled(1000, expected=500).draw(np.random.default_rng(3), existing)
-    assert found[:20_000].max() < 1000
-    assert 1000 <= found[20_000:].max() < 1100
+    result = Scrambled(1000, expected=500).draw(np.random.default_rng(3), existing)
+    assert result[:20_000].max() < 1000
+    assert 1000 <= result[20_000:].max() < 1100
     # Which record is the most popular does not depend on how many there are by now.
     places = [fnv_hash(rank) % 1500 for rank in range(10)]
     popular = next(place for place in places if place < 1000)
-    assert np.bincount(found[:20_000]).argmax() == np.bincount(found[20_000:]).argmax() == popular
+    assert np.bincount(result[:20_000]).argmax() == np.bincount(result[20_000:]).argmax() == popular
 
 
 def test_latest():
     existing = np.full(DRAWS, 500)
-    found = Latest().draw(np.random.default_rng(4), existing)
-    assert fits(499 - found, expected_zipfian(500)[:-1]) > LEAST
+    result = Latest().draw(np.random.default_rng(4), existing)
+    assert fits(499 - result, expected_zipfian(500)[:-1]) > LEAST
 
 
 def test_latest_follows_the_newest():
@@ -185,58 +185,58 @@ def test_latest_follows_the_newest():
 
 
 def test_uniform():
-    found = Uniform(300).draw(np.random.default_rng(5), np.full(DRAWS, 400))
-    assert fits(found, np.full(300, 1 / 300)) > LEAST
+    result = Uniform(300).draw(np.random.default_rng(5), np.full(DRAWS, 400))
+    assert fits(result, np.full(300, 1 / 300)) > LEAST
 
 
 def test_hotspot():
-    found = Hotspot(200, 0.2, 0.8).draw(np.random.default_rng(6), np.full(DRAWS, 200))
+    result = Hotspot(200, 0.2, 0.8).draw(np.random.default_rng(6), np.full(DRAWS, 200))
     chances = np.concatenate((np.full(40, 0.8 / 40), np.full(160, 0.2 / 160)))
-    assert fits(found, chances) > LEAST
+    assert fits(result, chances) > LEAST
 
 
 @pytest.mark.parametrize(("data", "part"), [(0.0, (0, 50)), (1.0, (0, 50))])
 def test_hotspot_of_one_part_only(data, part):
-    found = Hotspot(50, data, 0.8).draw(np.random.default_rng(6), np.full(20_000, 50))
-    assert (found.min(), found.max() + 1) == part
-    assert fits(found, np.full(50, 1 / 50)) > LEAST
+    result = Hotspot(50, data, 0.8).draw(np.random.default_rng(6), np.full(20_000, 50))
+    assert (result.min(), result.max() + 1) == part
+    assert fits(result, np.full(50, 1 / 50)) > LEAST
 
 
 def test_exponential():
     records, frac = 1000, 0.2
     draw = Exponential(95, records * frac).draw
-    found = records - 1 - draw(np.random.default_rng(7), np.full(DRAWS, records))
+    result = records - 1 - draw(np.random.default_rng(7), np.full(DRAWS, records))
     rate = -math.log(0.05) / (records * frac)
     ages = np.arange(records)
     chances = np.exp(-rate * ages) - np.exp(-rate * (ages + 1))
     # Beyond the oldest record it is drawn again.
-    assert fits(found, chances / chances.sum()) > LEAST
-    assert (found < 200).mean() == pytest.approx(0.95, abs=0.005)
+    assert fits(result, chances / chances.sum()) > LEAST
+    assert (result < 200).mean() == pytest.approx(0.95, abs=0.005)
 
 
 def test_sequential_takes_all_in_turn():
     existing = np.full(40, 10)
     clients = [Sequential(10, client, 2) for client in range(2)]
-    found = [c.draw(np.random.default_rng(0), existing[:7]).tolist() for c in clients]
-    assert found == [[0, 2, 4, 6, 8, 0, 2], [1, 3, 5, 7, 9, 1, 3]]
+    result = [c.draw(np.random.default_rng(0), existing[:7]).tolist() for c in clients]
+    assert result == [[0, 2, 4, 6, 8, 0, 2], [1, 3, 5, 7, 9, 1, 3]]
     assert clients[0].draw(np.random.default_rng(0), existing[:3]).tolist() == [4, 6, 8]
 
 
 @pytest.mark.parametrize("kind", ["uniform", "zipfian", "constant"])
 def test_lengths(kind):
     lengths = Lengths(kind, 3, 42)
-    found = lengths.draw(np.random.default_rng(8), DRAWS)
+    result = lengths.draw(np.random.default_rng(8), DRAWS)
     if kind == "constant":
         assert lengths.fixed == 42
-        assert set(found) == {42}
+        assert set(result) == {42}
         return
     chances = np.full(40, 1 / 40) if kind == "uniform" else expected_zipfian(40)[:-1]
     assert lengths.fixed is None
-    assert fits(found - 3, chances) > LEAST
+    assert fits(result - 3, chances) > LEAST
 
 
 def test_scrambled_zipfian_where_next_to_nothing_is_there_yet():
-    found = Scrambled(10, expected=50_000).draw(np.random.default_rng(9), np.arange(10, 310))
-    assert (found >= 0).all()
-    assert (found < np.arange(10, 310)).all()
-    assert len(set(found)) > 20
+    result = Scrambled(10, expected=50_000).draw(np.random.default_rng(9), np.arange(10, 310))
+    assert (result >= 0).all()
+    assert (result < np.arange(10, 310)).all()
+    assert len(set(result)) > 20

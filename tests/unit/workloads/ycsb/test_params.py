@@ -107,8 +107,8 @@ def test_core_workloads(phase, shares, distribution):
 
 
 def test_ycsbs_names_stand_for_ours():
-    given = {"operationcount": 5, "maxexecutiontime": 2, "target": 9, "exponential.frac": 0.5}
-    params = MixedParams.model_validate(given)
+    values = {"operationcount": 5, "maxexecutiontime": 2, "target": 9, "exponential.frac": 0.5}
+    params = MixedParams.model_validate(values)
     assert (params.operations, params.seconds, params.rate) == (5, 2, 9)
     assert params.exponential_frac == 0.5
     with pytest.raises(ValueError, match="are the same"):
@@ -120,8 +120,8 @@ def test_a_property_file(place, caplog):
         "operationcount: 10", "properties: workloada, hotspotopnfraction: 0.7"
     )
     with caplog.at_level(logging.WARNING):
-        found = study(place, text)
-    load, run = found.phases
+        result = study(place, text)
+    load, run = result.phases
     assert load.params == {"recordcount": 300, "fieldcount": 3}
     assert run.params == {
         "recordcount": 300,
@@ -144,9 +144,9 @@ def test_a_property_file(place, caplog):
 
 def test_what_stands_in_the_study_wins(place):
     run = STUDY.replace("operationcount: 10", "properties: workloada, operations: 7, recordcount: ")
-    found = study(place, run.replace("recordcount: }", "recordcount: 500}"))
-    assert found.phases[1].params["operations"] == 7
-    assert found.phases[1].params["recordcount"] == 500
+    result = study(place, run.replace("recordcount: }", "recordcount: 500}"))
+    assert result.phases[1].params["operations"] == 7
+    assert result.phases[1].params["recordcount"] == 500
 
 
 def test_a_step_takes_a_property_file_too(place):
@@ -204,8 +204,8 @@ def test_a_missing_property_file(place):
 
 def test_a_core_workload_keeps_its_mix(place):
     text = STUDY.replace("run:", "c:").replace("operationcount: 10", "properties: workloada")
-    found = refusal(place, text)
-    assert "readproportion is 0.5, but phase c has 1; use phase `run`" in found
+    result = refusal(place, text)
+    assert "readproportion is 0.5, but phase c has 1; use phase `run`" in result
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_scans_need_an_engine_that_has_them(place):
 
 
 def test_a_factor_of_the_load_reaches_all_phases(place):
-    found = study(place, STUDY + "factors: {load.recordcount: [10, 20]}\n")
-    assert [t.load.params["recordcount"] for t in found.trials()] in ([10, 20], [20, 10])
+    result = study(place, STUDY + "factors: {load.recordcount: [10, 20]}\n")
+    assert [t.load.params["recordcount"] for t in result.trials()] in ([10, 20], [20, 10])
     text = STUDY.replace("count: 10}", "count: 10, recordcount: 500}")
     assert "recordcount is 500" in refusal(place, text + "factors: {load.recordcount: [10]}\n")

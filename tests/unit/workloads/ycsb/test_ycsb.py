@@ -34,7 +34,7 @@ class Trial:
         for store in self.stores:
             store.mkdir()
 
-    def context(self, phase, params, process=0, thread=0, **given):
+    def context(self, phase, params, process=0, thread=0, **values):
         spec = WORKLOAD.phases[phase]
         return ClientContext(
             **{
@@ -53,8 +53,8 @@ class Trial:
                 "load": self.load,
                 "before": tuple(self.notes),
                 "stores": self.processes,
-                "own": spec.changes,
-                **given,
+                "one_store": spec.changes,
+                **values,
             }
         )
 
@@ -75,8 +75,8 @@ class Trial:
                 client.create(Schema(kinds=(self.kind,)))
             for thread in range(self.threads):
                 context = self.context(phase, params, process, thread)
-                found = WORKLOAD.operations(phase, client, context)
-                done += [(operation.name, operation.call()) for operation in found]
+                result = WORKLOAD.operations(phase, client, context)
+                done += [(operation.name, operation.call()) for operation in result]
                 notes += context.notes
             if writes:
                 client.finish()
@@ -84,7 +84,7 @@ class Trial:
         self.notes += notes
         return done
 
-    def verify(self, **given):
+    def verify(self, **values):
         client = self.engine.connect(self.cluster(self.stores), "read")
         try:
             return WORKLOAD.verify(
@@ -99,7 +99,7 @@ class Trial:
                         "written": (),
                         "notes": tuple(self.notes),
                         "check": lambda: None,
-                        **given,
+                        **values,
                     }
                 )
             )[0]
@@ -141,9 +141,9 @@ def storing(encoding="dict", owner=False):
     return SimpleNamespace(encoding=encoding, flags=flags)
 
 
-def operations(phase, client, *, load=None, before=(), **given):
+def operations(phase, client, *, load=None, before=(), **values):
     """The operations of one client on a server, and its notes."""
-    params = given.pop("params", {"operationcount": 1000})
+    params = values.pop("params", {"operationcount": 1000})
     load = load or LoadParams(recordcount=500)
     context = ClientContext(
         **{
@@ -161,16 +161,16 @@ def operations(phase, client, *, load=None, before=(), **given):
             "phase": phase,
             "load": load,
             "before": tuple(before),
-            **given,
+            **values,
         }
     )
     return WORKLOAD.operations(phase, client, context), context.notes
 
 
-def run_all(found):
+def run_all(result):
     """Call all operations; the failed ones are counted."""
     names = Counter()
-    for operation in found:
+    for operation in result:
         try:
             operation.call()
         except EngineError:
@@ -191,10 +191,10 @@ def test_every_acknowledged_insert_is_readable(tmp_path):
         assert set(names) <= set(WORKLOAD.phases[phase].operations)
         inserts += names["insert"]
     assert inserts > 80
-    found = trial.verify()
-    assert (found.expected, found.counted, found.checked) == (200 + inserts,) * 3
-    assert not found.differs()
-    assert found.first is None
+    result = trial.verify()
+    assert (result.expected, result.counted, result.checked) == (200 + inserts,) * 3
+    assert not result.differs()
+    assert result.first is None
 
 
 def test_steps_go_on_above_each_other():
@@ -205,10 +205,10 @@ def test_steps_go_on_above_each_other():
         before = list(notes)
         for thread in range(step + 1):
             params = {"operationcount": 200}
-            found, mine = operations(
+            result, mine = operations(
                 "g", spy, load=load, before=before, thread=thread, params=params, **place
             )
-            run_all(found)
+            run_all(result)
             notes += mine
     inserted = [key for name, *rest in spy.calls if name == "insert" for key in rest]
     assert len(set(inserted)) == len(inserted)
@@ -224,7 +224,7 @@ def test_clients_never_insert_the_same_and_later_phases_know_all():
             for thread in range(3):
                 place = {"process": process, "processes": 2, "thread": thread, "threads": 3}
                 spy = Spy()
-                found, mine = operations(
+                result, mine = operations(
                     phase,
                     spy,
                     load=load,
@@ -232,7 +232,7 @@ def test_clients_never_insert_the_same_and_later_phases_know_all():
                     params={"operationcount": 600},
                     **place,
                 )
-                run_all(found)
+                run_all(result)
                 notes += mine
                 keys += spy.acknowledged
     assert len(set(keys)) == len(keys) > 400
@@ -241,8 +241,8 @@ def test_clients_never_insert_the_same_and_later_phases_know_all():
     assert set(everything) == set(keys) | set(load.keys(np.arange(50)))
     # Reading the latest picks all but only those.
     spy = Spy()
-    found, _ = operations("run", spy, load=load, before=notes, params=LATEST)
-    run_all(found)
+    result, _ = operations("run", spy, load=load, before=notes, params=LATEST)
+    run_all(result)
     read = {key for _, key in spy.calls}
     assert read <= set(everything)
     assert read & set(keys)
@@ -265,8 +265,8 @@ def test_inserts_that_failed_are_never_read(distribution):
         "insertproportion": 0.4,
         "requestdistribution": distribution,
     }
-    found, notes = operations("run", spy, load=load, params=params)
-    names = run_all(found)
+    result, notes = operations("run", spy, load=load, params=params)
+    names = run_all(result)
     assert 250 < names["failed"] < 550
     known = set(load.keys(np.arange(50))) | spy.acknowledged
     used = {call[1] for call in spy.calls if call[0] != "insert"}
@@ -278,16 +278,16 @@ def test_inserts_that_failed_are_never_read(distribution):
     assert records.failed == names["failed"]
     # The next phase does not use their numbers again.
     spy2 = Spy()
-    found, _ = operations("g", spy2, load=load, before=notes)
-    run_all(found)
+    result, _ = operations("g", spy2, load=load, before=notes)
+    run_all(result)
     assert not spy2.acknowledged & {call[1] for call in spy.calls if call[0] == "insert"}
 
 
 def test_a_read_may_follow_the_insert_of_its_record_at_once():
     spy = Spy()
     load = LoadParams(recordcount=20)
-    found, _ = operations("run", spy, load=load, params=LATEST | {"insertproportion": 1})
-    run_all(found)
+    result, _ = operations("run", spy, load=load, params=LATEST | {"insertproportion": 1})
+    run_all(result)
     newest = None
     hits = reads = 0
     for name, key in spy.calls:
@@ -303,8 +303,8 @@ def test_failed_loads_leave_gaps():
     load = LoadParams(recordcount=100, batchsize=4)
     spy, notes = Spy(fails=lambda key: crc32(key) % 11 == 0), []
     for thread in range(3):
-        found, mine = operations("load", spy, load=load, thread=thread, threads=3)
-        run_all(found)
+        result, mine = operations("load", spy, load=load, thread=thread, threads=3)
+        run_all(result)
         notes += mine
     records = Records(load, notes)
     keys = load.keys(records.numbers(np.arange(len(records))))
@@ -325,8 +325,8 @@ def test_the_load_is_shared_without_gaps(order):
         for thread in range(2):
             spy = Spy()
             place = {"process": process, "processes": 2, "thread": thread, "threads": 2}
-            found, notes = operations("load", spy, load=load, **place)
-            run_all(found)
+            result, notes = operations("load", spy, load=load, **place)
+            run_all(result)
             assert notes[0]["tried"] == 125
             keys += spy.acknowledged
     assert sorted(keys) == sorted(load.keys(np.arange(10, 510)))
@@ -335,8 +335,8 @@ def test_the_load_is_shared_without_gaps(order):
 @pytest.mark.parametrize("phase", list("abcdefg"))
 def test_mixes(phase):
     params = WORKLOAD.phases[phase].params(operationcount=20_000)
-    found, _ = operations(phase, Spy(), params={"operationcount": 20_000})
-    names = run_all(found)
+    result, _ = operations(phase, Spy(), params={"operationcount": 20_000})
+    names = run_all(result)
     shares = {name: share for name, share in params.shares().items() if share}
     assert set(names) == set(shares)
     assert sum(names.values()) == 20_000
@@ -348,8 +348,8 @@ def test_mixes(phase):
 def test_clients_share_the_operations():
     counts = []
     for client in range(3):
-        found, _ = operations("c", Spy(), params={"operationcount": 100}, thread=client, threads=3)
-        counts.append(sum(run_all(found).values()))
+        result, _ = operations("c", Spy(), params={"operationcount": 100}, thread=client, threads=3)
+        counts.append(sum(run_all(result).values()))
     assert counts == [34, 33, 33]
 
 
@@ -357,8 +357,8 @@ def test_scans_begin_at_a_record_and_have_the_lengths_asked_for():
     spy = Spy()
     load = LoadParams(recordcount=300)
     params = {"operationcount": 20_000, "minscanlength": 5, "maxscanlength": 24}
-    found, _ = operations("e", spy, load=load, params=params)
-    run_all(found)
+    result, _ = operations("e", spy, load=load, params=params)
+    run_all(result)
     lengths = [call[2] for call in spy.calls if call[0] == "scan"]
     counts = np.bincount(lengths, minlength=25)
     assert counts[:5].sum() == 0
@@ -371,8 +371,8 @@ def test_scans_begin_at_a_record_and_have_the_lengths_asked_for():
 def test_updates_set_one_field_or_all(whole):
     spy = Spy()
     params = {"operationcount": 500, "writeallfields": whole}
-    found, _ = operations("f", spy, params=params)
-    run_all(found)
+    result, _ = operations("f", spy, params=params)
+    run_all(result)
     updates = [call for call in spy.calls if call[0] == "update"]
     assert {len(call[2]) for call in updates} == ({10} if whole else {1})
     assert {len(v) for call in updates for v in call[2].values()} == {100}
@@ -387,8 +387,8 @@ def test_bytes_are_those_of_the_fields():
     for whole in (False, True):
         params = {"operationcount": 10, "readproportion": 1, "updateproportion": 1}
         params |= {"writeallfields": whole, "readallfields": not whole}
-        found, _ = operations("run", Spy(), params=params)
-        sizes |= {(op.name, whole): op.bytes for op in found}
+        result, _ = operations("run", Spy(), params=params)
+        sizes |= {(op.name, whole): op.bytes for op in result}
     assert sizes == {
         ("read", False): 1000,
         ("update", False): 100,
@@ -398,11 +398,11 @@ def test_bytes_are_those_of_the_fields():
     varied = LoadParams(
         recordcount=50, fieldlength=40, minfieldlength=10, fieldlengthdistribution="uniform"
     )
-    found, _ = operations("load", Spy(), load=varied)
-    written = sum(op.bytes for op in found)
+    result, _ = operations("load", Spy(), load=varied)
+    written = sum(op.bytes for op in result)
     assert 50 * 10 * 20 < written < 50 * 10 * 30
-    found, _ = operations("g", Spy(), load=varied, params={"operationcount": 50})
-    for op in found:
+    result, _ = operations("g", Spy(), load=varied, params={"operationcount": 50})
+    for op in result:
         op.call()
         assert op.name != "insert" or 100 <= op.size() <= 400
 
@@ -414,11 +414,11 @@ def test_documents_as_bson():
 
     spy = Encoded()
     load = LoadParams(recordcount=30, batchsize=10)
-    found, _ = operations("load", spy, load=load, engine=storing("bson"))
-    assert run_all(found) == {"insert": 3}
+    result, _ = operations("load", spy, load=load, engine=storing("bson"))
+    assert run_all(result) == {"insert": 3}
     assert spy.acknowledged == {key.decode() for key in load.keys(np.arange(30))}
-    found, _ = operations("g", spy, load=load, engine=storing("bson"))
-    assert run_all(found)["failed"] == 0
+    result, _ = operations("g", spy, load=load, engine=storing("bson"))
+    assert run_all(result)["failed"] == 0
 
 
 def test_owners_are_those_that_the_client_tells():
@@ -429,8 +429,8 @@ def test_owners_are_those_that_the_client_tells():
     params = {"operationcount": 400, "scanproportion": 0.3, "insertproportion": 0.3}
     params |= {"readmodifywriteproportion": 0.3}
     spy = Owning()
-    found, _ = operations("run", spy, params=params, engine=storing(owner=True))
-    for operation in found:
+    result, _ = operations("run", spy, params=params, engine=storing(owner=True))
+    for operation in result:
         before = len(spy.calls)
         operation.call()
         key = spy.calls[before][1]
@@ -441,8 +441,8 @@ def test_owners_are_those_that_the_client_tells():
 def test_draws_are_the_same_again_and_differ_between_clients():
     def seen(**place):
         spy = Spy()
-        found, _ = operations("a", spy, params={"operationcount": 200}, threads=2, **place)
-        run_all(found)
+        result, _ = operations("a", spy, params={"operationcount": 200}, threads=2, **place)
+        run_all(result)
         return spy.calls
 
     assert seen(thread=0) == seen(thread=0)
@@ -463,10 +463,10 @@ def test_what_is_missing_or_wrong_fails():
             return []
 
     params = {"operationcount": 90, "scanproportion": 1, "readmodifywriteproportion": 1}
-    found, _ = operations("run", Empty(), params=params)
-    assert set(run_all(found)) == {"failed"}
-    found, _ = operations("c", Empty(), load=LoadParams(recordcount=5, dataintegrity=True))
-    assert set(run_all(found)) == {"failed"}
+    result, _ = operations("run", Empty(), params=params)
+    assert set(run_all(result)) == {"failed"}
+    result, _ = operations("c", Empty(), load=LoadParams(recordcount=5, dataintegrity=True))
+    assert set(run_all(result)) == {"failed"}
 
 
 def test_a_phase_that_contradicts_the_load_is_refused():
@@ -484,14 +484,14 @@ def test_verification_finds_what_is_lost_and_what_is_wrong(tmp_path):
     client.update(trial.kind, b"user41", {"field3": "short"})
     client.finish()
     client.close()
-    found = trial.verify()
-    assert (found.expected, found.counted, found.checked) == (200, 199, 200)
-    assert (found.lost, found.wrong) == (1, 2)
-    assert found.first == "record user17 is missing"
+    result = trial.verify()
+    assert (result.expected, result.counted, result.checked) == (200, 199, 200)
+    assert (result.lost, result.wrong) == (1, 2)
+    assert result.first == "record user17 is missing"
     # An engine that cannot count: what is read back is all there is.
     flags = SimpleNamespace(count="none", stores=True)
-    found = trial.verify(engine=SimpleNamespace(flags=flags))
-    assert (found.expected, found.counted, found.lost, found.wrong) == (200, 199, 1, 2)
+    result = trial.verify(engine=SimpleNamespace(flags=flags))
+    assert (result.expected, result.counted, result.lost, result.wrong) == (200, 199, 1, 2)
 
 
 def test_a_failed_insert_may_be_there_or_not(tmp_path):
@@ -501,9 +501,9 @@ def test_a_failed_insert_may_be_there_or_not(tmp_path):
     trial.notes.append({**note, "failed": [[0, 3]], "stores": 0})
     assert not trial.verify().differs()
     trial.notes[-1]["failed"] = [[0, 2]]
-    found = trial.verify()
-    assert (found.expected, found.lost) == (201, 1)
-    assert "is missing" in found.first
+    result = trial.verify()
+    assert (result.expected, result.lost) == (201, 1)
+    assert "is missing" in result.first
 
 
 def test_of_many_records_a_sample_with_the_last_is_read(tmp_path, monkeypatch):
@@ -520,7 +520,7 @@ def test_of_many_records_a_sample_with_the_last_is_read(tmp_path, monkeypatch):
     client.delete(trial.kind, b"user%d" % last)
     client.finish()
     client.close()
-    found = trial.verify()
-    assert found.checked <= 1100
-    assert found.lost == 1
-    assert found.first == f"record user{last} is missing"
+    result = trial.verify()
+    assert result.checked <= 1100
+    assert result.lost == 1
+    assert result.first == f"record user{last} is missing"
