@@ -20,6 +20,13 @@ import pandas as pd
 from storewise.analysis.common.engines import BASELINE
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import has_inputs, read_failed, read_manifest, read_quarantine
+from storewise.analysis.files.outdated_trials import (
+    expected_trials,
+    left_out_warnings,
+    read_left_out,
+    stale_warnings,
+    trials_of,
+)
 from storewise.analysis.files.parts import (
     job_warnings,
     missing_parts,
@@ -29,13 +36,6 @@ from storewise.analysis.files.parts import (
 )
 from storewise.analysis.files.runs import read_attempts, record_damage
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.files.staleness import (
-    expected_trials,
-    left_out_warnings,
-    read_left_out,
-    stale_warnings,
-    trials_of,
-)
 from storewise.analysis.measure.sessions import session_warnings
 from storewise.analysis.measure.trials import Study, measure, together
 from storewise.analysis.model.results import Results as Results

@@ -212,7 +212,7 @@ def test_a_node_is_slowed_and_left_as_it_was(slow: Slow, nodes: Nodes, tmp_path:
 
 def _is_slower(process: psutil.Process) -> bool:
     try:
-        return "storewise.session.faults.load_generator" in process.cmdline()
+        return "storewise.session.faults.background_load" in process.cmdline()
     except psutil.NoSuchProcess:
         return False
 

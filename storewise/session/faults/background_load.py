@@ -1,4 +1,4 @@
-"""The process that slows a node: ``python -m storewise.session.faults.load_generator PLAN``.
+"""The process that slows a node: ``python -m storewise.session.faults.background_load PLAN``.
 
 PLAN is a file of JSON (`Plan`). It works until it is killed, and writes twice a second into
 ``state.json`` beside its plan what it has done; the first time when it really slows. Whatever it
