@@ -28,6 +28,10 @@ LIVE = "live"
 TRIALS = "trials"
 #: The last file of a complete trial.
 VERIFIED = "verify.parquet"
+#: Of a trial with servers: their session.
+SESSION_PART = "session.parquet"
+#: The parts of all workers of a trial together.
+PACK = "packed.parquet"
 #: Failed attempts: a file for each trial.
 FAILURES = "failures"
 #: Of a trial that was given up: the attempts and the reason.

@@ -142,6 +142,13 @@ def undisturbed() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
+def processors() -> int:
+    """Cores that this process may use; all of the host where the system does not tell."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def library_environment() -> dict[str, str]:
     """This process's environment; a Python that starts in it finds this package."""
     path = [str(LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from storewise.atomic import aside
 from storewise.errors import ResultError
+from storewise.layout import PACK
 from storewise.metrics.hdr import Tag, encoded, histogram_of, merge_all
 from storewise.metrics.schema import CORE, SCHEMA_VERSION, read_part
 
-PACK = "packed.parquet"
 _KEY = b"storewise.pack"
 #: Before the checksum of the whole file, in which these digits are zeros. Packs of before 2026-11
 #: have none: Parquet's own are of data pages only.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from storewise.errors import ResultError
-from storewise.layout import FAILED, FAILURES, LEASES, LIVE, TRIALS, VERIFIED
+from storewise.layout import FAILED, FAILURES, LEASES, LIVE, SESSION_PART, TRIALS, VERIFIED
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
 from storewise.session.coordination.run import Failure, dead_leases, failures
@@ -201,7 +201,7 @@ def _measured(directory: Path, seen: Seen) -> list[str]:
     for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
         trial = path.parent.name
         # The session of a trial with servers is written when they have ended.
-        times = _modified([path, path.with_name("session.parquet")])
+        times = _modified([path, path.with_name(SESSION_PART)])
         if path not in times:
             continue  # it is being measured again
         at = max(times.values())

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from storewise.analysis.common.engines import title
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import Quarantined
-from storewise.metrics.pack import PACK
+from storewise.layout import PACK
 
 _PART = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.parquet")
 _NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")

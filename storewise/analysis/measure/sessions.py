@@ -14,6 +14,7 @@ import pandas as pd
 from storewise.analysis.common.engines import node_names
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
+from storewise.layout import SESSION_PART
 
 #: Times of each node, in s, and what its data directory had in the end, in bytes.
 _NODE_METRICS = ["queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes"]
@@ -139,7 +140,7 @@ def _missing(
             yield StudyWarning(
                 "missing_session",
                 name,
-                "no result of its session (session.parquet); the times of forming and "
+                f"no result of its session ({SESSION_PART}); the times of forming and "
                 "closing are left out",
                 remedy,
             )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure.trials import Study, measure
 from storewise.analysis.model.results import Measured
 from storewise.errors import ResultError
-from storewise.processes import in_processes
+from storewise.processes import in_processes, processors
 
 #: Bytes of parts that are read at once by up to two processes each, and by more together twice
 #: that: three million samples, about 700 MB in memory.
@@ -64,7 +63,7 @@ def read_trials(
     """
     study = study or Study()
     total = sum(map(_size, trials))
-    processes = processes or _processors()
+    processes = processes or min(MOST, processors())
     if total <= WORTH or len(trials) < 2:
         processes = 1
     limit = (lot or LOT) * 2 // max(2, processes)
@@ -101,12 +100,6 @@ def _begin() -> None:
         mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_M_TOP_PAD, 1 << 26)
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return min(MOST, len(os.sched_getaffinity(0)))
-    return min(MOST, os.cpu_count() or 1)
 
 
 def _size(trial: TrialFiles) -> int:

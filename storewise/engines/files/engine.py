@@ -43,7 +43,7 @@ from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.conditions import conditions
 from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError, StorewiseError
-from storewise.processes import Pool
+from storewise.processes import Pool, processors
 
 #: What a store directory of this engine holds.
 _SCHEMA_FILE = "schema.json"
@@ -220,13 +220,6 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         return self._parsers.run(tasks)
 
 
-def _cores() -> int:
-    """Cores that this process may use; all of the host where the system does not tell."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _read_schema(store: Path) -> bool:
     """Whether a store has the study's fields only; a new one is told by `create`."""
     path = store / _SCHEMA_FILE
@@ -262,6 +255,6 @@ class FilesEngine(Engine):
         settings: FilesSettings = self.settings_of(cluster.settings)
         self.level_of(cluster)
         stores = self.stores_of(cluster, mode)
-        count = settings.processes or _cores()
+        count = settings.processes or processors()
         sources = len(cluster.sources)
         return FilesClient(cluster, mode, stores, max(1, min(count, sources or count)))

@@ -20,6 +20,7 @@ from storewise.analysis.common.text import all_of, binary, level
 from storewise.analysis.files.parts import Part, host_of, instance_of, part_versions
 from storewise.analysis.model.tables import Tables
 from storewise.errors import ConfigError
+from storewise.layout import ANALYSIS, FIGURES, STUDY, SUMMARY, TRIALS
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import Prices
 from storewise.workloads.registry import workload
@@ -45,7 +46,7 @@ def provenance(tables: Tables) -> list[tuple[str, list[str]]]:
         ("factors", _factors(tables)),
         ("hosts", distinct(lambda part: ": ".join(host_of(part)))),
         ("EC2 instances", distinct(_instance)),
-        ("operating system", distinct(_system)),
+        ("operating system", distinct(lambda part: (part.get("host") or {}).get("system"))),
         ("file system of the stores", distinct(lambda part: part.get("store_file_system"))),
         ("sampled disk", distinct(lambda part: part.get("sampled_disk"))),
         ("engine settings", _settings(study)),
@@ -66,11 +67,6 @@ def _instance(part: Mapping[str, Any]) -> str:
         instance.get(key, "?") for key in ("type", "life_cycle", "zone", "image")
     )
     return f"{kind}, {life}, zone {zone}, image {image}"
-
-
-def _system(part: Mapping[str, Any]) -> object:
-    host = part.get("host")
-    return host.get("system") if isinstance(host, Mapping) else None
 
 
 def _phase(phase: Mapping[str, Any]) -> str:
@@ -200,15 +196,15 @@ def files(tables: Tables) -> list[tuple[str, str]]:
     """Where the numbers behind the page are, relative to it."""
     inputs = ("inputs/", "the manifest of the inputs and the list of quarantined files")
     return [
-        ("summary.csv", "every headline figure with its interval, one row each"),
-        ("analysis/", "every table of the analysis as CSV, and the verdict as JSON"),
-        ("figures/", "every figure as PNG and SVG"),
+        (SUMMARY, "every headline figure with its interval, one row each"),
+        (f"{ANALYSIS}/", "every table of the analysis as CSV, and the verdict as JSON"),
+        (f"{FIGURES}/", "every figure as PNG and SVG"),
         (
-            "trials/",
+            f"{TRIALS}/",
             "the raw results: per trial, phase and worker a Parquet table and an Hdr log, per "
             "server a table "
             f"({len(tables.results.parts)} tables, {len(tables.results.logs)} logs)",
         ),
         *([inputs] if tables.results.inputs is not None else []),
-        ("study.json", "the study as it was resolved"),
+        (STUDY, "the study as it was resolved"),
     ]

@@ -14,8 +14,9 @@ from storewise.analysis.files.parts import trial_files
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.errors import ResultError
+from storewise.layout import PACK
 from storewise.metrics.hdr import Interval, Tag, merge_all, new_histogram, tags, write_log
-from storewise.metrics.pack import PACK, Pack, read_pack, write_pack
+from storewise.metrics.pack import Pack, read_pack, write_pack
 from storewise.publish.results import run_of
 from storewise.session.coordination.run_record import begin
 
