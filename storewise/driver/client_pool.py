@@ -55,7 +55,8 @@ class Pool:
                     target=client_process,
                     args=(job, number, theirs, self._life, self.counters, tie),
                     name=f"client-{number}",
-                    daemon=True,
+                    # A daemon could have no processes of its own, as clients of `files` have.
+                    daemon=False,
                 )
                 process.start()
                 theirs.close()
