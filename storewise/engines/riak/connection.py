@@ -195,7 +195,7 @@ class Link:
         if connection is not None and connection.fileno() >= 0:
             return connection
         if self._shared.closed:
-            raise EngineError("this client is closed")
+            raise EngineError("riak: this client is closed")
         settings = self._shared.settings
         endpoints = self._shared.endpoints
         at = self._at.setdefault(slot, self._start + slot)
