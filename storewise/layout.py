@@ -18,6 +18,8 @@ LEFT_OUT = "left_out.json"
 #: The input files, one path a line; those to measure; those that are not complete.
 LISTING = "inputs/files.txt"
 MANIFEST = "inputs/manifest.parquet"
+#: Of a study that takes a sample: how many files it was taken of.
+SAMPLED_OF = "inputs/sampled_of.txt"
 QUARANTINE = "inputs/quarantine.tsv"
 
 #: Of runs that live: a lease each.

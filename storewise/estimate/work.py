@@ -24,6 +24,7 @@ from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.parse.remote import stats
 from storewise.study.inputs import Inputs
+from storewise.study.prices import PUBLISHED
 from storewise.study.study import Study
 from storewise.study.trial import Phase, Trial
 from storewise.workloads.registry import workload
@@ -104,7 +105,8 @@ def documents_of(study: Study, results: Path) -> Amount:
     if paths:
         source = f"{TEXT_PER_DOCUMENT:g} bytes of text each, from the sizes of the files"
     else:
-        files, each = study.corpus.files, study.corpus.bytes / study.corpus.files
+        corpus = study.corpus or PUBLISHED
+        files, each = corpus.files, corpus.bytes / corpus.files
         source = (
             f"{TEXT_PER_DOCUMENT:g} bytes of text each, from files of {each / 1e6:.3g} MB as in "
             f"`corpus`, as the inputs cannot be looked at: {why}"

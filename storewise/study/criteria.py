@@ -11,6 +11,8 @@ class CriterionName:
 
     key: str
     title: str
+    short: str
+    """Over a narrow column, in a user's words."""
     unit: str
     more: bool
     """Whether more is better."""
@@ -21,18 +23,18 @@ class CriterionName:
 
 #: In the order of the verdict's columns.
 CRITERIA = (
-    CriterionName("load", "loading", "documents/s", True),
-    CriterionName("read", "reading", "operations/s", True),
-    CriterionName("scan", "scanning", "operations/s", True),
-    CriterionName("aggregate", "aggregation", "operations/s", True),
-    CriterionName("latency", "latency at load", "s", False),
-    CriterionName("scaling", "scaling", "1", True),
-    CriterionName("slow_node", "rate with a slow node", "1", True),
-    CriterionName("disk", "space on disk", "B/document", False),
-    CriterionName("cost", "cost", "", False),
+    CriterionName("load", "loading", "load", "documents/s", True),
+    CriterionName("read", "reading", "look up", "operations/s", True),
+    CriterionName("scan", "scanning", "scan", "operations/s", True),
+    CriterionName("aggregate", "aggregation", "count", "operations/s", True),
+    CriterionName("latency", "latency at load", "slowest 1 %", "s", False),
+    CriterionName("scaling", "scaling", "scaling", "1", True),
+    CriterionName("slow_node", "rate with a slow node", "slow node", "1", True),
+    CriterionName("disk", "space on disk", "disk", "B/document", False),
+    CriterionName("cost", "cost", "cost", "", False),
     # A minute once, where jobs wait for minutes, is nothing.
-    CriterionName("setup", "time to set up", "s", False, 60.0),
-    CriterionName("loss", "loss on a crash", "documents/crash", False, 1.0),
+    CriterionName("setup", "time to set up", "set up", "s", False, 60.0),
+    CriterionName("loss", "loss on a crash", "crash loss", "documents/crash", False, 1.0),
 )
 KEYS = tuple(one.key for one in CRITERIA)
 BY_KEY = {one.key: one for one in CRITERIA}

@@ -64,6 +64,9 @@ class Prices(Section):
     date: Annotated[str, AfterValidator(_day)] = ""
     instances: dict[str, InstancePrice] = Field(default_factory=dict)
     """By type, such as ``i4i.2xlarge``: what a host costs that was one, instead of the above."""
+    by_study: bool = False
+    """Whether the study gave prices. Those of the file alone say what a cloud's instances cost,
+    and nothing of the hosts that somebody has."""
 
     @property
     def source(self) -> str:
@@ -96,11 +99,15 @@ class Prices(Section):
 
 
 class Corpus(Section):
-    """The data that the chosen store is to hold in the end; by default the published study's."""
+    """The data that the chosen store is to hold in the end, where that is more than the inputs."""
 
-    files: int = Field(default=1_119_820, ge=1)
-    bytes: int = Field(default=13_000_000_000_000, ge=1)
+    files: int = Field(ge=1)
+    bytes: int = Field(ge=1)
     """Of the SSEARCH outputs as text."""
+
+
+#: The published study's (config/references/niec2014.yaml).
+PUBLISHED = Corpus(files=1_119_820, bytes=13_000_000_000_000)
 
 
 def with_defaults(study: Mapping[str, Any] | None, root: Path) -> dict[str, Any] | None:
@@ -129,7 +136,7 @@ def with_defaults(study: Mapping[str, Any] | None, root: Path) -> dict[str, Any]
             f"{path}: {', '.join(missing)}: missing; give all of {', '.join(required)} (0 for what "
             "costs nothing)"
         )
-    return prices or None
+    return {**prices, "by_study": bool(special)} if prices else None
 
 
 def _file_prices(path: Path) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Study(Section):
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """In the prices' currency: a run whose estimate (``storewise.estimate.estimate``) is above it
     is refused."""
-    corpus: Corpus = Field(default_factory=Corpus)
+    corpus: Corpus | None = None
     publish: Annotated[Publish | None, BeforeValidator(as_publish)] = None
     """Where the results go on S3 when all is measured."""
     scale: str = ""

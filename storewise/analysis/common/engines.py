@@ -69,6 +69,12 @@ def consistency(name: str, level: str) -> str:
     return meaning if name_there == level or not meaning else f"{name_there}: {meaning}"
 
 
+def may_lose(name: str, level: str) -> bool:
+    """Whether a store may lose what it has acknowledged at this consistency level."""
+    engine = _engine(name)
+    return engine is not None and engine.level(level) in engine.losing
+
+
 def node_names(trial: Mapping[str, Any]) -> tuple[str, ...]:
     """The servers of a stored trial that were jobs of their own; none for embedded engines and
     where this version cannot tell."""
@@ -117,8 +123,14 @@ def varying_promises(trials: pd.DataFrame, factors: Sequence[str]) -> list[str]:
 
 def label(row: Mapping[str, Any], promises: Sequence[str]) -> str:
     """What a choice is called: the store and what it promises, where that varies."""
+    name, extra = title(str(row["engine"])), promise(row, promises)
+    return f"{name} ({extra})" if extra else name
+
+
+def promise(row: Mapping[str, Any], promises: Sequence[str]) -> str:
+    """What a choice promises, in words: ``durable, index before``."""
     if row["engine"] == BASELINE:
-        return title(BASELINE)  # it promises nothing
-    extra = [str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row]
-    name = title(str(row["engine"]))
-    return f"{name} ({', '.join(extra)})" if extra else name
+        return ""  # it promises nothing
+    return ", ".join(
+        str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row
+    )

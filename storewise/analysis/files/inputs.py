@@ -26,13 +26,15 @@ _NAMED = 5
 class InputTotals:
     """Sums over the manifest; `documents` is None where a file's counts are not known.
 
-    `bytes` is the size of the files as they lie on disk, `kinds` the documents of each kind.
+    `bytes` is the size of the files as they lie on disk, `kinds` the documents of each kind;
+    `listed` are the files of which these are a sample, 0 where they are all.
     """
 
     files: int
     bytes: int
     documents: int | None
     kinds: Mapping[str, int] = field(default_factory=dict)
+    listed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

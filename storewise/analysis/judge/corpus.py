@@ -1,6 +1,7 @@
 """From what a study loaded to the full corpus: how many documents it has, what they take on disk.
 
-The corpus is given in bytes of text and in files (key `corpus`). Its documents follow from its
+The corpus is what the study names (key `corpus`), in bytes of text and in files, or all that its
+inputs were a sample of; else the inputs are all there is, and nothing is extrapolated. Its documents follow from its
 text, for that is what a document is a share of; files differ in size more than documents do. Disk
 follows from a straight line through sizes at several volumes where the study varied `volume`,
 which keeps what a store takes whatever it holds (preallocated files, system tables) from being
@@ -43,8 +44,8 @@ UNLIKE = 2.0
 class FullSize:
     """The corpus in documents.
 
-    `by` says what they follow from: "text" (bytes of text per document of the inputs) or "files"
-    (documents per file, where no store told its text). `loaded` is the most that one trial loaded,
+    `by` says what they follow from: "text" (bytes of text per document of the inputs), "files"
+    (documents per file, where no store told its text) or "sample" (files listed per file taken). `loaded` is the most that one trial loaded,
     `text_per_document` is in bytes, nan where it is not known.
     """
 
@@ -72,16 +73,16 @@ class Line:
     freedom: int
 
 
-def corpus_of(study: Mapping[str, Any]) -> Corpus:
-    """The corpus of a stored study; the published one where an older result has none."""
+def corpus_of(study: Mapping[str, Any]) -> Corpus | None:
+    """The corpus that a stored study names; None where it names none, or none that is valid."""
     try:
-        return Corpus.model_validate(study.get("corpus") or {})
+        return Corpus.model_validate(study.get("corpus"))
     except ValidationError:
-        return Corpus()
+        return None
 
 
 def full_size(tables: Tables) -> FullSize | None:
-    """The corpus in documents; None where the study loaded none of such texts."""
+    """The corpus in documents; None where it is what was loaded, or the study loaded no texts."""
     study = tables.results.study
     if not has_inputs(study):
         return None
@@ -89,13 +90,15 @@ def full_size(tables: Tables) -> FullSize | None:
     if loaded.empty or not loaded["documents"].max() > 0:
         return None
     corpus, most = corpus_of(study), float(loaded["documents"].max())
-    text = text_per_document(tables.storage)
+    text, inputs = text_per_document(tables.storage), tables.results.inputs
+    per_file = inputs.documents / inputs.files if inputs and inputs.documents else 0.0
+    if corpus is None:
+        if inputs is None or not per_file or inputs.listed <= inputs.files:
+            return None
+        return FullSize(inputs.listed * per_file, "sample", most, text)
     if text > 0:
         return FullSize(corpus.bytes / text, "text", most, text)
-    inputs = tables.results.inputs
-    if inputs is not None and inputs.documents and inputs.files:
-        return FullSize(corpus.files * inputs.documents / inputs.files, "files", most, math.nan)
-    return None
+    return FullSize(corpus.files * per_file, "files", most, math.nan) if per_file else None
 
 
 def documents_loaded(throughput: pd.DataFrame) -> pd.DataFrame:
@@ -217,7 +220,7 @@ def corpus_warnings(tables: Tables, full: FullSize) -> Iterator[StudyWarning]:
             "and bytes per document stay what they are",
         )
     inputs, corpus = tables.results.inputs, corpus_of(tables.results.study)
-    if full.by == "text" and inputs is not None and inputs.documents and inputs.files:
+    if corpus is not None and full.by == "text" and inputs is not None and inputs.documents:
         each = inputs.documents / inputs.files
         of_input, of_corpus = full.text_per_document * each, corpus.bytes / corpus.files
         if max(of_input / of_corpus, of_corpus / of_input) > UNLIKE:

@@ -134,7 +134,7 @@ def costs(tables: Tables) -> Judged:
     columns = [*factors, *COLUMNS, *TEXTS]
     if "engine" not in factors or tables.summary.empty:
         return Judged(pd.DataFrame(columns=columns))
-    prices, warnings = _prices(tables.results.study)
+    prices, warnings = _prices(tables.results.study, tables.results.parts)
     hour = HostPrices(tables.results.parts, prices) if prices is not None else None
     if hour is not None:
         warnings += hour.warnings()
@@ -166,24 +166,30 @@ def _joined(*texts: str) -> str:
     return "; ".join(filter(None, texts))
 
 
-def _prices(study: Mapping[str, Any]) -> tuple[Prices | None, list[StudyWarning]]:
+def _prices(
+    study: Mapping[str, Any], parts: Iterable[Part]
+) -> tuple[Prices | None, list[StudyWarning]]:
+    """The prices that say something of these hosts: the study's own, or those of the instances
+    that were used."""
     stored = study.get("prices")
-    problem = "the results have no prices"
+    if not stored:
+        return None, []
     try:
-        if stored:
-            return Prices.model_validate(stored), []
+        prices = Prices.model_validate(stored)
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"prices.{'.'.join(map(str, first['loc']))} of the results: {first['msg']}"
-    return None, [
-        StudyWarning(
-            "no_prices",
-            "",
-            f"{problem}; costs are told in hours of hosts only",
-            "set `prices` in the study or in config/prices.yaml and run `snakemake report` with "
-            "the study's file; nothing is measured again",
-        )
-    ]
+        return None, [
+            StudyWarning(
+                "no_prices",
+                "",
+                f"{problem}; costs are told in hours of hosts only",
+                "mend `prices` in the study or in config/prices.yaml and run `snakemake report` "
+                "with the study's file; nothing is measured again",
+            )
+        ]
+    used = prices.by_study or any(instance_of(part.conditions) for part in parts)
+    return (prices if used else None), []
 
 
 def _phases(

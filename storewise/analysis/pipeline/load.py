@@ -12,6 +12,7 @@ import gc
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,7 +42,16 @@ from storewise.analysis.measure.trials import Study, measure, together
 from storewise.analysis.model.results import Results as Results
 from storewise.analysis.pipeline.parallel import Progress, Read, read_trials
 from storewise.errors import ConfigError, ResultError
-from storewise.layout import FAILED, LEFT_OUT, MANIFEST, QUARANTINE, REFERENCES, STUDY, TRIALS
+from storewise.layout import (
+    FAILED,
+    LEFT_OUT,
+    MANIFEST,
+    QUARANTINE,
+    REFERENCES,
+    SAMPLED_OF,
+    STUDY,
+    TRIALS,
+)
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.study.factors import OF_SERVERS
 from storewise.study.references import Reference, parse_reference
@@ -84,6 +94,8 @@ def load_results(
     failed = [collect(read_failed(path)) for path in sorted(directory.glob(f"{TRIALS}/*/{FAILED}"))]
     study = collect(_read_study(directory / STUDY))
     inputs = collect(read_manifest(directory / MANIFEST)) if has_inputs(study) else None
+    if inputs is not None and (directory / SAMPLED_OF).is_file():
+        inputs = replace(inputs, listed=int((directory / SAMPLED_OF).read_text()))
     about = Study(
         inputs=inputs,
         # Of an engine that the study no longer has there may be trials, named after it.

@@ -9,8 +9,9 @@ study set are left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ from storewise.analysis.common.engines import BASELINE, CEILING, external
 from storewise.analysis.common.frames import records
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import headline_rates, loads
+from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate
@@ -46,7 +48,7 @@ SHARE = 0.8
 class Standing:
     """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
     configuration in words. `rank` is 0 for the baseline, which is no store but what a user has
-    without one. `source_row` has the rows of the criterion's table behind it."""
+    without one, and for a figure that is not measured well enough (`Estimate.vague`). `source_row` has the rows of the criterion's table behind it."""
 
     label: str
     topology: str
@@ -56,11 +58,17 @@ class Standing:
     baseline: bool = False
     note: str = ""
     source_row: str = ""
+    engine: str = ""
 
     @property
     def leads(self) -> bool:
         """Whether no other choice was shown to be better."""
         return self.rank == 1
+
+    @property
+    def vague(self) -> bool:
+        """Whether the figure is not measured well enough to be ranked."""
+        return self.estimate.vague()
 
     @property
     def shown(self) -> str:
@@ -78,7 +86,7 @@ class Criterion:
 
     `rows` come from the table `table`; `about` says of what (phase, level), in words. `standings`
     are the baseline, then the choices by rank and figure, `sentence` is about them, `weight` the
-    criterion's share in the scores.
+    criterion's share in the scores. `ceiling` is what the client alone can do, nan if not known.
     """
 
     name: str
@@ -94,6 +102,13 @@ class Criterion:
     standings: Sequence[Standing] = ()
     sentence: str = ""
     weight: float = 0.0
+    ceiling: float = math.nan
+
+    @property
+    def short(self) -> str:
+        """The title over a narrow column."""
+        known = BY_KEY.get(self.name)
+        return known.short if known is not None else self.title.removeprefix("phase ")
 
     @property
     def heading(self) -> str:
@@ -164,8 +179,9 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
 
 def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
-    every = with_source(headline_rates(tables, tables.summary))
-    every = _client_bound(every, tables)
+    headlines = headline_rates(tables, tables.summary)
+    every = _client_bound(with_source(headlines), tables)
+    alone = headlines[headlines["engine"] == CEILING].groupby("phase", observed=True)["mean"].max()
     order = tables.phases_of(every)
     loading = loads(tables.throughput)
     first_load = next((phase for phase in order if phase in loading), None)
@@ -181,7 +197,8 @@ def rates(tables: Tables) -> list[Criterion]:
             # The files themselves store nothing.
             rows = rows[rows["engine"] != BASELINE]
         if phase == first_load:
-            criteria.append(named("load", "summary", rows, about=about))
+            one = named("load", "summary", rows, about=about)
+            criteria.append(replace(one, ceiling=float(alone.get(phase, math.nan))))
             continue
         rows = comparable.closed_steps(rows, tables.steps)
         unit = str(next(iter(rows["unit"]), "operations/s"))
@@ -190,10 +207,11 @@ def rates(tables: Tables) -> list[Criterion]:
             unit = "documents/s" if names == {"get"} else unit
             criteria.append(named(kind, "summary", rows, unit=unit, about=about))
         elif names and names <= KINDS["scan"] | KINDS["aggregate"]:
-            criteria.append(Criterion("query", "asking", "questions/s", True, "summary", rows))
+            criteria.append(Criterion("query", "questions", "questions/s", True, "summary", rows))
         else:
             title = f"phase {phase}"
             criteria.append(Criterion(title, title, unit, True, "summary", rows))
+        criteria[-1] = replace(criteria[-1], ceiling=float(alone.get(phase, math.nan)))
     return criteria
 
 
@@ -261,5 +279,14 @@ def cost(tables: Tables) -> Criterion | None:
                 about += [str(text) for text in costs[NOTE].unique() if text]
                 costs = costs.assign(**{NOTE: ""})
             unit = str(costs["unit"].iloc[0])
-            return named("cost", "costs", costs, unit=unit, about="; ".join(about))
+            cost = named("cost", "costs", costs, unit=unit, about="; ".join(about))
+            return replace(cost, counts=measure == "money_per_million" or _hosts_differ(costs))
     return None
+
+
+def _hosts_differ(costs: pd.DataFrame) -> bool:
+    """Whether stores are paid different numbers of hosts: with equal ones the cost is the rate,
+    turned over, and would count it twice."""
+    costs = costs[costs["basis"] == AS_PLACED]  # on one machine all share it
+    hosts = costs["nodes_paid"] + costs["clients_paid"]
+    return hosts.groupby(costs["engine"]).unique().map(lambda n: tuple(sorted(n))).nunique() > 1

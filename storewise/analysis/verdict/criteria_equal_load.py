@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -75,7 +76,11 @@ def in_most_choices(
 
 def latency(tables: Tables) -> Criterion | None:
     """p99 of the response time at the highest target rate that most choices had; else with the
-    most clients that most choices had, in steps or as factors."""
+    most clients that most choices had, in steps or as factors.
+
+    Only at a target rate does it count: clients that each wait for their answers make as many
+    operations as their latency lets them, so that their rate has said it already.
+    """
     promises = varying_promises(tables.results.trials, tables.results.factors)
     searched = set(tables.searches["phase"])
     steps = with_source(tables.steps)
@@ -114,7 +119,8 @@ def _at_level(
     else:
         words = ["p99", f"phase {phase}", clients_in_words(level_of_load)]
     about = ", ".join(filter(None, [*words, *others]))
-    return count, named("latency", "steps", rows, about=about)
+    criterion = named("latency", "steps", rows, about=about)
+    return count, replace(criterion, counts=load == "rate")
 
 
 def _with_all_clients(
@@ -151,7 +157,7 @@ def _with_all_clients(
         return None
     count, (clients,), rows = common
     words = f"p99 of {operation}, phase {phase}, {clients_in_words(clients)}"
-    return count, named("latency", "latency_summary", rows, about=words)
+    return count, replace(named("latency", "latency_summary", rows, about=words), counts=False)
 
 
 def scaling(tables: Tables) -> Criterion | None:
@@ -186,7 +192,8 @@ def scaling(tables: Tables) -> Criterion | None:
     rows = rows.assign(**{name: estimates[name] for name in ESTIMATE}, **{CHOSEN_BY: fastest})
     at = setting({factor: row["level"]}, [factor])
     about = f"efficiency, phase {row['phase']}, {at} against {level(row['base'])}"
-    return named("scaling", "scaling", rows, about=about)
+    # What more clients bring is in the rates; what more nodes bring is a reason to buy them.
+    return replace(named("scaling", "scaling", rows, about=about), counts=factor == "nodes")
 
 
 def _rates_of(tables: Tables, rows: pd.DataFrame) -> list[float]:

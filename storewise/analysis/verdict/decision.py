@@ -19,28 +19,39 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, label, title, varying_promises
+from storewise.analysis.common.engines import (
+    BASELINE,
+    CEILING,
+    label,
+    may_lose,
+    title,
+    varying_promises,
+)
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.measure.verification import wrong_trials
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict import criteria as measured
+from storewise.analysis.verdict import criteria as figures_of
+from storewise.analysis.verdict.answer import Answer, answer
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.criteria_equal_load import kinds_of_questions, latency, scaling
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
 from storewise.analysis.verdict.recommend import Recommendation, recommend, weights_in_words
 from storewise.analysis.verdict.scores import Counted, Score, scores, usable
 from storewise.analysis.verdict.standings import comparison, figure, standings
+from storewise.analysis.verdict.uses import choices
 from storewise.study.criteria import KEYS
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`finding` is one line; `text` are the sentences behind it, the second one of the
-    recommendation first."""
+    """`answer` is for everybody, `finding` the line with its evidence; `text` are the sentences
+    behind it, the second one of the recommendation first. `counted` are the criteria as scores take
+    them."""
 
+    answer: Answer
     finding: str
     text: Sequence[str]
     criteria: Sequence[Criterion]
@@ -51,6 +62,7 @@ class Verdict:
     never. Empty without engine ``files``."""
     recommendation: Recommendation
     scores: Sequence[Score]
+    counted: Sequence[Counted]
     weighted: bool
     """Whether the study gave the weights."""
 
@@ -60,18 +72,24 @@ def verdict(tables: Tables) -> Verdict:
     factors = tables.results.factors
     promises = varying_promises(tables.results.trials, factors)
     aside = _set_aside(tables, promises)
+    weights = study_weights(tables.results.study)
+    measured = criteria_of(tables)
+    names = best_configurations(measured, factors, promises, aside, weights)
     criteria = []
-    for one in criteria_of(tables):
-        one = replace(one, standings=standings(one, factors, promises, aside))
+    for one in measured:
+        one = replace(one, standings=standings(one, factors, promises, aside, names))
         if one.stores:
             criteria.append(replace(one, sentence=_sentence(one)))
-    weights = study_weights(tables.results.study)
     criteria, scored, counted = weighed(criteria, weights)
     weighted = any(c.name in weights for c in criteria)
     recommendation = recommend(criteria, scored, counted, weighted=weighted)
     of_files = tables.results.study.get("workload", "alignments") == "alignments"
     what = "these inputs" if of_files else "this workload"
-    pays = break_even(tables, promises, aside)
+    pays = {
+        names[name]: kinds
+        for name, kinds in break_even(tables, promises, aside).items()
+        if name in names
+    }
     loading = comparable.loads(tables.throughput)
     phases = [p for p in tables.phases_of(tables.summary) if p not in loading]
     text = [
@@ -82,16 +100,57 @@ def verdict(tables: Tables) -> Verdict:
         *_break_even_sentences(pays),
         *(f"{label} is set aside: {reason}." for label, reason in sorted(aside.items())),
     ]
+    soonest = {name: min(kinds.values()) for name, kinds in pays.items()}
+    uses = choices(criteria, counted, clients=_most_clients(tables.trials))
     return Verdict(
+        answer(tables, criteria, recommendation, scored, soonest, uses),
         f"For {what}, on {_where(tables.trials)}: {recommendation.sentences[0]}",
         text,
         criteria,
         sorted(aside.items()),
-        {name: min(kinds.values()) for name, kinds in pays.items()},
+        soonest,
         recommendation,
         scored,
+        counted,
         weighted,
     )
+
+
+def best_configurations(
+    criteria: Sequence[Criterion],
+    factors: Sequence[str],
+    promises: Sequence[str],
+    aside: Mapping[str, str],
+    weights: Mapping[str, float],
+) -> dict[str, str]:
+    """Choice -> the store that it stands for: of each store the choice with the best score.
+
+    A level at which a store may lose what it has acknowledged stands for it only where no other
+    was measured: it is not the same promise, however fast.
+    """
+    engines = {
+        label(row, promises): (str(row["engine"]), row.get("consistency"))
+        for one in criteria
+        for row in records(one.rows)
+    }
+    named = {name: title(engine) for name, (engine, _) in engines.items()}
+    if not promises:
+        return named
+    judged = [replace(one, standings=standings(one, factors, promises, aside)) for one in criteria]
+    _, scored, _ = weighed([one for one in judged if one.stores], weights)
+    score = {one.choice: one.relative.mean for one in scored}
+    best: dict[str, str] = {}
+
+    def order(name: str) -> tuple[bool, float]:
+        engine, consistency = engines[name]
+        safe = consistency is None or not may_lose(engine, str(consistency))
+        return (safe, score.get(name, 0.0))
+
+    for name in sorted(engines):
+        store = named[name]
+        if name not in aside and (store not in best or order(name) > order(best[store])):
+            best[store] = name
+    return {name: store for store, name in best.items()}
 
 
 def criteria_of(tables: Tables) -> list[Criterion]:
@@ -99,7 +158,7 @@ def criteria_of(tables: Tables) -> list[Criterion]:
     reading, scanning and aggregation, then searches."""
     if "engine" not in tables.results.factors:
         return []
-    rates = measured.rates(tables)
+    rates = figures_of.rates(tables)
     questions = kinds_of_questions(tables, [one.name for one in rates])
     if questions:
         # Its questions count as scanning and aggregation.
@@ -107,12 +166,12 @@ def criteria_of(tables: Tables) -> list[Criterion]:
     every: list[Criterion | None] = [
         *rates,
         *questions,
-        *measured.highest_rates(tables),
+        *figures_of.highest_rates(tables),
         latency(tables),
         scaling(tables),
         slow_node(tables),
-        measured.disk(tables),
-        measured.cost(tables),
+        figures_of.disk(tables),
+        figures_of.cost(tables),
         setup(tables),
         loss(tables),
     ]
@@ -241,6 +300,12 @@ def _weights(
     return [text]
 
 
+def _most_clients(trials: pd.DataFrame) -> int:
+    """The greatest number of clients that any trial had at once."""
+    counts = [trials[name] for name in ("workers", "processes", "threads") if name in trials]
+    return int(math.prod(counts).max()) if counts and len(trials) else 1
+
+
 def _where(trials: pd.DataFrame) -> str:
     if "host" not in trials or trials.empty:
         return "this machine"
@@ -284,9 +349,13 @@ def _sentence(criterion: Criterion) -> str:
     base = [s for s in criterion.standings if s.baseline]
     stores = criterion.stores
     leaders = [s for s in stores if s.leads]
-    rest = [s for s in stores if not s.leads]
+    rest = [s for s in stores if s.rank > 1]
     without = "".join(f" Without any store ({s.label}): {figure(s, unit)}." for s in base)
     start = f"{criterion.heading[0].upper()}{criterion.heading[1:]}"
+    if vague := [s.label for s in stores if s.vague]:
+        without = f" Not measured well enough: {all_of(vague)}.{without}"
+    if not leaders:
+        return f"{start}:{without}"
     best = leaders[0]
     if len(stores) == 1:
         return f"{start}: only {best.shown} can be judged: {figure(best, unit)}.{without}"

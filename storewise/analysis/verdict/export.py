@@ -59,6 +59,22 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
     """The verdict as JSON values."""
     recommendation, turn = judged.recommendation, judged.recommendation.turn
     return {
+        "answer": {
+            "sentence": judged.answer.sentence,
+            "beside": judged.answer.beside,
+            "use": judged.answer.use,
+            "sure": judged.answer.sure,
+            "reasons": list(judged.answer.reasons),
+            "lines": judged.answer.lines,
+            "uses": [
+                {
+                    "mostly": one.use.words,
+                    "take": list(one.stores),
+                    "weights": dict(one.shares),
+                }
+                for one in judged.answer.uses
+            ],
+        },
         "finding": judged.finding,
         "recommendation": {
             "choice": recommendation.choice or None,

@@ -106,6 +106,11 @@ def product(choice: str, criteria: Sequence[Counted]) -> Estimate:
     return Estimate.on_logarithms(n, mean, basis, error, (error / doubt) ** 2)
 
 
+def with_weights(criteria: Sequence[Counted], weights: Mapping[str, float]) -> list[Counted]:
+    """The criteria with other weights; 0 for those that are not named."""
+    return [replace(one, weight=weights.get(one.name, 0.0)) for one in criteria]
+
+
 def usable(criteria: Sequence[Counted]) -> list[Counted]:
     """The criteria with a weight by which choices can be compared: all of them, if two choices
     have figures for all (or there is one choice), else those that all choices have."""

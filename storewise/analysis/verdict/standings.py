@@ -18,7 +18,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storewise.analysis.common.engines import BASELINE, CEILING, label, varying_factors
+from storewise.analysis.common.engines import (
+    BASELINE,
+    CEILING,
+    label,
+    promise,
+    varying_factors,
+)
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds, setting
 from storewise.analysis.judge import comparable_steps as comparable
@@ -29,6 +35,8 @@ from storewise.analysis.verdict.criteria import CHOSEN_BY, NOTE, SOURCE_ROW, Cri
 
 #: Factors that give a cluster its shape and are named with the choice.
 SHAPE = ("nodes", "replicas")
+#: What a choice promises, in words, where that is part of its configuration.
+PROMISE = "promise"
 
 
 def standings(
@@ -36,11 +44,15 @@ def standings(
     factors: Sequence[str],
     promises: Sequence[str],
     aside: Mapping[str, str],
+    names: Mapping[str, str] | None = None,
 ) -> list[Standing]:
-    """The baseline if it has a figure, then the choices by rank and figure.
+    """The baseline if it has a figure, then the choices by rank and figure; those whose figures
+    are not measured well enough (`Estimate.vague`) come last and have no rank.
 
     The best configuration is that with the best mean (or the greatest CHOSEN_BY); the best of
-    several is a little flattered by chance, the more, the more there were.
+    several is a little flattered by chance, the more, the more there were. `names` has the choices
+    that are judged and what they are called then, their promises being part of the configuration;
+    without it all are, each under its own name.
     """
     rows, more = criterion.rows, criterion.more
     best: dict[str, dict[str, Any]] = {}
@@ -50,6 +62,11 @@ def standings(
         possible = row["mean"] > 0 or (row["mean"] == 0 and not more)
         if row["engine"] == CEILING or name in aside or not possible:
             continue
+        if names is not None:
+            if name not in names:
+                continue
+            row = {**row, PROMISE: promise(row, promises)}
+            name = names[name]
         if name not in best or _preferred(row, best[name], more):
             best[name] = row
     there = [f for f in factors if f in rows]
@@ -57,11 +74,13 @@ def standings(
     if comparable.WITH not in rows and "step" in rows and rows["step"].nunique() > 1:
         varying.append("step")
     stores = [name for name, row in best.items() if row["engine"] != BASELINE]
-    places = ranks([as_estimate(best[name]) for name in stores], more=more)
+    vague = {name for name in stores if as_estimate(best[name]).vague()}
+    clear = [name for name in stores if name not in vague]
+    places = ranks([as_estimate(best[name]) for name in clear], more=more)
     sign = -1 if more else 1
     ranked = sorted(
-        zip(places, stores, strict=True),
-        key=lambda one: (one[0], sign * best[one[1]]["mean"], one[1]),
+        [*zip(places, clear, strict=True), *((0, name) for name in vague)],
+        key=lambda one: (one[1] in vague, one[0], sign * best[one[1]]["mean"], one[1]),
     )
     base = [(0, name) for name, row in best.items() if row["engine"] == BASELINE]
     return [_standing(name, best[name], rank, varying) for rank, name in [*base[:1], *ranked]]
@@ -114,6 +133,7 @@ def _preferred(row: Mapping[str, Any], other: Mapping[str, Any], more: bool) -> 
 
 def _standing(name: str, row: Mapping[str, Any], rank: int, varying: Sequence[str]) -> Standing:
     where = [
+        row.get(PROMISE, ""),
         setting(row, [f for f in varying if f not in SHAPE]),
         "" if missing(row.get(comparable.WITH)) else str(row[comparable.WITH]),
     ]
@@ -126,6 +146,7 @@ def _standing(name: str, row: Mapping[str, Any], rank: int, varying: Sequence[st
         row["engine"] == BASELINE,
         "" if missing(row.get(NOTE)) else str(row[NOTE]),
         str(row[SOURCE_ROW]),
+        str(row["engine"]),
     )
 
 

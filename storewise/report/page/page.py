@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
@@ -27,6 +29,7 @@ from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
 from storewise.report.graphs import Graphs, summary
 from storewise.report.page import provenance
+from storewise.report.page.glance import Glance, glance, weights_payload
 from storewise.report.page.table_view import TableViews
 from storewise.report.page.timelines import span, timelines
 from storewise.report.tables import hosts, references, servers, stores
@@ -43,7 +46,7 @@ TEMPLATE = "report.html"
 FOLD = 25
 #: The page's script, in the order in which its parts build on each other.
 SCRIPTS = (
-    *("core.js", "source.js", "tables.js", "choose.js"),
+    *("core.js", "source.js", "tables.js", "choose.js", "scores.js", "weights.js"),
     *("figures.js", "timelines.js", "start.js"),
 )
 #: Figure -> the table of the page that has its numbers.
@@ -76,9 +79,10 @@ _LEFT_OUT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report as written: where it is and what it says in one line."""
+    """A report as written: where it is, its answer in two lines, and what it says in one."""
 
     path: Path
+    answer: Sequence[str]
     finding: str
     warnings: int
     failed: int
@@ -120,7 +124,10 @@ def _write(tables: Tables, decision: Verdict, made: list[Made], out: Path) -> Re
             f"{out}: cannot be written: {error.strerror or error}; check the rights of its "
             "directory and the free space"
         ) from error
-    return Report(out, decision.finding, len(tables.warnings), len(tables.results.failed))
+    return Report(
+        out,
+        decision.answer.lines,
+        decision.finding, len(tables.warnings), len(tables.results.failed))
 
 
 def _base(study: Path, page: Path) -> str:
@@ -140,6 +147,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["ticks"] = ticks
     study = tables.results.study
     name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
@@ -166,13 +174,19 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         "dark": DARK,
         "tables": views.data,
         "trials": trials,
+        "weights": weights_payload(decision),
     }
+    screen = glance(tables, decision)
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
         base=base,
         name=name,
         title=str(study.get("title") or name),
         verdict=decision,
+        glance=screen,
+        short={c.name: c.short for c in decision.criteria},
+        colour=style_of(tables).colour,
+        summary_text=summary_text(str(study.get("title") or name), screen),
         figures=[_figure(one, tables, graphs) for one in made if one.spec.concerns(tables)],
         timelines=[packed(one) for one in series],
         span=span(tables),
@@ -181,7 +195,6 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         layouts=provenance.layouts(tables),
         sessions=sessions,
         published=published,
-        warnings=tables.warnings,
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
         attempts=tables.results.attempts,
@@ -193,6 +206,27 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         scripts=SCRIPTS,
     )
     return page
+
+
+def ticks(text: str) -> Markup:
+    """What stands between backticks as code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
+
+
+def summary_text(title: str, screen: Glance) -> str:
+    """The first screen as text, for a mail or a ticket."""
+    uses = [f"- {one.use.words}: {one.words}" for one in screen.answer.uses]
+    return "\n".join(
+        [
+            f"{title} ({', '.join(screen.facts)})",
+            *screen.answer.lines,
+            *(["If you mostly ...", *uses] if uses else []),
+        ]
+    )
 
 
 def _measured(tables: Tables) -> list[Table]:

@@ -1,0 +1,91 @@
+"""Warnings by what their reader should do, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storewise.analysis.common.warnings import StudyWarning
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One thing to do: in words, with the command or key that does it."""
+
+    do: str
+    how: str
+    codes: tuple[str, ...]
+
+
+#: The last one takes every code that no other names.
+REMEDIES = (
+    Remedy(
+        "Find out why a store did not hold what was written to it",
+        "the trials' logs say what was missing",
+        ("wrong_documents", "wrong_number", "not_verified"),
+    ),
+    Remedy(
+        "Measure what failed or is missing",
+        "`storewise run STUDY --retry-failed`",
+        (
+            *("failed_trial", "missing_trials", "missing_worker", "missing_log", "missing_node"),
+            *("missing_session", "operation_errors", "engine_left_out"),
+        ),
+    ),
+    Remedy(
+        "Keep other work off the hosts, and measure again",
+        "an `exclusive` allocation, or a quiet hour",
+        ("busy_host", "unsteady_host", "shared_host", "mixed_hosts", "mixed_versions"),
+    ),
+    Remedy("Make phases longer", "`read: {seconds: 10}`", ("short_phase", "noisy_trial")),
+    Remedy("Repeat more often", "`repeats: 5`", ("one_repeat", "few_repeats")),
+    Remedy(
+        "Give more clients: the client was the limit",
+        "`factors: {workers: [1, 2, 4]}`",
+        ("client_bound",),
+    ),
+    Remedy(
+        "Look at inputs that were left out",
+        "`inputs/quarantine.tsv` beside this page",
+        ("quarantined", "equal_files", "input_warning", "quarantine_unreadable", "no_manifest"),
+    ),
+    Remedy(
+        "Load more of the full corpus before you trust what is said of it",
+        "`volume`, or more inputs",
+        ("extrapolated", "unlike_corpus"),
+    ),
+    Remedy(
+        "Read the analysis of variance with care",
+        "`storewise analyse STUDY --robust`",
+        ("residuals_not_normal", "unequal_variance", "interaction_left_out"),
+    ),
+    Remedy("Know this before you quote a figure", "each says what to do", ()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The warnings that one remedy is for."""
+
+    remedy: Remedy
+    warnings: Sequence[StudyWarning]
+
+    @property
+    def count(self) -> str:
+        """How many there are, in words."""
+        n = len(self.warnings)
+        return f"{n} warning{'s' if n != 1 else ''}"
+
+    @property
+    def line(self) -> str:
+        """``Make phases longer (`read: {seconds: 10}`): 7 warnings``."""
+        return f"{self.remedy.do} ({self.remedy.how}): {self.count}"
+
+
+def grouped_warnings(warnings: Iterable[StudyWarning]) -> list[Group]:
+    """The warnings of each remedy that any is for, in the order of REMEDIES."""
+    of_code = {code: remedy for remedy in REMEDIES for code in remedy.codes}
+    by_remedy: dict[Remedy, list[StudyWarning]] = {}
+    for warning in warnings:
+        by_remedy.setdefault(of_code.get(warning.code, REMEDIES[-1]), []).append(warning)
+    return [Group(one, by_remedy[one]) for one in REMEDIES if one in by_remedy]

@@ -1,0 +1,251 @@
+"""The answer in a few words: what to take, beside what, and how sure that is.
+
+No interval stands here: intervals are whiskers of the chart, and sentences with them are the
+verdict's (`storewise.analysis.verdict.decision`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from storewise.analysis.common.engines import BASELINE, embedded, title
+from storewise.analysis.common.text import all_of
+from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.criteria import Criterion, Standing
+from storewise.analysis.verdict.recommend import Recommendation
+from storewise.analysis.verdict.scores import Score
+from storewise.analysis.verdict.uses import Choice, names_of
+
+Sure = Literal["good", "fair", "low"]
+#: Seconds from which on a phase is long enough for a rate that is not that of its start.
+LONG = 5.0
+#: Share of phases that are shorter from which on the answer is less sure.
+MOST = 0.5
+#: Repeats from which on their spread is known at all.
+REPEATS = 3
+#: Reasons that are named beside the answer.
+REASONS = 2
+#: Ratio of two figures below which nobody would choose by it.
+WORTH = 1.2
+#: Ends of the ratio of two level scores within which they are level indeed, not unknown.
+LEVEL = 1.25
+
+#: Criterion -> what a store is by it, after "3 x": faster, smaller.
+_BETTER = {
+    "load": "faster to load",
+    "read": "faster look-ups",
+    "scan": "faster scans",
+    "aggregate": "faster counts",
+    "query": "faster answers",
+    "latency": "shorter waits (slowest 1 %)",
+    "disk": "smaller",
+    "cost": "cheaper",
+    "setup": "sooner set up",
+}
+#: Criteria by which a store is held against reading the files again, the first that is there.
+_QUESTIONS = ("query", "read", "scan", "aggregate")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`sentence` is what to take, `beside` what it is held against, `use` what counted; `reasons`
+    say why the answer is not surer. `uses` are the answers for other priorities."""
+
+    sentence: str
+    beside: str
+    use: str
+    sure: Sure
+    reasons: Sequence[str]
+    uses: Sequence[Choice]
+
+    @property
+    def sureness(self) -> str:
+        """``sure: fair (phases shorter than 5 s)``."""
+        why = f" ({'; '.join(self.reasons[:REASONS])})" if self.reasons else ""
+        return f"sure: {self.sure}{why}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer in two lines."""
+        return [f"{self.sentence}   {self.sureness}", self.beside]
+
+
+def answer(
+    tables: Tables,
+    criteria: Sequence[Criterion],
+    recommendation: Recommendation,
+    scored: Sequence[Score],
+    pays: Mapping[str, float],
+    uses: Sequence[Choice],
+) -> Answer:
+    """The answer of a verdict, of which all arguments are parts."""
+    used = sorted((c for c in criteria if c.weight > 0), key=lambda c: -c.weight)
+    stores = {s.label for c in criteria for s in c.stores}
+    sure, reasons = _sureness(tables, used, scored, recommendation)
+    if not stores:
+        sentence, beside, sure = "No store can be judged.", "No store has results that count.", "low"
+    elif len(stores) == 1:
+        (name,) = stores
+        sentence = f"Only {name} was measured."
+        beside = " ".join(_against_files(criteria, name, pays)) or (
+            "Measure a second store, or `files`, to compare."
+        )
+    elif recommendation.choice:
+        name = recommendation.choice
+        never = pays and not math.isfinite(pays.get(name, math.inf))
+        sentence = f"Keep the files: {name} never pays for its load." if never else f"Take {name}."
+        beside = " ".join(_beside(criteria, used, name, pays))
+    elif recommendation.among:
+        names = _in_order(recommendation.among, scored)
+        sentence = f"No store is clearly better: {names_of(names)}."
+        beside = " ".join(_between(tables, criteria, names)) or (
+            "Nothing that was measured decides between them."
+        )
+    else:
+        sentence, beside = "No store can be judged.", recommendation.sentences[0]
+    return Answer(sentence, beside, _use(used), sure, reasons, uses)
+
+
+def _in_order(names: Sequence[str], scored: Sequence[Score]) -> list[str]:
+    places = {one.choice: place for place, one in enumerate(scored)}
+    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+
+
+def _use(used: Sequence[Criterion]) -> str:
+    """What counted: ``load, look up and disk, equally``."""
+    if not used:
+        return ""
+    shares = {c.weight for c in used}
+    equal = max(shares) - min(shares) < 1e-9
+    if equal:
+        words = all_of([c.short for c in used])
+        return f"{words}, equally" if len(used) > 1 else words
+    return all_of([f"{c.short} {c.weight * 100:.0f} %" for c in used])
+
+
+def _factor(value: float) -> str:
+    """A ratio as people say it: ``60 x``, ``1.7 x``."""
+    if value >= 9.95:
+        digits = 10 ** max(0, math.floor(math.log10(value)) - 1)
+        return f"{round(value / digits) * digits:,} x"
+    return f"{value:.1f} x".replace(".0 x", " x")
+
+
+def _better(criterion: Criterion) -> str:
+    return _BETTER.get(criterion.name, f"better at {criterion.short}")
+
+
+def _times(criterion: Criterion, one: Standing, other: Standing) -> float:
+    """How many times better a standing is than another; nan where one is 0 or not well measured."""
+    mine = max(one.estimate.mean, criterion.least)
+    its = max(other.estimate.mean, criterion.least)
+    if one.vague or other.vague or not (mine > 0 and its > 0):
+        return math.nan
+    return mine / its if criterion.more else its / mine
+
+
+def _against_files(
+    criteria: Sequence[Criterion], name: str, pays: Mapping[str, float]
+) -> Iterator[str]:
+    """How much faster a store is than reading the files again, and from when on it pays."""
+    by_name = {c.name: c for c in criteria}
+    files = title(BASELINE)
+    for one in (by_name[key] for key in _QUESTIONS if key in by_name):
+        standing, base = one.of(name), one.of(files)
+        if standing is None or base is None:
+            continue
+        times = _times(one, standing, base)
+        if times >= WORTH:
+            paid = pays.get(name, math.inf)
+            when = f"; pays from {times_asked(paid)} questions on" if math.isfinite(paid) else ""
+            if times_asked(paid) == "1":
+                when = "; pays from the first question on"
+            yield f"{_factor(times)} {_better(one)} than reading the files again{when}."
+            return
+
+
+def _beside(
+    criteria: Sequence[Criterion],
+    used: Sequence[Criterion],
+    name: str,
+    pays: Mapping[str, float],
+) -> Iterator[str]:
+    """What speaks for a choice most, and who is better in something that counts."""
+    spoken = list(_against_files(criteria, name, pays))
+    yield from spoken
+    if not spoken:
+        leads = [
+            (times, one, other)
+            for one in used
+            if (standing := one.of(name)) is not None and standing.leads
+            for other in [next((s for s in one.stores if s.rank > 1), None)]
+            if other is not None and (times := _times(one, standing, other)) >= WORTH
+        ]
+        if leads:
+            times, one, other = max(leads, key=lambda lead: (lead[1].weight, lead[0]))
+            yield f"{_factor(times)} {_better(one)} than {other.label}."
+    behind = [
+        (times, one)
+        for one in used
+        if (standing := one.of(name)) is not None and standing.rank > 1
+        if (times := _times(one, one.stores[0], standing)) >= WORTH
+    ]
+    if behind:
+        times, one = max(behind, key=lambda item: item[0])
+        yield f"{one.stores[0].label}: {_factor(times)} {_better(one)}."
+
+
+def _between(
+    tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
+) -> Iterator[str]:
+    """What decides between stores that are level: servers to run, disk, what a crash costs."""
+    engines = tables.trials.get("engine", ())
+    plain = {title(str(name)) for name in set(engines) if embedded(str(name))}
+    alone = [name for name in names if name in plain]
+    if 0 < len(alone) < len(names):
+        yield f"{names_of(alone)} need{'s' if len(alone) == 1 else ''} no server."
+    for key in ("disk", "loss"):
+        one = next((c for c in criteria if c.name == key), None)
+        standings = [s for s in one.stores if s.label in names] if one is not None else []
+        if one is None or len(standings) < 2:
+            continue
+        best, worst = standings[0], standings[-1]
+        times = _times(one, best, worst)
+        if times >= WORTH:
+            yield f"{best.label} is {_factor(times)} {_better(one)} than {worst.label}."
+
+
+def _sureness(
+    tables: Tables,
+    used: Sequence[Criterion],
+    scored: Sequence[Score],
+    recommendation: Recommendation,
+) -> tuple[Sure, list[str]]:
+    """How sure, and why not more: from repeats, intervals, phase lengths, other work on hosts."""
+    low: list[str] = []
+    fair: list[str] = []
+    figures = [s for c in used for s in c.stores]
+    if any(s.estimate.n == 1 and s.estimate.resampled != "counted" for s in figures):
+        low.append("single runs")
+    elif any(s.estimate.n < REPEATS and s.estimate.resampled != "counted" for s in figures):
+        fair.append(f"{min(s.estimate.n for s in figures if s.estimate.n > 1)} repeats")
+    if vague := sorted({c.short for c in used for s in c.stores if s.vague}):
+        low.append(f"{all_of(vague)} not measured well enough")
+    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "wall"]
+    if len(walls) and (walls < LONG).mean() > MOST:
+        fair.append(f"most phases shorter than {LONG:g} s")
+    codes = {warning.code for warning in tables.warnings}
+    if "busy_host" in codes:
+        low.append("other work on the hosts")
+    elif "unsteady_host" in codes:
+        fair.append("hosts not equally fast all the time")
+    first = [one.relative for one in scored if one.rank == 1]
+    level = first[1] if not recommendation.choice and len(first) > 1 else None
+    if level is not None and not (level.known() and level.high < LEVEL * level.low):
+        fair.append("differences may be chance")
+    sure: Sure = "low" if low else "fair" if fair else "good"
+    return sure, [*low, *fair]

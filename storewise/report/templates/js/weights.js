@@ -1,0 +1,60 @@
+// The reader's own weights: sliders, and what to take by them.
+const priorities = DATA.weights;
+const weighable = priorities.criteria;
+const slides = new Map();
+/** "A", "A or B", "A, B or 3 others". */
+function anyOf(names) {
+  if (names.length <= 3) return [names.slice(0, -1).join(", "), names.at(-1)].filter(Boolean).join(" or ");
+  return `${names.slice(0, 2).join(", ")} or ${names.length - 2} others`;
+}
+function weigh(announce = true) {
+  const weights = Object.fromEntries(Array.from(slides, ([name, slide]) => [name, Number(slide.value)]));
+  const order = scored(weighable, weights);
+  const first = order.filter(({ rank }) => rank === 1).map(({ choice }) => choice);
+  const same = first.length === 1 && first[0] === priorities.choice;
+  const answer = byId("weighed");
+  answer.replaceChildren(make("strong", {}, first.length ? `→ ${same ? "still " : ""}${anyOf(first)}` : "→ give a weight to something that was measured"));
+  const rest = order.filter(({ choice }) => !(first.length === 1 && choice === first[0])).slice(0, 4);
+  if (rest.length) answer.append(make("span", {}, ` (score, best is 1: ${rest.map(({ choice, relative }) => `${choice} ${relative >= 0.995 ? "1.0" : relative.toPrecision(2)}`).join(", ")})`));
+  if (announce) say(answer.textContent);
+}
+/** Weights as shares on the sliders: the greatest is 10. */
+function slideTo(shares) {
+  const most = Math.max(0, ...Object.values(shares));
+  for (const [name, slide] of slides) slide.value = most > 0 ? (10 * (shares[name] ?? 0)) / most : 0;
+}
+const own = Object.fromEntries(weighable.map(({ name, weight }) => [name, weight]));
+if (weighable.length > 1) {
+  const box = byId("sliders");
+  for (const { name } of weighable) {
+    const slide = make("input", { type: "range", id: `weight-${name.replaceAll(/\W/g, "-")}`, min: 0, max: 10, step: 0.1, oninput: () => weigh() });
+    slides.set(name, slide);
+    box.append(make("label", {}, make("span", {}, priorities.titles[name] ?? name), slide));
+  }
+  box.append(make("button", { type: "button", onclick: () => { slideTo(own); weigh(); } }, "as judged"));
+  slideTo(own);
+  weigh(false);
+  byId("weights").open = innerWidth >= 640;
+  byId("weights").hidden = false;
+  document.querySelectorAll("#uses [data-use]").forEach((line) => {
+    line.append(make("button", { type: "button", class: "set", title: "set the weights below to these", onclick: () => { slideTo(priorities.uses[Number(line.dataset.use)]); byId("weights").open = true; weigh(); } }, "weights", make("span", { class: "unseen" }, ` of: ${line.firstElementChild.textContent}`)));
+  });
+}
+// For tests: the formula alone.
+window.storewise = { scored, weighable };
+
+/** The answer as text, for a mail or a ticket. */
+byId("copy").hidden = false;
+byId("copy").addEventListener("click", async () => {
+  const text = byId("summary-text").textContent.trim();
+  try {
+    await navigator.clipboard.writeText(text);
+    byId("copy").textContent = "Copied";
+    say("The summary is copied.");
+  } catch {
+    // A page from a file may not use the clipboard: what is selected can be copied by hand.
+    byId("summary-text").hidden = false;
+    getSelection().selectAllChildren(byId("summary-text"));
+    say("The summary is selected: copy it with the keyboard.");
+  }
+});
