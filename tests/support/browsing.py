@@ -34,10 +34,16 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+#: Opens the parts of a page, and its choices.
+OPEN_ALL = (
+    "for (const one of document.querySelectorAll('details.part, .choose details')) one.open = true"
+)
+
+
 @contextmanager
-def opened(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
-    """A page of a file; afterwards nothing may have been told on the console or asked for over a
-    network."""
+def opened(browser: Any, path: Path, *, folded: bool = False, **options: Any) -> Iterator[Any]:
+    """A page of a file, all its parts open unless `folded`; afterwards nothing may have been told
+    on the console or asked for over a network."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
     page = context.new_page()
     problems: list[str] = []
@@ -46,6 +52,8 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
     page.on("pageerror", lambda e: problems.append(f"{e} {e.stack}"))
     page.on("request", lambda r: requests.append(r.url))
     page.goto(path.as_uri())
+    if not folded:
+        page.evaluate(OPEN_ALL)
     yield page
     assert problems == []
     address = path.as_uri()

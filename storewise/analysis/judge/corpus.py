@@ -1,9 +1,9 @@
 """From what a study loaded to the full corpus: how many documents it has, what they take on disk.
 
 The corpus is what the study names (key `corpus`), in bytes of text and in files, or all that its
-inputs were a sample of; else the inputs are all there is, and nothing is extrapolated. Its documents follow from its
-text, for that is what a document is a share of; files differ in size more than documents do. Disk
-follows from a straight line through sizes at several volumes where the study varied `volume`,
+inputs were a sample of; else the inputs are all there is, and nothing is extrapolated. Its
+documents follow from its text, for that is what a document is a share of; files differ in size more
+than documents do. Disk follows from a straight line through sizes at several volumes where the study varied `volume`,
 which keeps what a store takes whatever it holds (preallocated files, system tables) from being
 multiplied too; else each document is taken to need what it needed in the study.
 """
@@ -45,8 +45,9 @@ class FullSize:
     """The corpus in documents.
 
     `by` says what they follow from: "text" (bytes of text per document of the inputs), "files"
-    (documents per file, where no store told its text) or "sample" (files listed per file taken). `loaded` is the most that one trial loaded,
-    `text_per_document` is in bytes, nan where it is not known.
+    (documents per file, where no store told its text) or "sample" (files listed per file taken).
+    `loaded` is the most that one trial loaded, `text_per_document` is in bytes, nan where it is not
+    known.
     """
 
     documents: float

@@ -50,8 +50,8 @@ OWN_SPREAD = 5
 #: Probability of a spread so far above that of the other settings, below which it is not shared.
 #: Larger than usual in tests: to miss a noisy setting does more harm than a wide interval.
 UNLIKE = 0.1
-#: Ends of an interval that are farther apart than this, as a ratio, say next to nothing of a figure:
-#: it is called not measured well enough.
+#: Ends of an interval that are farther apart than this, as a ratio, say next to nothing of a
+#: figure: it is called not measured well enough.
 VAGUE = 10.0
 #: What rounding leaves of equal or straight values, as a share of them, and of ratios of 1.
 _ROUNDING = 1e-12

@@ -87,7 +87,11 @@ def answer(
     stores = {s.label for c in criteria for s in c.stores}
     sure, reasons = _sureness(tables, used, scored, recommendation)
     if not stores:
-        sentence, beside, sure = "No store can be judged.", "No store has results that count.", "low"
+        sentence, beside, sure = (
+            "No store can be judged.",
+            "No store has results that count.",
+            "low",
+        )
     elif len(stores) == 1:
         (name,) = stores
         sentence = f"Only {name} was measured."
@@ -199,9 +203,7 @@ def _beside(
         yield f"{one.stores[0].label}: {_factor(times)} {_better(one)}."
 
 
-def _between(
-    tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
-) -> Iterator[str]:
+def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
     """What decides between stores that are level: servers to run, disk, what a crash costs."""
     engines = tables.trials.get("engine", ())
     plain = {title(str(name)) for name in set(engines) if embedded(str(name))}

@@ -60,9 +60,7 @@ class Scale:
 
 def scale_of(criterion: Criterion) -> Scale | None:
     """The scale of a criterion's bars; None where no figure is above 0."""
-    values = [
-        max(s.estimate.mean, criterion.least) for s in criterion.standings if not s.vague
-    ]
+    values = [max(s.estimate.mean, criterion.least) for s in criterion.standings if not s.vague]
     values = [value for value in values if value > 0]
     if not values:
         return None
@@ -72,8 +70,10 @@ def scale_of(criterion: Criterion) -> Scale | None:
     decades = math.log10(far) / (1 - SHORTEST) if log else 0.0
     scale = Scale(best, criterion.least, criterion.more, log, decades, 1.0)
     if criterion.more and best < criterion.ceiling <= NEAR * best:
-        share = 1 + math.log10(criterion.ceiling / best) / decades if log else (
-            criterion.ceiling / best
+        share = (
+            1 + math.log10(criterion.ceiling / best) / decades
+            if log
+            else (criterion.ceiling / best)
         )
         scale = Scale(best, criterion.least, criterion.more, log, decades, 1 / share)
     return scale

@@ -48,7 +48,8 @@ SHARE = 0.8
 class Standing:
     """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
     configuration in words. `rank` is 0 for the baseline, which is no store but what a user has
-    without one, and for a figure that is not measured well enough (`Estimate.vague`). `source_row` has the rows of the criterion's table behind it."""
+    without one, and for a figure that is not measured well enough (`Estimate.vague`).
+    `source_row` has the rows of the criterion's table behind it."""
 
     label: str
     topology: str

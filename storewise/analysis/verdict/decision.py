@@ -302,8 +302,8 @@ def _weights(
 
 def _most_clients(trials: pd.DataFrame) -> int:
     """The greatest number of clients that any trial had at once."""
-    counts = [trials[name] for name in ("workers", "processes", "threads") if name in trials]
-    return int(math.prod(counts).max()) if counts and len(trials) else 1
+    names = [name for name in ("workers", "processes", "threads") if name in trials]
+    return int(trials[names].prod(axis=1).max()) if len(trials) else 1
 
 
 def _where(trials: pd.DataFrame) -> str:

@@ -18,13 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storewise.analysis.common.engines import (
-    BASELINE,
-    CEILING,
-    label,
-    promise,
-    varying_factors,
-)
+from storewise.analysis.common.engines import BASELINE, CEILING, label, promise, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds, setting
 from storewise.analysis.judge import comparable_steps as comparable

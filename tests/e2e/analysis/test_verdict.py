@@ -260,7 +260,7 @@ def test_what_one_choice_lacks_does_not_count_unless_the_study_weighs_it(embedde
     partly = replace(embedded, summary=summary[~lacking], latency_summary=times[~slow])
     result = verdict(partly)
     assert one(result, "read").weight == 0
-    assert "reading and latency at load did not count" in " ".join(result.text)
+    assert "reading, latency at load, scaling and cost did not count" in " ".join(result.text)
     assert one(result, "read").sentence.startswith("Reading: only SQLite")
     # Weighed with what both have, only that can be compared.
     weighed = verdict(weighing(partly, read=1, disk=1))

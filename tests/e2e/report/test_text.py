@@ -86,7 +86,6 @@ def test_published_figures_are_shown_beside(study: Path, page: str) -> None:
 def test_attempts_that_failed_of_trials_that_were_measured_in_the_end(
     study: Path, page: str
 ) -> None:
-    assert '<a href="#attempts">Failed attempts (1)</a>' in page
     section = page[page.index('<section id="attempts"') :]
     section = section[: section.index("</section>")]
     (trial,) = (path.stem for path in (study / "failures").iterdir())

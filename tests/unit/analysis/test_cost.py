@@ -34,6 +34,7 @@ PRICES = {
     "client_hour": 0.1,
     "gb_month": 0.05,
     "note": "of May",
+    "by_study": True,
 }
 
 
@@ -200,22 +201,44 @@ def test_what_the_corpus_takes_and_costs_to_keep(tables: Tables) -> None:
     assert "100,000 bytes" in unlike.message
 
 
-def test_without_prices_there_are_hours_and_a_warning(tables: Tables) -> None:
+@pytest.mark.parametrize("prices", [None, {**PRICES, "by_study": False}])
+def test_without_prices_of_the_study_there_are_hours_alone(
+    tables: Tables, prices: dict[str, Any] | None
+) -> None:
     study = {k: v for k, v in tables.results.study.items() if k not in ("prices", "corpus")}
-    older = replace(tables, results=replace(tables.results, study=study))
-    result = costs(older)
-    assert not result.table["measure"].str.contains("money").any()
+    plain = replace(tables, results=replace(tables.results, study={**study, "prices": prices}))
+    result = costs(plain)
+    assert not result.table["measure"].str.contains("money|corpus").any()
     assert result.table["measure"].str.contains("hours").any()
-    codes = {w.code: w for w in result.warnings}
-    assert "config/prices.yaml" in codes["no_prices"].remedy
-    # 13 TB at 100 bytes: 1.3 * 10^11 documents.
-    assert "1.3e+11 documents" in codes["extrapolated"].message
-    assert corpus_of(study).files == 1_119_820
+    assert not result.warnings
+    assert corpus_of(study) is None
     broken = replace(tables.results, study={**study, "prices": {"node_hour": "x"}})
     (warning,) = (
         w for w in costs(replace(tables, results=broken)).warnings if w.code == "no_prices"
     )
     assert "prices.node_hour" in warning.message
+    assert "config/prices.yaml" in warning.remedy
+
+
+def test_a_corpus_far_beyond_what_was_loaded_is_extrapolated(tables: Tables) -> None:
+    study = {**tables.results.study, "corpus": {"files": 10**6, "bytes": 13 * 10**12}}
+    wide = replace(tables, results=replace(tables.results, study=study))
+    codes = {w.code: w for w in costs(wide).warnings}
+    # 13 TB at 100 bytes: 1.3 * 10^11 documents.
+    assert "1.3e+11 documents" in codes["extrapolated"].message
+
+
+def test_of_a_sample_the_corpus_is_all_that_was_listed(tables: Tables) -> None:
+    study = {k: v for k, v in tables.results.study.items() if k != "corpus"}
+    inputs = tables.results.inputs
+    assert inputs is not None
+    assert inputs.documents is not None
+    results = replace(tables.results, study=study)
+    assert full_size(replace(tables, results=results)) is None
+    sampled = replace(results, inputs=replace(inputs, listed=7 * inputs.files))
+    result = full_size(replace(tables, results=sampled))
+    assert result is not None
+    assert (result.by, result.documents) == ("sample", 7 * inputs.documents)
 
 
 def test_without_any_text_the_corpus_goes_by_its_files(tables: Tables) -> None:

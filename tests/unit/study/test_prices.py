@@ -28,12 +28,14 @@ def load(root: Path, study: str = STUDY, prices: str | None = None) -> Study:
 def test_without_any_prices_there_are_none(tmp_path: Path) -> None:
     result = load(tmp_path)
     assert result.prices is None
-    assert (result.corpus.files, result.corpus.bytes) == (1_119_820, 13 * 10**12)
+    assert result.corpus is None
 
 
 def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
     result = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
-    assert result == Prices(currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1)
+    assert result == Prices(
+        currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1, by_study=True
+    )
     assert load(tmp_path, STUDY + "prices: {}\n", WHOLE).prices == Prices(
         node_hour=0.5, client_hour=0.25, gb_month=0.1
     )
@@ -43,7 +45,7 @@ def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
     file = WHOLE + "currency: USD\nnote: theirs\ndate: 2026-01-01\ninstances: {a.b: {spot: 1}}\n"
     whole = "{currency: EUR, node_hour: 1, client_hour: 2, gb_month: 3}"
     result = load(tmp_path, f"{STUDY}prices: {whole}\n", file).prices
-    assert result == Prices(currency="EUR", node_hour=1, client_hour=2, gb_month=3)
+    assert result == Prices(currency="EUR", node_hour=1, client_hour=2, gb_month=3, by_study=True)
     with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.client_hour: is missing"):
         load(tmp_path, STUDY + "prices: {currency: EUR, node_hour: 1, gb_month: 0}\n", file)
     result = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
@@ -61,7 +63,7 @@ def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
 def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -> None:
     study = STUDY + "prices: {gb_month: 0.3}\n"
     result = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
-    assert result == Prices(node_hour=1, client_hour=1, gb_month=0.3)
+    assert result == Prices(node_hour=1, client_hour=1, gb_month=0.3, by_study=True)
     with pytest.raises(ConfigError, match=r"prices.yaml: gb_month: missing; give all of node_hour"):
         load(tmp_path, STUDY, "node_hour: 1\nclient_hour: 1\n")
 
@@ -104,7 +106,7 @@ def test_an_empty_file_is_not_called_a_study(tmp_path: Path) -> None:
         ("prices: {node_hour: -1}\n", 4, ["prices.node_hour", "-1"]),
         ("prices:\n  currency: EUR\n  gb_months: 1\n", 6, ["gb_months", "'gb_month'"]),
         ("prices: 0.2\n", 4, ["prices", "mapping"]),
-        ("corpus: {bytes: many}\n", 4, ["corpus.bytes", "'many'"]),
+        ("corpus: {files: 1, bytes: many}\n", 4, ["corpus.bytes", "'many'"]),
     ],
 )
 def test_a_bad_price_of_a_study_is_named_with_the_studys_line(
@@ -124,7 +126,9 @@ def test_a_price_that_neither_gives_is_missing_in_the_study(tmp_path: Path) -> N
 
 def test_prices_measure_nothing_again(tmp_path: Path) -> None:
     before = load(tmp_path, STUDY, WHOLE).trials()
-    after = load(tmp_path, STUDY + "corpus: {files: 5}\n", WHOLE.replace("0.5", "9")).trials()
+    after = load(
+        tmp_path, STUDY + "corpus: {files: 5, bytes: 9}\n", WHOLE.replace("0.5", "9")
+    ).trials()
     assert [one.id for one in before] == [one.id for one in after]
 
 

@@ -1,0 +1,91 @@
+"""The first screen as a picture for slides: answer, chart, and what it was measured with."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import partial
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from storewise.analysis.verdict.answer import Answer
+from storewise.figures.paper import to_bytes
+from storewise.figures.style import GREY
+from storewise.figures.verdict_chart import Entry, VerdictChart
+
+#: Inches: of the whole picture, of a row, and of what stands above and below the rows.
+WIDTH, ROW, ABOVE, BELOW = 10.0, 0.46, 1.75, 0.95
+#: Share of the width that names of stores take.
+NAMES = 0.17
+BEST, BEHIND, BASE, INK, SOFT = "#1F6FB2", "#B9CFE2", GREY, "#1B1F24", "#57606A"
+_FILL = {"best": BEST, "behind": BEHIND, "baseline": BASE}
+#: Signs in a line of small print.
+_SIGNS = 150
+
+
+def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
+    """The picture as ``png`` and ``svg``; empty where the chart has no rows."""
+    if not chart.rows or not chart.columns:
+        return {}
+    height = ABOVE + ROW * len(chart.rows) + BELOW
+    figure = Figure(figsize=(WIDTH, height), dpi=160, facecolor="white")
+    axes = figure.add_axes((0.03, 0.0, 0.94, 1.0))
+    axes.set_xlim(0, 1)
+    axes.set_ylim(height, 0)
+    axes.axis("off")
+    text = partial(axes.text, color=INK, va="baseline")
+    text(0, 0.32, title, fontsize=10, color=SOFT)
+    text(0, 0.72, answer.sentence, fontsize=18, fontweight="bold")
+    text(0, 0.98, f"{answer.beside}   {answer.sureness}", fontsize=9)
+    width = (1 - NAMES) / len(chart.columns)
+    for place, column in enumerate(chart.columns):
+        x = NAMES + place * width
+        small = f"{column.unit} (log)" if column.log else column.unit
+        weight = "bold" if column.counts else "normal"
+        text(x, ABOVE - 0.27, column.name, fontsize=9, fontweight=weight)
+        text(x, ABOVE - 0.1, small.strip(), fontsize=6.5, color=SOFT)
+    for number, row in enumerate(chart.rows):
+        y = ABOVE + number * ROW
+        axes.plot([0, 1], [y, y], color="#D0D7DE", linewidth=0.6)
+        text(0, y + 0.19, row.name, fontsize=9, fontweight="bold")
+        text(0, y + 0.35, textwrap.shorten(row.configuration, 34), fontsize=6.5, color=SOFT)
+        for place, (column, entry) in enumerate(zip(chart.columns, row.cells, strict=True)):
+            _cell(axes, entry, column.ceiling, NAMES + place * width, y, width * 0.88)
+    y = ABOVE + len(chart.rows) * ROW + 0.2
+    small_print = [
+        chart.key,
+        f"{', '.join(chart.facts)}. Storewise: {', '.join(chart.versions)}",
+    ]
+    for line in (part for one in small_print for part in textwrap.wrap(one, _SIGNS)):
+        text(0, y, line, fontsize=6.5, color=SOFT)
+        y += 0.13
+    return {form: to_bytes(figure, form) for form in ("png", "svg")}
+
+
+def _cell(axes: Axes, entry: Entry, ceiling: float, x: float, y: float, width: float) -> None:
+    """The figure of one store at one criterion, and its bar below."""
+    if entry.state == "vague":
+        place = (x, y + 0.06)
+        axes.add_patch(
+            Rectangle(place, width, ROW - 0.12, fill=False, hatch="////", ec="#D0D7DE", lw=0)
+        )
+        axes.text(x, y + 0.19, "not measured", fontsize=6.5, color=SOFT)
+        axes.text(x, y + 0.32, "well enough", fontsize=6.5, color=SOFT)
+        return
+    weight = "bold" if entry.state == "best" else "normal"
+    ink = SOFT if entry.state == "none" else INK
+    axes.text(x, y + 0.19, entry.text, fontsize=8, fontweight=weight, color=ink)
+    if entry.length != entry.length:
+        return
+    middle, unit = y + 0.31, width / 100
+    bar = Rectangle((x, middle - 0.055), entry.length * unit, 0.11, color=_FILL[entry.state], lw=0)
+    axes.add_patch(bar)
+    if entry.low == entry.low:
+        ends = (x + entry.low * unit, x + entry.high * unit)
+        axes.plot(ends, (middle, middle), color=INK, linewidth=0.9)
+        for end in ends:
+            axes.plot((end, end), (middle - 0.04, middle + 0.04), color=INK, linewidth=0.9)
+    if ceiling == ceiling:
+        end = x + ceiling * unit
+        axes.plot((end, end), (middle - 0.07, middle + 0.07), color=SOFT, linewidth=0.7)
