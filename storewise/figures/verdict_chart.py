@@ -22,6 +22,8 @@ from storewise.analysis.verdict.standings import interval
 
 #: Columns of the chart; what counts comes first where there are more criteria.
 COLUMNS = 8
+#: What Storewise measures with, of little use to who reads a slide.
+LIBRARIES = ("hdrhistogram", "psutil")
 #: Criteria that are no columns where they do not count.
 ASIDE = ("cost", "scaling", "setup")
 #: Numbers from here on are told in thousands.
@@ -96,7 +98,7 @@ class VerdictChart:
             f"{'; log: in powers of ten' if self.some_log else ''}.",
             "Dark: best, or not told apart from it. Line across: 95 % interval.",
             "Hatched: not measured well enough." if self.some_vague else "",
-            "Thin line at the end: what the client alone can do." if self.some_ceiling else "",
+            "Thin line at the end: the client's own ceiling." if self.some_ceiling else "",
         ]
         return " ".join(filter(None, texts))
 
@@ -221,6 +223,11 @@ def _facts(tables: Tables) -> list[str]:
 
 
 def _versions(tables: Tables) -> list[str]:
-    """What was measured and by what, with versions."""
+    """What was measured and by what, with versions; a server's names its product already."""
     every = {pair for part in tables.results.parts for pair in part_versions(part)}
-    return [f"{name} {version}" for name, version in sorted(every)]
+    texts = {
+        version if name.startswith("server of") else f"{name.rpartition('.')[2]} {version}"
+        for name, version in every
+        if name not in LIBRARIES
+    }
+    return sorted(texts, key=lambda text: (not text.startswith("storewise"), text.lower()))

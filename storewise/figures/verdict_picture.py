@@ -15,13 +15,13 @@ from storewise.figures.style import GREY
 from storewise.figures.verdict_chart import Entry, VerdictChart
 
 #: Inches: of the whole picture, of a row, and of what stands above and below the rows.
-WIDTH, ROW, ABOVE, BELOW = 10.0, 0.46, 1.75, 0.95
+WIDTH, ROW, ABOVE, BELOW = 10.0, 0.46, 1.85, 0.85
 #: Share of the width that names of stores take.
 NAMES = 0.17
 BEST, BEHIND, BASE, INK, SOFT = "#1F6FB2", "#B9CFE2", GREY, "#1B1F24", "#57606A"
 _FILL = {"best": BEST, "behind": BEHIND, "baseline": BASE}
 #: Signs in a line of small print.
-_SIGNS = 150
+_SIGNS = 175
 
 
 def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
@@ -37,7 +37,8 @@ def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str
     text = partial(axes.text, color=INK, va="baseline")
     text(0, 0.32, title, fontsize=10, color=SOFT)
     text(0, 0.72, answer.sentence, fontsize=18, fontweight="bold")
-    text(0, 0.98, f"{answer.beside}   {answer.sureness}", fontsize=9)
+    text(0, 0.98, answer.beside, fontsize=9)
+    text(0, 1.17, answer.sureness, fontsize=8, color=SOFT)
     width = (1 - NAMES) / len(chart.columns)
     for place, column in enumerate(chart.columns):
         x = NAMES + place * width
@@ -55,7 +56,7 @@ def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str
     y = ABOVE + len(chart.rows) * ROW + 0.2
     small_print = [
         chart.key,
-        f"{', '.join(chart.facts)}. Storewise: {', '.join(chart.versions)}",
+        f"{', '.join(chart.facts)}. {', '.join(chart.versions)}.",
     ]
     for line in (part for one in small_print for part in textwrap.wrap(one, _SIGNS)):
         text(0, y, line, fontsize=6.5, color=SOFT)

@@ -29,7 +29,7 @@ REMEDIES = (
         "`storewise run STUDY --retry-failed`",
         (
             *("failed_trial", "missing_trials", "missing_worker", "missing_log", "missing_node"),
-            *("missing_session", "operation_errors", "engine_left_out"),
+            *("missing_session", "operation_errors"),
         ),
     ),
     Remedy(

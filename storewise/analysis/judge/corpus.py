@@ -3,9 +3,9 @@
 The corpus is what the study names (key `corpus`), in bytes of text and in files, or all that its
 inputs were a sample of; else the inputs are all there is, and nothing is extrapolated. Its
 documents follow from its text, for that is what a document is a share of; files differ in size more
-than documents do. Disk follows from a straight line through sizes at several volumes where the study varied `volume`,
-which keeps what a store takes whatever it holds (preallocated files, system tables) from being
-multiplied too; else each document is taken to need what it needed in the study.
+than documents do. Disk follows from a straight line through sizes at several volumes where the
+study varied `volume`, which keeps what a store takes whatever it holds (preallocated files, system
+tables) from being multiplied too; else each document is taken to need what it needed in the study.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
         best, worst = standings[0], standings[-1]
         times = _times(one, best, worst)
         if times >= WORTH:
-            yield f"{best.label} is {_factor(times)} {_better(one)} than {worst.label}."
+            yield f"{best.label}: {_factor(times)} {_better(one)} than {worst.label}."
 
 
 def _sureness(

@@ -94,7 +94,7 @@ def test_the_first_screen_has_the_answer_the_chart_and_the_uses(
     with opened(browser, study / "report.html", folded=True, **options) as page:
         answer = page.locator("#take strong")
         assert len(answer.inner_text().split()) <= 20
-        assert page.locator("#take .sure").inner_text().startswith("sure: ")
+        assert page.locator(".beside .sure").inner_text().startswith("sure: ")
         assert page.locator(".warning:visible").count() <= 1
         # Every part below is closed, and nothing is wider than the screen.
         assert page.locator("details.part[open]").count() == 0

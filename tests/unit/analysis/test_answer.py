@@ -1,0 +1,171 @@
+"""The answer in few words, its bars, its uses, and warnings by what to do about them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.results.synthetic import make_study
+
+from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
+from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.stats.intervals import Estimate
+from storewise.analysis.verdict.bars import FAR, bars, ceiling_of
+from storewise.analysis.verdict.criteria import Criterion, Standing
+from storewise.analysis.verdict.decision import verdict
+from storewise.analysis.verdict.uses import USES, names_of
+from storewise.figures.verdict_chart import short_number, verdict_chart
+from storewise.figures.verdict_picture import verdict_picture
+from storewise.study.criteria import KEYS
+
+
+def figure(mean: float, spread: float = 0.05) -> Estimate:
+    return Estimate.on_logarithms(3, mean, "repeats", spread, 4.0)
+
+
+def criterion(
+    figures: dict[str, Estimate], *, more: bool = True, ceiling: float = math.nan
+) -> Criterion:
+    standings = [
+        Standing(name, "", "", one, 0 if one.vague() else 1) for name, one in figures.items()
+    ]
+    return Criterion(
+        "read",
+        "reading",
+        "1/s",
+        more,
+        "summary",
+        pd.DataFrame(),
+        standings=standings,
+        ceiling=ceiling,
+    )
+
+
+def test_bars_are_relative_to_the_best_also_where_less_is_better() -> None:
+    made = bars(criterion({"a": figure(100), "b": figure(50)}))
+    assert (made["a"].length, made["b"].length) == (1.0, 0.5)
+    assert made["b"].low < 0.5 < made["b"].high
+    made = bars(criterion({"a": figure(100), "b": figure(50)}, more=False))
+    assert (made["a"].length, made["b"].length) == (0.5, 1.0)
+
+
+def test_far_figures_are_on_a_logarithmic_scale_and_vague_ones_have_no_bar() -> None:
+    vague = figure(10, 1.0)
+    assert vague.vague()
+    made = bars(criterion({"a": figure(1e4), "b": figure(1e2), "c": figure(1e3), "d": vague}))
+    assert made["a"].length == 1.0
+    assert made["c"].length == pytest.approx((1.0 + made["b"].length) / 2)
+    assert math.isnan(made["d"].length)
+
+
+def test_the_clients_ceiling_is_drawn_where_it_is_near() -> None:
+    figures = {"a": figure(100), "b": figure(50)}
+    assert math.isnan(ceiling_of(criterion(figures, ceiling=1e6)))
+    near = criterion(figures, ceiling=125)
+    assert ceiling_of(near) == 1.0
+    assert bars(near)["a"].length == pytest.approx(0.8)
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.floats(1e-9, 1e12), min_size=1), st.booleans())
+def test_lengths_are_shares_in_the_order_of_the_figures(
+    means: dict[str, float], more: bool
+) -> None:
+    made = bars(criterion({k: figure(v) for k, v in means.items()}, more=more))
+    lengths = {name: bar.length for name, bar in made.items()}
+    assert all(0 < length <= 1 for length in lengths.values()) or (
+        max(means.values()) / min(means.values()) > FAR
+    )
+    assert max(lengths.values()) == 1.0
+    ordered = sorted(means, key=lambda name: means[name], reverse=more)
+    assert [lengths[name] for name in ordered] == sorted(lengths.values(), reverse=True)
+
+
+def test_uses_weigh_known_criteria() -> None:
+    for use in USES:
+        assert set(use.weights) <= set(KEYS)
+        assert set(use.about) <= set(use.weights)
+    assert names_of(["A"]) == "A"
+    assert names_of(["A", "B", "C"]) == "A, B or C"
+    assert names_of(["A", "B", "C", "D"]) == "A, B or 2 others"
+
+
+def test_every_warning_is_in_one_group_and_the_worst_comes_first() -> None:
+    codes = ["short_phase", "busy_host", "few_repeats", "short_phase", "never seen before"]
+    warnings = [StudyWarning(code, str(n), "text", "") for n, code in enumerate(codes)]
+    groups = grouped_warnings(warnings)
+    assert [group.warnings[0].code for group in groups] == [
+        *("busy_host", "short_phase", "few_repeats", "never seen before"),
+    ]
+    assert sum(len(group.warnings) for group in groups) == len(warnings)
+    assert groups[1].line == "Make phases longer (`read: {seconds: 10}`): 2 warnings"
+    every = [code for remedy in REMEDIES for code in remedy.codes]
+    assert len(every) == len(set(every))
+
+
+def test_figures_of_the_chart_are_short() -> None:
+    assert [short_number(v, "1/s") for v in (0.5, 2560, 168_400, 1.9e6, 3e9)] == [
+        *("0.500", "2,560", "168k", "1.90M", "3.00G"),
+    ]
+    assert short_number(0.00063, "s") == "630 µs"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    study = tmp_path_factory.mktemp("answer")
+    make_study(study, engines=("null", "sqlite", "postgres"), workers=(1, 2), nodes=(1,), repeats=3)
+    return build_tables(load_results(study))
+
+
+def test_the_answer_is_short_and_says_how_sure(tables: Tables) -> None:
+    answer = verdict(tables).answer
+    assert len(answer.sentence.split()) <= 20
+    assert len(answer.lines) == 2
+    assert answer.sureness in answer.lines[0]
+    assert not any(sign in " ".join(answer.lines) for sign in ("95 %", "interval"))
+    assert {one.use.key for one in answer.uses} == {"look_up", "write", "small"}
+    for one in answer.uses:
+        assert sum(one.shares.values()) == pytest.approx(1)
+
+
+def test_what_makes_an_answer_less_sure_is_named(tables: Tables) -> None:
+    short = tables.throughput.assign(wall=0.5)
+    assert (
+        "most phases shorter than 5 s" in verdict(replace(tables, throughput=short)).answer.reasons
+    )
+    busy = [StudyWarning("busy_host", "", "busy", "")]
+    answer = verdict(replace(tables, warnings=busy)).answer
+    assert (answer.sure, answer.reasons[0]) == ("low", "other work on the hosts")
+
+
+def test_a_store_without_others_and_no_store_at_all_have_an_answer(tables: Tables) -> None:
+    def only(*engines: str) -> Tables:
+        def of(table: pd.DataFrame) -> pd.DataFrame:
+            return table[table["engine"].isin(engines)] if "engine" in table else table
+
+        names = ("summary", "latency_summary", "storage_summary", "scaling", "steps")
+        judged = {name: of(one) for name, one in tables.judged.items()}
+        parts = {name: of(getattr(tables, name)) for name in names}
+        none = tables.sessions[:0]
+        return replace(tables, **parts, judged=judged, sessions=none)
+
+    assert verdict(only("sqlite")).answer.sentence == "Only SQLite was measured."
+    assert verdict(only()).answer.sentence == "No store can be judged."
+    assert verdict(only()).answer.sure == "low"
+
+
+def test_the_picture_has_the_answer_and_the_chart(tables: Tables) -> None:
+    decision = verdict(tables)
+    chart = verdict_chart(tables, decision)
+    assert {row.name for row in chart.rows} == {"SQLite", "PostgreSQL"}
+    made = verdict_picture("A title", decision.answer, chart)
+    assert made["png"].startswith(b"\x89PNG")
+    assert made["svg"].startswith(b"<?xml")
+    again = verdict_picture("A title", decision.answer, chart)
+    assert again == made, "the same for the same tables"
