@@ -62,6 +62,7 @@ def part(results: Path, picture: str) -> str:
     study = json.loads((results / "study.json").read_text(encoding="utf-8"))
     run = json.loads((results / "run.json").read_text(encoding="utf-8"))
     verdict = json.loads((results / "analysis" / "verdict.json").read_text(encoding="utf-8"))
+    answer = verdict["answer"]
     day = datetime.fromtimestamp(run["started"], UTC)
     trials = len(list((results / "trials").iterdir()))
     return f"""
@@ -69,18 +70,14 @@ def part(results: Path, picture: str) -> str:
 
 ![The first screen of the report of {study["name"]}]({picture})
 
-{answer(verdict)} Measured on {day.day} {day:%B %Y}, {trials} trials. The same on your machine:
+**{answer["sentence"]}** {answer["beside"]} (Sure: {answer["sure"]}.)
+
+Measured on {day.day} {day:%B %Y}, {trials} trials. The same on your machine:
 
 ```
 storewise run {study["name"]}
 ```
 """
-
-
-def answer(verdict: dict[str, object]) -> str:
-    """The verdict in one line."""
-    text = str(verdict.get("answer") or verdict["finding"])
-    return f"**{text.removesuffix('.')}.**"
 
 
 def main(studies: list[Path]) -> None:
