@@ -70,9 +70,9 @@ lint: test-env
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
-# A link that leads nowhere is an error, as every warning is.
+# A link that leads nowhere is an error, as every warning is; so every page is read each time (-E).
 docs: $(VENV)/.docs-env
-	$(BIN)/sphinx-build -W --keep-going -q -c docs . docs/_build/html
+	$(BIN)/sphinx-build -E -W --keep-going -q -c docs . docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 # On two cores three processes wait for servers, and for each other, least. Which tests stay together
