@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help env test-env system-packages run cassandra hbase test test-slow test-all lint clean
+.PHONY: help env test-env system-packages run cassandra hbase docs test test-slow test-all lint clean
 
 help:
 	@echo "make run        set up .venv and run the default study"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-slow  the others: Java's stores, schedulers, S3, most kills"
 	@echo "make test-all   all of them, with every cell of every table"
 	@echo "make lint       formatting, lint and types only"
+	@echo "make docs       the documentation as a site, docs/_build/html/index.html"
 	@echo "make clean      remove .venv and caches (results stay)"
 
 $(BIN)/storewise: pyproject.toml constraints.txt
@@ -27,6 +28,10 @@ env: $(BIN)/storewise
 
 $(VENV)/.test-env: $(BIN)/storewise
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev]'
+	@touch $@
+
+$(VENV)/.docs-env: $(BIN)/storewise
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
 # AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
@@ -65,6 +70,11 @@ lint: test-env
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 
+# A link that leads nowhere is an error, as every warning is; so every page is read each time (-E).
+docs: $(VENV)/.docs-env
+	$(BIN)/sphinx-build -E -W --keep-going -q -c docs . docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 # On two cores three processes wait for servers, and for each other, least. Which tests stay together
 # and which come first is said in tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
@@ -79,4 +89,4 @@ test-all: test-env system-packages
 	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(PYTEST)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build

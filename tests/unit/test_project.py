@@ -32,7 +32,7 @@ def test_constraints_pin_every_requirement_within_its_bounds() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^=/]+", line) for line in lines)
     pins = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines}
     extras = PROJECT["optional-dependencies"]
-    for text in [*PROJECT["dependencies"], *extras["test"], *extras["dev"]]:
+    for text in [*PROJECT["dependencies"], *extras["test"], *extras["dev"], *extras["docs"]]:
         requirement = Requirement(text)
         version = pins[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), f"{text} is pinned to {version}"
