@@ -18,14 +18,13 @@ from storewise.analysis.pipeline.output import summary_table, write_csv, write_t
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.figures.captions import Made, make_figures, stored_figures
-from storewise.figures.selection import style_of
+from storewise.figures.captions import Made, make_figures, stored_figures, warnings_of
 from storewise.figures.style import DARK
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, plotting_library, script_json
 from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.graphs import Graphs, summary
+from storewise.report.graphs import Graphs, summary, themed
 from storewise.report.page import provenance
 from storewise.report.page.table_view import TableViews
 from storewise.report.page.timelines import span, timelines
@@ -144,7 +143,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
     name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
-    graphs = Graphs(evidence, facets, style_of(tables))
+    graphs = Graphs(evidence, facets)
     views = TableViews(facets)
     trials, series = timelines(tables)
     sessions, published = servers.section(tables), references.section(tables)
@@ -173,7 +172,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         name=name,
         title=str(study.get("title") or name),
         verdict=decision,
-        figures=[_figure(one, tables, graphs) for one in made if one.spec.concerns(tables)],
+        figures=[_figure(one, tables, graphs) for one in made if one.svg is not None],
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
@@ -181,7 +180,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         layouts=provenance.layouts(tables),
         sessions=sessions,
         published=published,
-        warnings=tables.warnings,
+        warnings=[*tables.warnings, *warnings_of(made)],
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
         attempts=tables.results.attempts,
@@ -228,10 +227,8 @@ def _place(number: str) -> Cell:
 
 
 def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:
-    image, chart = None, None
-    if made.svg is not None:
-        image = "data:image/svg+xml;base64," + base64.b64encode(made.svg).decode("ascii")
-        chart = made.spec.make(tables)
+    image = "data:image/svg+xml;base64," + base64.b64encode(themed(made.svg or b"")).decode("ascii")
+    chart = made.spec.make(tables)
     if chart is not None and chart.still:
         chart = None
     return {
@@ -243,5 +240,4 @@ def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:
         "heading": made.spec.heading,
         "caption": made.spec.caption,
         "image": image,
-        "why": made.why,
     }
