@@ -103,12 +103,10 @@ def busy_nodes(tables: Tables) -> Chart | None:
     clients = clients.groupby(["engine", "phase"])[["mean", "max"]].max().reset_index()
     rows = nodes.merge(chosen, on=["trial", "phase"])
     rows = rows.groupby(["engine", "phase", "node"])[["mean", "max"]].max().reset_index()
-    most = rows.groupby(["engine", "node"])["mean"].transform("max")
     if rows.groupby("engine")["node"].nunique().sum() > _ROWS:
         # Of many nodes the busiest tell what limits.
-        ranks = most.groupby(rows["engine"]).rank("dense", ascending=False)
-        places = rows.assign(rank=ranks).drop_duplicates(["engine", "node"])
-        kept = places.sort_values(["rank", "node"]).groupby("engine").head(_BUSIEST)
+        busiest = rows.sort_values("mean", ascending=False).drop_duplicates(["engine", "node"])
+        kept = busiest.groupby("engine").head(_BUSIEST)
         rows = rows.merge(kept[["engine", "node"]], on=["engine", "node"])
     rows = pd.concat([rows, clients.assign(node=_CLIENT)], ignore_index=True)
     places = [
@@ -128,7 +126,7 @@ def busy_nodes(tables: Tables) -> Chart | None:
                 row = here.loc[(engine, node)]
                 record = {} if node == _CLIENT else {"engine": engine}
                 bars.append(Series(name, [Point(row["mean"], name)], "bars", record))
-                most = [Point(row["max"], name)]
-                bars.append(Series("", most, "markers", colour=INK, marker="|"))
+                tick = [Point(row["max"], name)]
+                bars.append(Series("", tick, "markers", colour=INK, marker="|"))
         panels.append(Panel(phase, Axis("cores", "linear"), rows_axis(names), bars))
     return Chart(panels, most=_PHASES, still=True)

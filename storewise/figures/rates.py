@@ -65,15 +65,15 @@ def throughput(tables: Tables) -> Chart | None:
             mean = point(row["mean"], name, row, words, finder.source("summary", row))
             here.append(replace(shown, points=[mean]))
             for above in ceiling.find(row)[:1]:
-                most = float(ceilings.loc[above, "mean"])
+                most = float(ceilings["mean"][above])
                 words = f"{CLIENTS_CEILING}: {number(most)} {unit}"
                 tick = replace(shown, name=CLIENTS_CEILING, colour=GREY, marker="|")
                 here.append(replace(tick, points=[Point(most, name, words=words)]))
     axis = rows_axis(rows)
     panels = []
     for phase in tables.phases_of(rates):
-        label = f"{_counted(series[phase][0].record['measure'])} per second"
-        panels.append(Panel(phase_title(phase), Axis(label), axis, series[phase]))
+        counted = _counted(series[phase][0].record["measure"])
+        panels.append(Panel(phase_title(phase), Axis(f"{counted} per second"), axis, series[phase]))
     note = setting_note(printed, names) if many else ""
     return Chart(panels, columns=3, tinted=True, lowest=many, note=note)
 

@@ -148,7 +148,7 @@ class Graphs:
 
     def _panel(self, chart: Chart, panel: Panel) -> dict[str, Any]:
         data = [self._trace(series, panel) for series in panel.shown("page")]
-        layout = {f"{side}axis": _axis(chart, panel, side) for side in _SIDES}
+        layout: dict[str, Any] = {f"{side}axis": _axis(chart, panel, side) for side in _SIDES}
         if panel.warmup:
             layout["shapes"] = [_band(panel.warmup)]
         # Of a plot with a row per setting: how many, which is how high it must be.

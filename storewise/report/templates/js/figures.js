@@ -96,12 +96,15 @@ function endLabels(panel, traces, layout, width, plain) {
   if (!yaxis.range) return null;
   const at = (axis, value) => (axis.type === "log" ? Math.log10(value) : value);
   const [low, high] = yaxis.range;
-  const ends = named.map((trace) => trace.x.reduce((best, x, i) => (x >= trace.x[best] ? i : best), 0));
-  const places = named.map((trace, i) => room * (1 - (at(yaxis, trace.y[ends[i]]) - low) / (high - low)));
+  // The end of a line, or of what is drawn thin beside it and goes further.
+  const ends = named.map((line) => traces
+    .filter((one) => one === line || (!one.meta.short && one.mode === "lines" && one.meta.engine === line.meta.engine && one.meta.rank === line.meta.rank))
+    .flatMap((one) => one.x.map((x, i) => [x, one.y[i]])).reduce((best, one) => (one[0] > best[0] ? one : best)));
+  const places = ends.map(([, y]) => room * (1 - (at(yaxis, y) - low) / (high - low)));
   const moved = spaced(places, 15, room);
   layout.margin = { ...layout.margin, r: longest };
   return named.map((trace, i) => ({
-    x: at(xaxis, trace.x[ends[i]]), y: at(yaxis, trace.y[ends[i]]), text: escaped(texts[i]),
+    x: at(xaxis, ends[i][0]), y: at(yaxis, ends[i][1]), text: escaped(texts[i]),
     ax: 20, ay: moved[i] - places[i], xanchor: "left", showarrow: true, arrowhead: 0, arrowwidth: 1, standoff: 5,
     arrowcolor: trace.line?.color ?? trace.marker.color, font: { size }, borderpad: 1,
   }));
@@ -264,7 +267,13 @@ class Figure {
       const layout = layoutOf(panel, groups[place], width);
       for (const side of ["x", "y"]) {
         const axis = layout[`${side}axis`];
-        if (axis.type === "category" || axis.range || (axis.tickvals && !panel.rows)) continue;
+        if (axis.type === "category" || axis.range) continue;
+        if (axis.tickvals && !panel.rows) {
+          const at = axis.tickvals.map((value) => (axis.type === "log" ? Math.log10(value) : value)).filter(Number.isFinite);
+          const room = 0.07 * (at.at(-1) - at[0] || 1);
+          axis.range = [at[0] - room, at.at(-1) + room];
+          continue;
+        }
         const peers = this.graph.panels.map((_, i) => i).filter((i) => shown[i] && this.graph.panels[i].share[side] === panel.share[side]);
         const range = scaleOf(peers.map((i) => groups[i]), side, axis.type);
         if (range) axis.range = range;
