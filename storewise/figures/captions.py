@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
 
+from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
@@ -18,29 +18,22 @@ from storewise.figures import costs, hosts, per_node, query_plans, rates, scalin
 from storewise.figures.chart import Chart
 from storewise.figures.paper import draw, to_bytes
 from storewise.figures.published import published
-from storewise.figures.selection import style_of
 from storewise.layout import FIGURE_INDEX
 
 
 @dataclass(frozen=True, slots=True)
 class FigureSpec:
-    """One figure: its file name's stem, heading and caption, and the function that builds it."""
+    """One figure: its file name's stem, heading and caption, and the function that builds it, which
+    gives None where a study has nothing of it."""
 
     name: str
     heading: str
     caption: str
-    absent: str
-    """Why there is none where the function gives None."""
     make: Callable[[Tables], Chart | None]
-    about: str = ""
-    """The part of `Tables` that it is about, if not every study has it: a study that has none of it
-    need not be told that the figure is missing."""
-
-    def concerns(self, tables: Tables) -> bool:
-        """Whether the study has what the figure is about."""
-        return not self.about or len(attrgetter(self.about)(tables)) > 0
 
 
+#: Of figures with intervals.
+_HOLLOW = "Hollow: not measured well enough (the interval spans more than a factor of ten)."
 FIGURES = (
     FigureSpec(
         "throughput",
@@ -49,25 +42,24 @@ FIGURES = (
         "load), mean over repeats with its 95 % interval (bootstrap); steps at a target rate are "
         "left out, and steps that were asked different things are not compared. Loading counts "
         "the making of the documents (parsing) and the final flush; what follows is the steady "
-        "part where the phase is long enough. The null engine (no store) is the client's own "
-        "ceiling. Intervals that reach beyond the panel are cut.",
-        "no phase has a rate",
+        "part where the phase is long enough. Grey ticks: the client's ceiling, which is what the "
+        f"same clients do without any store. {_HOLLOW}",
         rates.throughput,
     ),
     FigureSpec(
         "over_time",
         "Operations per second over time",
-        "All workers together, mean over repeats. One operation of a write phase is one batch; "
-        "shaded seconds are warm-up.",
-        "no phase has values per second",
+        "All workers together, mean over repeats; a load is counted in batches. Shaded seconds are "
+        "warm-up. Phases shorter than 5 s are left out.",
         rates.over_time,
     ),
     FigureSpec(
         "latency",
         "Latency",
-        "Percentiles of the time that one operation takes in the store, from the histograms of "
-        "all workers and repeats added together. Lower is better.",
-        "no Hdr log could be used",
+        "The time that one operation takes in the store: the median, and what 10 %, 1 %, 0.1 % and "
+        "0.01 % of the operations exceed, from the histograms of all n operations of all workers "
+        "and repeats. A percentile is drawn where ten operations or more lie above it. Lower is "
+        f"better. {_HOLLOW}",
         rates.latency,
     ),
     FigureSpec(
@@ -75,29 +67,26 @@ FIGURES = (
         "Scaling",
         "Speed-up over the lowest level, with 95 % intervals, the other factors at their lowest; "
         "the dotted line would be ideal, dashed ones are the Universal Scalability Law where it "
-        "could be fitted. Intervals that reach beyond the panel are cut.",
-        "no numeric factor has more than one level",
+        "could be fitted. Intervals that reach beyond the panel are cut. "
+        f"{_HOLLOW}",
         scaling.speedup,
     ),
     FigureSpec(
         "nodes",
         "Throughput over data nodes",
         "Documents per second of stores on servers over the number of their data nodes, with 95 % "
-        "intervals. Horizontal lines are stores without servers and the null engine (dotted): what "
-        "the same clients reach without a cluster.",
-        "no engine was measured with several numbers of nodes",
+        "intervals. Horizontal lines are stores without servers and the client's ceiling (dotted): "
+        f"what the same clients reach without a cluster. {_HOLLOW}",
         scaling.over_nodes,
-        about="nodes",
     ),
     FigureSpec(
         "clients",
         "Throughput over clients",
         "Operations per second over the number of client threads of all workers, with 95 % "
         "intervals; where a phase varies operations or rate too, at the highest of them. Steps "
-        "that were asked other things (another distribution, say) have panels of their own.",
-        "no phase was measured with several numbers of clients",
+        "that were asked other things (another distribution, say) have panels of their own. "
+        f"{_HOLLOW}",
         steps.clients,
-        about="steps",
     ),
     FigureSpec(
         "latency_over_throughput",
@@ -108,18 +97,14 @@ FIGURES = (
         "are knees. Operations that had "
         "not begun when a step ended have no time: where little of the target was served, the "
         "true times are longer. Failed operations are not in them.",
-        "no phase was measured at several rates or numbers of clients",
         steps.latency_over_throughput,
-        about="steps",
     ),
     FigureSpec(
         "runtime",
         "Run time over clients",
         "Time until the last client was done, over the number of client threads, for each number "
         "of operations.",
-        "no phase was measured with several numbers of operations",
         steps.runtime,
-        about="steps",
     ),
     FigureSpec(
         "plans",
@@ -127,9 +112,7 @@ FIGURES = (
         "Mean time of an execution of q2 (fetch the readings above a value) and q3 (count them) "
         "over the share of the readings that it finds. Hollow markers: the store's own plan did "
         "not use the secondary index. Several settings of one engine have lines of their own.",
-        "no query was measured at several selectivities",
         query_plans.over_selectivity,
-        about="plans",
     ),
     FigureSpec(
         "storage",
@@ -138,7 +121,6 @@ FIGURES = (
         "are any, take as they lie on disk (usually compressed). Of servers: what the server "
         "itself counts as its documents and indexes (or its database), without logs and "
         "preallocated files; the table has the whole data directories too.",
-        "no store told its size",
         costs.storage,
     ),
     FigureSpec(
@@ -146,8 +128,7 @@ FIGURES = (
         "Cost",
         "What a million documents loaded, or a million operations, cost, with 95 % intervals: "
         "money where the study has prices, else the hours of all hosts (servers and clients). "
-        "Phases whose rate the study set are left out.",
-        "no costs could be told",
+        f"Phases whose rate the study set are left out. {_HOLLOW}",
         costs.costs,
     ),
     FigureSpec(
@@ -156,16 +137,14 @@ FIGURES = (
         "Hours that loading the full corpus would take over the number of data nodes (embedded "
         "stores: workers). Markers are from measured rates, lines from the model; beyond the last "
         "marker they say what would be if the law went on.",
-        "the study loads nothing from which the corpus could be told",
         costs.capacity,
     ),
     FigureSpec(
         "host_cpu",
         "What the processors did",
         "Use of all CPUs of a host over time, time spent waiting for the disk (iowait) included; "
-        "first repeat of each engine at its highest setting. Servers on hosts of their own have "
-        "panels of their own; else they are in those of their clients.",
-        "no host was sampled",
+        "first repeat of each engine at its highest setting, phases of 5 s or more. Servers on "
+        "hosts of their own have panels of their own; else they are in those of their clients.",
         hosts.host_cpu,
     ),
     FigureSpec(
@@ -173,10 +152,9 @@ FIGURES = (
         "What servers and clients used",
         "Processor time of each server, in cores: the mean over the phase, and as a tick the "
         "busiest second. Beside it that of the busiest client process: where it comes near one "
-        "core, the client is the limit. First repeat of each engine at its highest setting.",
-        "no store of this study is a server",
+        "core, the client is the limit. Of more than 20 servers the three busiest of each "
+        "engine. First repeat of each engine at its highest setting.",
         hosts.busy_nodes,
-        about="nodes",
     ),
     FigureSpec(
         "latency_by_node",
@@ -184,9 +162,7 @@ FIGURES = (
         "Above: service time of the operations on the documents that each node owns: median (bar), "
         "95th percentile (line) and mean (dot). Below: what the processors of its host did in the "
         "same time, time spent waiting for the disk (iowait) included; nodes of one host share it.",
-        "no engine tells which of several nodes owns a document",
         per_node.latency_by_node,
-        about="nodes",
     ),
     FigureSpec(
         "slowed_nodes",
@@ -194,9 +170,7 @@ FIGURES = (
         "Operations per second with 0, 1, 2 ... nodes slowed on purpose, with 95 % intervals; then "
         "the 95th percentile of service time and the iowait of each node, full where the node "
         "was slowed.",
-        "no node was slowed",
         per_node.slowed_nodes,
-        about="slowdown",
     ),
     FigureSpec(
         "published",
@@ -204,47 +178,57 @@ FIGURES = (
         "Shapes only: the published values come from other hardware, versions and clients, so each "
         "curve is shown as a multiple of its own value at the lowest level that all of a panel "
         "have. Dashed with hollow markers: published; full: measured here.",
-        "no published curve runs over something that this study varied",
         published,
-        about="results.references",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A figure as made: `svg` and `png` are None where it could not be, `why` says the reason."""
+    """A figure as made. `svg` and `png` are None where the study has nothing of it, and where it
+    could not be drawn: then `error` says why."""
 
     spec: FigureSpec
     png: bytes | None
     svg: bytes | None
-    why: str
+    error: str = ""
 
 
 def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
     """All figures; written to `outdir` as PNG and SVG, with the caption as text beside them, where
     one is given.
 
-    A figure that cannot be drawn is given back with its reason, so that a report never fails over
+    A figure that cannot be drawn is given back with its error, so that a report never fails over
     it; a file of an earlier run is then removed. Raises ResultError where `outdir` cannot be
     written.
     """
     made = []
-    style = style_of(tables)
     for spec in FIGURES:
         try:
             chart = spec.make(tables)
-            figure = draw(chart, style) if chart is not None else None
+            figure = draw(chart) if chart is not None else None
             if figure is None:
-                made.append(Made(spec, None, None, spec.absent))
+                made.append(Made(spec, None, None))
             else:
-                made.append(Made(spec, to_bytes(figure, "png"), to_bytes(figure, "svg"), ""))
+                made.append(Made(spec, to_bytes(figure, "png"), to_bytes(figure, "svg")))
         except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
-            # Whatever odd results a plot meets, the page must come with its reason.
+            # Whatever odd results a plot meets, the page must come, with a warning.
             made.append(Made(spec, None, None, f"{type(error).__name__}: {error}"))
     if outdir is not None:
         _write(made, tables, outdir)
     return made
+
+
+def warnings_of(made: Iterable[Made]) -> list[StudyWarning]:
+    """A warning for each figure that could not be drawn."""
+    remedy = "report it with the study's analysis/ beside it; all else of the page holds"
+    return [
+        StudyWarning(
+            "figure", "", f"figure {one.spec.name} could not be drawn ({one.error})", remedy
+        )
+        for one in made
+        if one.error
+    ]
 
 
 def tables_digest(tables: Tables) -> str:
@@ -265,14 +249,13 @@ def stored_figures(tables: Tables, directory: Path) -> list[Made] | None:
         if index["tables"] != tables_digest(tables):
             return None
         return [
-            Made(spec, None, None, why)
-            if (why := index["why"][spec.name])
-            else Made(
+            Made(
                 spec,
                 (directory / f"{spec.name}.png").read_bytes(),
                 (directory / f"{spec.name}.svg").read_bytes(),
-                "",
             )
+            if spec.name in index["made"]
+            else Made(spec, None, None, index["errors"].get(spec.name, ""))
             for spec in FIGURES
         ]
     except (OSError, ValueError, KeyError, TypeError):
@@ -281,7 +264,11 @@ def stored_figures(tables: Tables, directory: Path) -> list[Made] | None:
 
 
 def _write(made: list[Made], tables: Tables, outdir: Path) -> None:
-    index = {"tables": tables_digest(tables), "why": {one.spec.name: one.why for one in made}}
+    index = {
+        "tables": tables_digest(tables),
+        "made": [one.spec.name for one in made if one.svg],
+        "errors": {one.spec.name: one.error for one in made if one.error},
+    }
     try:
         outdir.mkdir(parents=True, exist_ok=True)
         (outdir / FIGURE_INDEX).unlink(missing_ok=True)

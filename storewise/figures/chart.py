@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from storewise.analysis.common.frames import missing
+from storewise.analysis.stats.intervals import too_wide
 
 Scale = Literal["value", "linear", "log", "category"]
 Mode = Literal["lines", "across", "markers", "lines+markers", "bars", "stack"]
@@ -37,6 +38,19 @@ class Point:
     """A text beside it on paper."""
     hollow: bool = False
 
+    @property
+    def unsure(self) -> bool:
+        """Whether its interval is too wide to say anything: the point is drawn hollow, without
+        it."""
+        return too_wide(self.low, self.high)
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The ends of the interval that is drawn; None where there is none."""
+        if self.low is None or self.high is None or self.unsure:
+            return None
+        return self.low, self.high
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -54,6 +68,8 @@ class Series:
     on: Medium = "both"
     legend: str | None = None
     """Its name on paper where that is another; without one (``""``) it is drawn thin."""
+    size: str = ""
+    """How many observations it stands on, said at its end."""
     like: str = ""
     """The engine whose looks it has, where that is not its own."""
     colour: str = ""
@@ -78,10 +94,16 @@ class Series:
         return str(self.record.get("engine", ""))
 
     @property
+    def label(self) -> str:
+        """What stands at its end on paper; nothing where it is drawn thin."""
+        name = self.name if self.legend is None else self.legend
+        return ", ".join(filter(None, (name, self.size))) if name else ""
+
+    @property
     def intervals(self) -> bool:
         """Whether intervals are drawn."""
         return self.mode not in ("lines", "across") and any(
-            point.low is not None for point in self.points
+            point.ends is not None for point in self.points
         )
 
 
@@ -101,6 +123,8 @@ class Axis:
     """Unit of a time: its ticks get no prefix of their own."""
     gaps: bool = False
     """Values of 0 may be missing on a logarithmic axis; else they keep it linear."""
+    own: bool = False
+    """Its range is its panel's own, whatever other panels show."""
 
     def logarithmic(self, values: Iterable[Any]) -> bool:
         """Whether it is logarithmic with these values."""
@@ -157,10 +181,6 @@ class Chart:
     """The page shows the lowest setting of each engine first."""
     time: bool = False
     """The x axes are seconds and are zoomed together."""
-    grid: bool = False
-    """Panels are rows and columns: an empty one keeps its place."""
-    shared: bool = False
-    """Panels share their y axis on paper."""
     tinted: bool = False
     """Rows of one engine stand together on a tint of its colour."""
     still: bool = False
@@ -168,8 +188,25 @@ class Chart:
 
     def printed(self) -> list[Panel]:
         """The panels on paper."""
-        kept = [one for one in self.panels if one.on != "page"]
-        return [one for one in kept if self.grid or one.shown("paper")][: self.most]
+        return self.seen("paper")[: self.most]
+
+    def seen(self, medium: Medium) -> list[Panel]:
+        """The panels of one medium that show anything."""
+        kept = [one for one in self.panels if one.on in ("both", medium)]
+        return [one for one in kept if any(line.points for line in one.shown(medium))]
+
+    def peers(self, panel: Panel, side: Literal["x", "y"], medium: Medium) -> list[Panel]:
+        """The panels whose axis shows the same measure: one scale for all of them, so that they
+        can be compared."""
+        axis = getattr(panel, side)
+        alone = axis.own or not axis.label or axis.levels or axis.scale == "category"
+        if alone or (side == "x" and axis.top is not None):
+            return [panel]
+        return [one for one in self.seen(medium) if getattr(one, side).label == axis.label]
+
+    def values(self, panel: Panel, side: Literal["x", "y"], medium: Medium) -> list[Any]:
+        """The coordinates of all points that share an axis."""
+        return [v for one in self.peers(panel, side, medium) for v in one.values(side, medium)]
 
 
 def point(
@@ -202,13 +239,39 @@ def spread(values: Iterable[float]) -> bool:
     return bool(positive) and max(positive) / min(positive) > 20
 
 
-def level_axis(label: str, levels: Iterable[Any]) -> Axis:
-    """An axis of a numeric factor's levels, which are its ticks; logarithmic where they span a
-    factor of eight or more."""
+def spaced(places: Sequence[float], gap: float, top: float = 1.0) -> list[float]:
+    """Places between 0 and `top`, moved as little as need be so that no two are closer than `gap`
+    (closer where they are too many)."""
+    if not places:
+        return []
+    gap = min(gap, top / len(places))
+    order = sorted(range(len(places)), key=places.__getitem__)
+    moved = list(places)
+    last = -math.inf
+    for place in order:
+        last = moved[place] = max(places[place], last + gap, 0.0)
+    limit = top
+    for place in reversed(order):
+        limit = moved[place] = min(moved[place], limit)
+        limit -= gap
+    return moved
+
+
+def level_axis(label: str, levels: Iterable[Any], scale: Scale | None = None) -> Axis:
+    """An axis of a numeric factor's levels, which are its ticks; without a `scale` it is
+    logarithmic where they span a factor of eight or more. Texts that would lie on the one before
+    are empty."""
     known = sorted({float(v) for v in levels if not missing(v)})
     wide = bool(known) and known[0] > 0 and known[-1] / known[0] >= 8
-    texts = [f"{v:,.10g}" for v in known]
-    return Axis(label, "log" if wide else "linear", known, texts)
+    scale = scale or ("log" if wide else "linear")
+    places = [math.log(v) if scale == "log" else v for v in known]
+    texts: list[str] = []
+    last = -math.inf
+    for place, value in zip(places, known, strict=True):
+        room = place - last > (places[-1] - places[0]) / 12
+        texts.append(f"{value:,.10g}" if room else "")
+        last = place if room else last
+    return Axis(label, scale, known, texts)
 
 
 def rows_axis(names: Iterable[str]) -> Axis:

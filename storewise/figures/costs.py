@@ -11,15 +11,17 @@ from storewise.analysis.common.engines import CEILING, varying_factors
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series, point, rows_axis
+from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, point, rows_axis
 from storewise.figures.selection import (
     FACTOR_LABELS,
     labelled,
     line_name,
     line_of,
     lines_in,
+    on_paper,
     phase_title,
     points_of,
+    setting_note,
 )
 from storewise.figures.style import DASHED, GREY, SOLID
 
@@ -36,28 +38,35 @@ def storage(tables: Tables) -> Chart | None:
     if sizes.empty:
         return None
     names = varying_factors(sizes, tables.results.factors)
+    printed = on_paper(sizes, names)
+    many = len(printed) < len(sizes)
     bars = []
-    for label, row in labelled(sizes):
+    for rank, (label, row) in enumerate(labelled(sizes)):
+        on: Medium = "both" if label in printed.index else "page"
         name, words = line_name(row, names), f"{number(row['mean'])} bytes per document"
         size = point(row["mean"], name, row, words, f"storage_summary:{label}")
-        bars.append(Series(name, [replace(size, label=f"{row['mean']:.0f}")], "bars", row))
+        look: dict[str, Any] = {"on": on, "rank": rank if many else -1}
+        size = replace(size, label=f"{row['mean']:.0f}")
+        bars.append(Series(name, [size], "bars", row, **look))
     rows = rows_axis(line_name(r, names) for r in records(sizes.sort_values(["engine", *names])))
     inputs = tables.results.inputs
     if inputs is not None and inputs.documents:
         share = inputs.bytes / inputs.documents
         words = f"{number(share)} bytes/document"
-        points = [Point(share, bar.name, words=words) for bar in bars]
+        points = [Point(share, bar.name, words=words) for bar in bars if bar.on == "both"]
         bars.append(Series(_INPUTS, points, "across", colour=GREY, dash=DASHED))
     x = Axis("bytes on disk per document", "linear")
-    return Chart([Panel("Storage after the load", x, rows, bars)])
+    note = setting_note(printed, names) if many else ""
+    return Chart([Panel("Storage after the load", x, rows, bars)], lowest=many, note=note)
 
 
 def costs(tables: Tables) -> Chart | None:
-    """A bar per engine and setting with its interval, a panel per phase."""
+    """A point per engine and setting with its interval, a panel per phase."""
     judged = tables.judged.get("costs")
     if judged is None or judged.empty:
         return None
     # Where the study set the rate it was not the store that made the costs.
+    judged = judged[judged["engine"] != CEILING]
     judged = judged[~judged["paced"].fillna(value=False).astype(bool) & (judged["mean"] > 0)]
     measure = _MONEY if (judged["measure"] == _MONEY).any() else _HOURS
     running = judged[judged["measure"] == measure]
@@ -75,6 +84,8 @@ def costs(tables: Tables) -> Chart | None:
         return None
     drawn = pd.concat([rows for *_, rows in parts])
     names = varying_factors(drawn, tables.results.factors)
+    printed = on_paper(drawn, names)
+    many = len(printed) < len(drawn)
     axis = rows_axis(
         line_name(row, names)
         for _, group in lines_in(drawn, [])
@@ -82,14 +93,17 @@ def costs(tables: Tables) -> Chart | None:
     )
     panels = []
     for heading, label, rows in parts:
-        bars = []
+        dots = []
         for _, group in lines_in(rows, []):
-            for place, row in labelled(group):
+            for rank, (place, row) in enumerate(labelled(group)):
+                look: dict[str, Any] = {"on": "both" if place in printed.index else "page"}
+                look["rank"] = rank if many else -1
                 name, words = line_name(row, names), f"{number(row['mean'])} {label}"
                 cost = point(row["mean"], name, row, words, f"costs:{place}")
-                bars.append(Series(name, [cost], "bars", row))
-        panels.append(Panel(heading, Axis(label), axis, bars))
-    return Chart(panels)
+                dots.append(Series(name, [cost], "markers", row, **look))
+        panels.append(Panel(heading, Axis(label), axis, dots))
+    note = setting_note(printed, names) if many else ""
+    return Chart(panels, tinted=True, lowest=many, note=note)
 
 
 def capacity(tables: Tables) -> Chart | None:
@@ -115,7 +129,7 @@ def capacity(tables: Tables) -> Chart | None:
             series += [line, line_of(group, names, model, rank, **look)]
         x = Axis(FACTOR_LABELS.get(kind, kind), "log")
         panels.append(Panel(f"over {kind}", x, Axis("hours for the full corpus"), series))
-    return Chart(panels, columns=6, lowest=True)
+    return Chart(panels, columns=2, lowest=True)
 
 
 def _hours(row: dict[str, Any]) -> str:

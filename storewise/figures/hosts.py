@@ -8,16 +8,20 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.files.parts import SESSION
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, rows_axis
+from storewise.figures.rates import LEAST_SECONDS
 from storewise.figures.selection import engines_in
+from storewise.figures.style import INK
 
 #: Most phases of a figure.
 _PHASES = 3
+#: Most nodes that all have a row, and rows of an engine where there are more.
+_ROWS, _BUSIEST = 20, 3
 #: Columns of `cpu` from below, with the colour and hatch of each.
 _KINDS = (
-    ("user", "#0072B2", ""),
-    ("system", "#56B4E9", "///"),
-    ("iowait", "#D55E00", "..."),
-    ("steal", "#000000", "xx"),
+    ("user", "#9E9E9E", ""),
+    ("system", "#CFCFCF", "///"),
+    ("iowait", "#000000", "..."),
+    ("steal", "#7A7A7A", "xx"),
 )
 _CLIENT = "busiest client"
 
@@ -36,7 +40,7 @@ def _highest(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def host_cpu(tables: Tables) -> Chart | None:
-    """Host CPU over time by kind, iowait included, one panel per engine and phase.
+    """Host CPU over time by kind, iowait included, a panel per engine and phase of LEAST_SECONDS.
 
     Nodes on hosts of their own have panels beside those of their clients.
     """
@@ -51,20 +55,22 @@ def host_cpu(tables: Tables) -> Chart | None:
             for trial, host in zip(cpu["trial"], cpu["host"], strict=True)
         ]
     )
-    phases = tables.phases_of(chosen)[:_PHASES]
+    seconds = cpu.groupby(["engine", "phase"])["second"].transform("nunique")
+    cpu = cpu[seconds >= LEAST_SECONDS]
+    phases = tables.phases_of(cpu)[:_PHASES]
     panels = []
     for engine in engines_in(chosen):
         rows = cpu[cpu["engine"] == engine]
         kinds = sorted(set(rows["who"]))
         for who in kinds:
             name = f"{title(engine)} {who}" if "nodes" in kinds else title(engine)
-            panels += [
-                _over_time(
-                    f"{name}, {phase}", rows[(rows["who"] == who) & (rows["phase"] == phase)]
-                )
-                for phase in phases
-            ]
-    return Chart(panels, 1.55, len(phases), most=len(panels), time=True, grid=True, still=True)
+            for phase in phases:
+                here = rows[(rows["who"] == who) & (rows["phase"] == phase)]
+                if len(here):
+                    panels.append(_over_time(f"{name}, {phase}", here))
+    if not panels:
+        return None
+    return Chart(panels, 1.55, max(2, len(phases)), most=len(panels), time=True, still=True)
 
 
 def _over_time(heading: str, rows: pd.DataFrame) -> Panel:
@@ -78,10 +84,10 @@ def _over_time(heading: str, rows: pd.DataFrame) -> Panel:
             hatch=hatch,
         )
         for kind, colour, hatch in _KINDS
-        if len(rows) and (kind != "steal" or (means[kind] > 0.5).any())
+        if kind != "steal" or (means[kind] > 0.5).any()
     ]
     # Each value is the mean of its second.
-    end = float(means.index.max()) + 1 if len(rows) else None
+    end = float(means.index.max()) + 1
     x = Axis("seconds since the start of the phase", "linear", top=end)
     return Panel(heading, x, Axis("host CPU in %", "linear", top=100), stack)
 
@@ -97,6 +103,11 @@ def busy_nodes(tables: Tables) -> Chart | None:
     clients = clients.groupby(["engine", "phase"])[["mean", "max"]].max().reset_index()
     rows = nodes.merge(chosen, on=["trial", "phase"])
     rows = rows.groupby(["engine", "phase", "node"])[["mean", "max"]].max().reset_index()
+    if rows.groupby("engine")["node"].nunique().sum() > _ROWS:
+        # Of many nodes the busiest tell what limits.
+        busiest = rows.sort_values("mean", ascending=False).drop_duplicates(["engine", "node"])
+        kept = busiest.groupby("engine").head(_BUSIEST)
+        rows = rows.merge(kept[["engine", "node"]], on=["engine", "node"])
     rows = pd.concat([rows, clients.assign(node=_CLIENT)], ignore_index=True)
     places = [
         (engine, node)
@@ -115,7 +126,7 @@ def busy_nodes(tables: Tables) -> Chart | None:
                 row = here.loc[(engine, node)]
                 record = {} if node == _CLIENT else {"engine": engine}
                 bars.append(Series(name, [Point(row["mean"], name)], "bars", record))
-                most = [Point(row["max"], name)]
-                bars.append(Series("", most, "markers", colour="#000000", marker="|"))
+                tick = [Point(row["max"], name)]
+                bars.append(Series("", tick, "markers", colour=INK, marker="|"))
         panels.append(Panel(phase, Axis("cores", "linear"), rows_axis(names), bars))
     return Chart(panels, most=_PHASES, still=True)

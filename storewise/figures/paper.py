@@ -13,11 +13,13 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from storewise.analysis.common.engines import title
-from storewise.figures.chart import Axis, Chart, Panel, Series, finite
-from storewise.figures.style import Style
+from storewise.figures.chart import Axis, Chart, Panel, Series, finite, spaced
+from storewise.figures.style import engine_colour
+from storewise.figures.style import look as engine_look
 
 #: Of a figure, in inches: a page of paper is about 7 inches wide.
 _WIDTH = 7.0
@@ -29,6 +31,11 @@ _GAP = 0.35
 _DASHES: Sequence[Any] = ("-", "--", "-.", ":", (0, (8, 3)), (0, (8, 3, 2, 3)))
 #: Of markers that are no engine's.
 _SIZES = {"|": 9.0, ".": 4.0}
+#: Between two labels at the ends of lines, in points, and most characters of one: a longer one, or
+#: more of them than a panel is high, are a legend.
+_LINE, _LONGEST = 11.5, 34
+#: What titles and ticks take of a panel's height, in points.
+_AROUND = 62
 
 _RC = {
     "font.family": "sans-serif",
@@ -54,13 +61,13 @@ _RC = {
 }
 
 
-def draw(chart: Chart, style: Style) -> Figure | None:
+def draw(chart: Chart) -> Figure | None:
     """The chart as a figure that pyplot does not know; None where nothing of it is for paper."""
     panels = chart.printed()
     if not panels:
         return None
     with mpl.rc_context(_RC):
-        return _Drawing(chart, panels, style).figure
+        return _Drawing(chart, panels).figure
 
 
 def to_bytes(figure: Figure, form: str) -> bytes:
@@ -86,23 +93,23 @@ def to_bytes(figure: Figure, form: str) -> bytes:
 class _Drawing:
     """One chart on its way to paper."""
 
-    def __init__(self, chart: Chart, panels: Sequence[Panel], style: Style) -> None:
+    def __init__(self, chart: Chart, panels: Sequence[Panel]) -> None:
         self.chart = chart
         self.panels = panels
-        self.style = style
-        self.columns = min(chart.columns, len(panels))
+        self.columns = 2 if len(panels) == 4 else min(chart.columns, len(panels))
         self.rows: dict[str, float] = {}
         self.texts: list[str] = []
-        lines = [one for panel in panels for one in panel.series if panel.sideways and one.engine]
-        self.engines = {point.y: one.engine for one in lines for point in one.points}
+        rows = [one for panel in panels if panel.sideways for one in panel.shown("paper")]
+        self.engines = {point.y: one.engine for one in reversed(rows) for point in one.points}
         if panels[0].sideways:
             self._stand()
         self.height = 1.4 + 0.3 * max(self.rows.values()) if self.rows else chart.height
         height = math.ceil(len(panels) / self.columns)
         self.figure = Figure(figsize=(_WIDTH, self.height * height), layout="constrained")
         FigureCanvasAgg(self.figure)
-        shared = chart.shared or bool(self.rows)
+        shared = bool(self.rows)
         axes = list(self.figure.subplots(height, self.columns, squeeze=False, sharey=shared).flat)
+        self.direct = all(map(self._fits, panels))
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         for number, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
@@ -118,7 +125,7 @@ class _Drawing:
         """Place the rows. Where they are tinted, those of two engines are apart, and only the
         first of an engine has its name."""
         place, last = 0.0, None
-        for name in self.panels[0].y.levels:
+        for name in filter(self.engines.__contains__, self.panels[0].y.levels):
             engine = self.engines.get(name, "")
             follows = self.chart.tinted and engine == last
             if self.chart.tinted and last is not None and not follows:
@@ -129,12 +136,8 @@ class _Drawing:
 
     def _panel(self, axis: Any, panel: Panel) -> None:
         shown = panel.shown("paper")
-        if not shown:
-            middle = {"ha": "center", "va": "center", "transform": axis.transAxes}
-            axis.text(0.5, 0.5, "not measured", **middle)
-        together = self.panels if self.chart.shared else [panel]
-        x_log = panel.x.logarithmic(panel.values("x", "paper"))
-        y_log = panel.y.logarithmic(v for one in together for v in one.values("y", "paper"))
+        x_log = panel.x.logarithmic(self.chart.values(panel, "x", "paper"))
+        y_log = panel.y.logarithmic(self.chart.values(panel, "y", "paper"))
         below: Any = 0.0
         for series in shown:
             if series.mode == "stack":
@@ -145,14 +148,56 @@ class _Drawing:
                 self._line(axis, panel, series, _shift(panel, series))
         if panel.warmup:
             axis.axvspan(0, panel.warmup, color="#000000", alpha=0.08, lw=0)
-        self._scale(axis, "x", panel.x, x_log, _end(panel, "x"))
+        self._scale(axis, "x", panel, x_log)
         if self.rows:
             self._row_names(axis)
         else:
-            self._scale(axis, "y", panel.y, y_log, _end(panel, "y"))
+            self._scale(axis, "y", panel, y_log)
+        if self.direct:
+            self._labels(axis, panel)
+
+    def _fits(self, panel: Panel) -> bool:
+        """Whether the lines of a panel can have their names at their ends."""
+        lines = _named(panel)
+        room = 72 * self.height - _AROUND
+        short = all(len(one.label) <= _LONGEST for one in lines)
+        return short and len(lines) * _LINE <= room and not panel.sideways and self.columns < 3
+
+    def _labels(self, axis: Any, panel: Panel) -> None:
+        """The name of each line at its end, moved apart where ends meet."""
+        lines = _named(panel)
+        ends = [self._end_of(panel, one) for one in lines]
+        to_axes = axis.transData + axis.transAxes.inverted()
+        at = [tuple(map(float, to_axes.transform(end))) for end in ends]
+        gap = _LINE / (72 * self.height - _AROUND)
+        places = spaced([y for _, y in at], gap, 1 - gap / 2)
+        for one, end, (x, _), place in zip(lines, ends, at, places, strict=True):
+            thin = {"arrowstyle": "-", "color": self._colour(one), "lw": 0.8, "shrinkA": 0}
+            axis.annotate(
+                one.label,
+                end,
+                xytext=(min(1.0, x) + 0.05, place),
+                textcoords="axes fraction",
+                va="center",
+                fontsize=8.5,
+                annotation_clip=False,
+                arrowprops={**thin, "shrinkB": 3, "clip_on": False},
+                path_effects=[withStroke(linewidth=2.5, foreground="white")],
+                zorder=5,
+            )
+
+    def _end_of(self, panel: Panel, series: Series) -> tuple[float, float]:
+        """The last point of a line, or of what is drawn thin in its colour beyond it."""
+        lines = [one for one in panel.shown("paper") if one is series or _belongs(one, series)]
+        places = [
+            place
+            for one in lines
+            for place in zip(*(self._places(panel, one, s) for s in ("x", "y")), strict=True)
+        ]
+        return max(places, key=lambda place: float(place[0]))
 
     def _colour(self, series: Series) -> str:
-        return series.colour or self.style.colour(series.like or series.engine)
+        return series.colour or engine_colour(series.like or series.engine)
 
     def _places(self, panel: Panel, series: Series, side: str) -> list[Any]:
         """The coordinates of points as numbers."""
@@ -179,7 +224,7 @@ class _Drawing:
                 axis.axhline(ys[0], **look)
             return
         engine = series.like or series.engine
-        look["marker"] = series.marker or (self.style.marker(engine) if engine else "o")
+        look["marker"] = series.marker or (engine_look(engine).marker if engine else "o")
         look["ms"] = _SIZES.get(look["marker"], 3.0 if not look["label"] else None)
         if joined and not look["label"]:
             look["lw"] = 1.0
@@ -189,7 +234,7 @@ class _Drawing:
             look |= {"lw": 1.3, "alpha": 0.9}
         if series.note:
             look["markevery"] = max(1, len(xs) // 12)
-        hollow = [point.hollow or series.published for point in series.points]
+        hollow = [point.hollow or point.unsure or series.published for point in series.points]
         if all(hollow):
             look["markerfacecolor"] = "none"
         errors = {"xerr" if panel.sideways else "yerr": _errors(series, panel.sideways)}
@@ -203,7 +248,7 @@ class _Drawing:
         xs, ys = (self._places(panel, series, side) for side in ("x", "y"))
         look: dict[str, Any] = {
             "color": self._colour(series),
-            "hatch": self.style.hatch(series.engine) if series.engine else "",
+            "hatch": engine_look(series.engine).hatch if series.engine else "",
             "capsize": 3,
         }
         errors = _errors(series, panel.sideways)
@@ -213,7 +258,7 @@ class _Drawing:
             return
         axis.barh(ys, xs, series.width, xerr=errors, edgecolor="white", **look)
         for x, y, point in zip(xs, ys, series.points, strict=True):
-            high = x if point.high is None else min(point.high, _end(panel, "x"))
+            high = min(point.ends[1], _end([panel], "x")) if point.ends else x
             beside = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
             axis.annotate(point.label, (high, y), **beside)
 
@@ -230,8 +275,10 @@ class _Drawing:
             axis.stairs(base + values, edges, **look)
         return below + values
 
-    def _scale(self, axis: Any, side: str, spec: Axis, logarithmic: bool, end: float) -> None:
+    def _scale(self, axis: Any, side: Literal["x", "y"], panel: Panel, logarithmic: bool) -> None:
         """Scale, range and ticks of an axis."""
+        spec: Axis = getattr(panel, side)
+        peers = self.chart.peers(panel, side, "paper")
         ticks = getattr(axis, f"{side}axis")
         if spec.levels:
             places = range(len(spec.levels)) if spec.scale == "category" else spec.levels
@@ -241,14 +288,17 @@ class _Drawing:
             if logarithmic:
                 axis.set_xscale("log")
                 ticks.set_minor_locator(NullLocator())
-            crowded = sum(len(text) + 2 for text in texts) * self.columns > 84
+            crowded = sum(len(text) + 2 for text in texts if text) * self.columns > 84
             tilt = {"rotation": 60, "ha": "right"} if crowded else {}
             axis.set_xticks(list(places), list(texts), **tilt)
             return
         if logarithmic:
             getattr(axis, f"set_{side}scale")("log")
+            ends = [end for one in peers for end in _reach(one, side) if end > 0]
+            if ends:
+                getattr(axis, f"set_{side}lim")(min(ends) / 1.25, max(ends) * 1.25)
         else:
-            getattr(axis, f"set_{side}lim")(0, end)
+            getattr(axis, f"set_{side}lim")(0, _end(peers, side))
             if side == "x":
                 count = max(2, 10 // self.columns)
                 ticks.set_major_locator(MaxNLocator(count, integer=self.chart.time))
@@ -260,27 +310,28 @@ class _Drawing:
         for engine in dict.fromkeys(self.engines.values()) if self.chart.tinted else ():
             places = [place for name, place in self.rows.items() if self.engines[name] == engine]
             ends = min(places) - 0.5, max(places) + 0.5
-            axis.axhspan(*ends, color=self.style.colour(engine), alpha=0.06, lw=0)
+            axis.axhspan(*ends, color=engine_colour(engine), alpha=0.06, lw=0)
 
     def _name(self, axis: Any, panel: Panel, number: int) -> None:
         """Title and labels; a label is not repeated from panel to panel."""
-        axis.set_title(textwrap.fill(panel.title, 84 // self.columns))
+        # Names of rows leave less room beside them.
+        signs = (84 - max(map(len, self.texts), default=0)) // self.columns
+        axis.set_title(textwrap.fill(panel.title, max(14, signs)))
         beside = self.panels[number - 1 : number] if number % self.columns else []
         under = self.panels[number + self.columns :][:1]
         if panel.x.label not in [other.x.label for other in under]:
-            label = panel.x.title(panel.values("x", "paper"))
+            label = panel.x.title(self.chart.values(panel, "x", "paper"))
             if self.columns > 2:
                 label = label.replace(" per second", "/s").replace("(logarithmic)", "(log.)")
-            axis.set_xlabel(textwrap.fill(label, 84 // self.columns))
+            axis.set_xlabel(textwrap.fill(label, max(14, signs)))
         if panel.y.label not in [other.y.label for other in beside]:
-            titles = {one.y.title(one.values("y", "paper")) for one in self.panels}
-            label = titles.pop() if len(titles) == 1 else panel.y.label
+            label = panel.y.title(self.chart.values(panel, "y", "paper"))
             axis.set_ylabel(textwrap.fill(label, int(10 * self.height)))
 
     def _legend(self, axes: Sequence[Any]) -> None:
         """One legend for all panels, below them, each entry once."""
         entries: dict[str, Any] = {}
-        for axis in axes:
+        for axis in axes if not self.direct else ():
             for handle, text in zip(*axis.get_legend_handles_labels(), strict=True):
                 entries.setdefault(text, handle)
         if entries:
@@ -303,8 +354,8 @@ def _errors(series: Series, sideways: bool) -> Any:
     if not series.intervals:
         return None
     ends = [
-        (value - point.low, point.high - value)
-        if point.low is not None and point.high is not None and point.high > point.low
+        (value - point.ends[0], point.ends[1] - value)
+        if point.ends and point.ends[1] > point.ends[0]
         else (math.nan, math.nan)
         for point in series.points
         for value in (point.x if sideways else point.y,)
@@ -312,16 +363,38 @@ def _errors(series: Series, sideways: bool) -> Any:
     return np.clip(np.array(ends).T, 0, None)
 
 
-def _end(panel: Panel, side: Literal["x", "y"]) -> float:
-    """The end of a linear axis: the highest interval, at most twice the highest value."""
-    axis = panel.x if side == "x" else panel.y
-    if axis.top is not None:
-        return axis.top
-    most = max(finite(panel.values(side, "paper")), default=0.0)
-    along = panel.sideways == (side == "x")
-    highs = [p.high for one in panel.shown("paper") if one.intervals for p in one.points]
-    high = max(finite(highs), default=most) if along else most
-    room = 1.15 if any(p.label for one in panel.series for p in one.points) else 1.05
+def _named(panel: Panel) -> list[Series]:
+    """The lines of a panel that are told from each other by name, each name once."""
+    lines = [one for one in panel.shown("paper") if one.points and one.mode != "stack"]
+    named = {one.label: one for one in reversed(lines) if one.label}
+    return list(reversed(named.values()))
+
+
+def _belongs(one: Series, line: Series) -> bool:
+    """Whether `one` is drawn thin beside a line of the same setting."""
+    same = one.mode == "lines" and (one.engine, one.rank) == (line.engine, line.rank)
+    return same and one.legend == ""
+
+
+def _reach(panel: Panel, side: Literal["x", "y"]) -> list[float]:
+    """All that an axis must show: values, and the ends of intervals along it."""
+    ends = finite(panel.values(side, "paper"))
+    if panel.sideways == (side == "x"):
+        lines = [one for one in panel.shown("paper") if one.intervals]
+        ends += [end for one in lines for p in one.points for end in p.ends or ()]
+    return ends
+
+
+def _end(panels: Sequence[Panel], side: Literal["x", "y"]) -> float:
+    """The end of a linear axis of these panels: the highest interval, at most twice the highest
+    value."""
+    tops = [axis.top for one in panels for axis in [getattr(one, side)] if axis.top is not None]
+    if tops:
+        return float(max(tops))
+    most = max((v for one in panels for v in finite(one.values(side, "paper"))), default=0.0)
+    high = max((end for one in panels for end in _reach(one, side)), default=most)
+    points = [p for panel in panels for one in panel.series for p in one.points]
+    room = 1.15 if any(p.label for p in points) else 1.05
     return room * max(most, min(high, 2 * most)) or 1.0
 
 

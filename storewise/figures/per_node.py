@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
@@ -11,16 +9,16 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, point
 from storewise.figures.selection import engines_in, labelled, lowest
-from storewise.figures.style import COLOURS
+from storewise.figures.style import INK, engine_colour
 
 #: Most nodes of a panel; those of a larger cluster that were slowest are shown.
 _NODES = 16
 #: Most engines and phases of the first figure, ways of slowing of the second.
 _MOST = 3
 _KINDS = (
-    ("cpu_user", "CPU user", "#999999", ""),
-    ("cpu_system", "CPU system", "#cccccc", "///"),
-    ("cpu_iowait", "CPU iowait", "#000000", "..."),
+    ("cpu_user", "CPU user", "#9E9E9E", ""),
+    ("cpu_system", "CPU system", "#CFCFCF", "///"),
+    ("cpu_iowait", "CPU iowait", INK, "..."),
 )
 
 
@@ -60,7 +58,6 @@ def latency_by_node(tables: Tables) -> Chart | None:
     rows = rows[several > 1]
     if rows.empty:
         return None
-    operations = sorted(set(rows["operation"]))
     above: list[Panel] = []
     below: list[Panel] = []
     for engine in engines_in(rows):
@@ -72,12 +69,12 @@ def latency_by_node(tables: Tables) -> Chart | None:
             here = plain if len(plain) else here
             here = here[here["step"] == here["step"].max()]
             nodes = _nodes(here)
-            above.append(_times(f"{title(engine)}, {phase}", here, nodes, operations))
-            below.append(_load(here, nodes))
-    return Chart([*above, *below], 2.6, len(above), grid=True, still=True)
+            above.append(_times(engine, phase, here, nodes))
+            below.append(_load(f"{title(engine)}, {phase}: hosts", here, nodes))
+    return Chart([*above, *below], 2.6, len(above), still=True)
 
 
-def _times(heading: str, rows: pd.DataFrame, nodes: list[str], names: Sequence[str]) -> Panel:
+def _times(engine: str, phase: str, rows: pd.DataFrame, nodes: list[str]) -> Panel:
     """Median (bar), 95th percentile (line above it) and mean (dot) by node and operation."""
     here = sorted(set(rows["operation"]))
     width = 0.8 / len(here)
@@ -86,21 +83,21 @@ def _times(heading: str, rows: pd.DataFrame, nodes: list[str], names: Sequence[s
         times = rows[rows["operation"] == name].groupby("node")
         times = times[["service_p50", "service_p95", "service_mean"]].median().reindex(nodes) * 1e3
         at = np.arange(len(nodes)) + (place - (len(here) - 1) / 2) * width
-        colour = COLOURS[names.index(name) % len(COLOURS)]
+        colour = engine_colour(engine, place)
         bars, dots = [], []
         for x, (median, high, mean) in zip(at, times.to_numpy(), strict=True):
             bars.append(Point(x, median, median, high))
             dots.append(Point(x, mean))
         series += [
-            Series(name, bars, "bars", colour=colour, width=0.9 * width),
-            Series("", dots, "markers", legend="", colour="#000000", marker="."),
+            Series(f"{title(engine)}: {name}", bars, "bars", colour=colour, width=0.9 * width),
+            Series("", dots, "markers", legend="", colour=INK, marker="."),
         ]
     top = 1.05 * rows[["service_p95", "service_mean"]].max().max() * 1e3
     x, y = Axis("", "category", nodes), Axis("service time, ms", "linear", top=top)
-    return Panel(heading, x, y, series)
+    return Panel(f"{title(engine)}, {phase}", x, y, series)
 
 
-def _load(rows: pd.DataFrame, nodes: list[str]) -> Panel:
+def _load(heading: str, rows: pd.DataFrame, nodes: list[str]) -> Panel:
     means = rows.groupby("node")[[name for name, *_ in _KINDS]].mean().reindex(nodes).fillna(0.0)
     stack = [
         Series(
@@ -112,7 +109,9 @@ def _load(rows: pd.DataFrame, nodes: list[str]) -> Panel:
         )
         for name, label, colour, hatch in _KINDS
     ]
-    return Panel("", Axis("", "category", nodes), Axis("host CPU, %", "linear", top=100), stack)
+    return Panel(
+        heading, Axis("", "category", nodes), Axis("host CPU, %", "linear", top=100), stack
+    )
 
 
 def slowed_nodes(tables: Tables) -> Chart | None:
@@ -149,10 +148,10 @@ def slowed_nodes(tables: Tables) -> Chart | None:
         x = Axis("slowed nodes", "linear", sorted(set(here["slowed_nodes"])))
         panels += [
             Panel(f"{phase}: {way}", x, Axis("operations per second", "linear"), rates),
-            Panel("", x, Axis("p95 of each node, ms", "linear"), times),
-            Panel("", x, Axis("iowait of each node, %", "linear", top=100), waits),
+            Panel("95th percentile", x, Axis("p95 of each node, ms", "linear"), times),
+            Panel("iowait", x, Axis("iowait of each node, %", "linear", top=100), waits),
         ]
-    return Chart(panels, 2.7, most=3 * _MOST, grid=True, still=True)
+    return Chart(panels, 2.7, most=3 * _MOST, still=True)
 
 
 def _marks(engine: str, rows: pd.DataFrame, value: str, scale: float) -> list[Series]:

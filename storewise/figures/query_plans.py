@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from storewise.analysis.common.engines import CEILING, varying_factors
 from storewise.analysis.common.frames import missing
 from storewise.analysis.common.text import seconds
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel
+from storewise.figures.chart import Axis, Chart, Panel, level_axis
 from storewise.figures.selection import line_of, lines_in, points_of
 from storewise.figures.style import LINES
 
@@ -39,21 +39,9 @@ def over_selectivity(tables: Tables) -> Chart | None:
                 line = replace(line, legend=line.name)
             # On paper each setting of an engine needs a line style of its own.
             lines.append(line if rank < len(LINES) else replace(line, on="page"))
-        shares = sorted(set(rows["selectivity_pct"].tolist()))
-        x = Axis("selectivity (% of the readings)", "log", shares, _texts(shares))
+        x = level_axis("selectivity (% of the readings)", rows["selectivity_pct"], "log")
         panels.append(Panel(query, x, Axis("seconds", unit="s"), lines))
-    return Chart(panels, height=3.6, shared=True)
-
-
-def _texts(shares: Sequence[float]) -> list[str]:
-    """Texts of ticks; those that would lie on the one before are empty."""
-    texts: list[str] = []
-    last = 0.0
-    for share in shares:
-        close = share < 1.7 * last
-        texts.append("" if close else f"{share:g}")
-        last = last if close else share
-    return texts
+    return Chart(panels, height=3.6, columns=2)
 
 
 def _unused(row: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ from storewise.figures.selection import (
     phase_title,
     points_of,
     setting_note,
+    without_idle_ceiling,
 )
 from storewise.figures.style import DASHED, DOTTED, GREY
 
@@ -40,6 +41,7 @@ def speedup(tables: Tables) -> Chart | None:
     scaling = scaling[
         (scaling["quantity"] == "speedup") & (scaling["measure"] == "documents_per_s")
     ]
+    scaling = without_idle_ceiling(scaling, tables)
     if scaling.empty:
         return None
     names = varying_factors(scaling, tables.results.factors)
@@ -53,27 +55,24 @@ def speedup(tables: Tables) -> Chart | None:
         label = FACTOR_LABELS.get(factor, factor)
         for phase in phases:
             rows = over_factor[over_factor["phase"] == phase]
+            if rows.empty:
+                continue
             fits = factor in factors[:_MOST] and phase in phases[:_MOST]
-            x, y, lines = Axis(label), Axis(), list[Series]()
-            if len(rows):
-                lines = _speedups(tables, rows, factor, others, printed)
-                base = float(rows["base"].min())
-                levels = sorted({*rows["level"].tolist(), *rows["base"].tolist()})
-                words = "as many times as fast as there are more"
-                ideal = [Point(level, level / base, words=words) for level in levels]
-                lines.append(
-                    Series("ideal", ideal, "lines", {"phase": phase}, colour=GREY, dash=DOTTED)
-                )
-                lines += _published(tables, factor, phase)
-                x = Axis(label, "linear", levels, level_axis("", levels).texts)
-                top = 1.5 * max(levels[-1] / base, rows["mean"].max())
-                over = f"speed-up over {setting({factor: base}, [factor])}"
-                y = Axis(over, "linear", top=top)
+            lines = _speedups(tables, rows, factor, others, printed)
+            base = float(rows["base"].min())
+            levels = sorted({*rows["level"].tolist(), *rows["base"].tolist()})
+            words = "as many times as fast as there are more"
+            ideal = [Point(level, level / base, words=words) for level in levels]
+            lines.append(
+                Series("ideal", ideal, "lines", {"phase": phase}, colour=GREY, dash=DOTTED)
+            )
+            lines += _published(tables, factor, phase)
+            x = level_axis(label, levels, "linear")
+            top = 1.5 * max(levels[-1] / base, rows["mean"].max())
+            y = Axis(f"speed-up over {setting({factor: base}, [factor])}", "linear", top=top)
             heading = f"{phase_title(phase)}, over {label}"
             panels.append(Panel(heading, x, y, lines, on="both" if fits else "page"))
-    columns = min(_MOST, len(phases))
-    height = 3.3 if len(factors) == 1 else 2.7
-    return Chart(panels, height, columns, most=_MOST * _MOST, lowest=True, grid=True)
+    return Chart(panels, 3.0, columns=2, most=_MOST * _MOST, lowest=True)
 
 
 def _speedups(
@@ -160,7 +159,7 @@ def over_nodes(tables: Tables) -> Chart | None:
     Stores without servers are level lines: what the same clients reach without a cluster.
     """
     rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
-    rates = rates[rates["mean"] > 0]
+    rates = without_idle_ceiling(rates[rates["mean"] > 0], tables)
     if "nodes" not in rates or not rates["nodes"].nunique() > 1:
         return None
     names = [n for n in varying_factors(rates, tables.results.factors) if n != "nodes"]
@@ -186,4 +185,4 @@ def over_nodes(tables: Tables) -> Chart | None:
             lines.append(line_of(group, names, points, rank, printed, **look))
         x, y = level_axis("data nodes", levels), Axis("documents per second")
         panels.append(Panel(phase_title(phase), x, y, lines))
-    return Chart(panels, most=3, note=setting_note(printed, names), lowest=True)
+    return Chart(panels, columns=2, most=4, note=setting_note(printed, names), lowest=True)

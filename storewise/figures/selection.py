@@ -12,8 +12,13 @@ from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Point, Series, point
-from storewise.figures.style import Style
 
+#: What rates of the null engine are: they store nothing.
+CLIENTS_CEILING = "client's ceiling"
+#: Seconds of work from which on such a rate is told.
+_LEAST_WORK = 1.0
+#: Settings beyond which a figure with a row for each shows the lowest of each engine.
+_MOST_ROWS = 32
 #: Axis labels of numeric factors.
 FACTOR_LABELS = {
     "nodes": "data nodes",
@@ -24,25 +29,29 @@ FACTOR_LABELS = {
 }
 
 
-def style_of(tables: Tables) -> Style:
-    """The style of a study's engines, failed ones included, so that colours never move."""
-    engines = set(tables.results.trials.get("engine", pd.Series(dtype=str)))
-    engines |= {str(f.factors["engine"]) for f in tables.results.failed if "engine" in f.factors}
-    return Style(engines)
-
-
 def phase_title(phase: str) -> str:
     return {"write": "write (parsing and loading)"}.get(phase, phase)
 
 
 def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Engine and setting of a row."""
-    return ", ".join(filter(None, (title(str(row["engine"])), setting(row, names))))
+    """Engine and setting of a row; the null engine is only told as the client's ceiling."""
+    engine = str(row["engine"])
+    name = CLIENTS_CEILING if engine == CEILING else title(engine)
+    return ", ".join(filter(None, (name, setting(row, names))))
 
 
 def engines_in(table: pd.DataFrame) -> list[str]:
     """Engines in the order of the legend: the baseline first, the ceiling last."""
     return sorted(set(table["engine"]), key=lambda e: (e == CEILING, e != BASELINE, e))
+
+
+def without_idle_ceiling(rates: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Rates without those of the null engine where its phase had less than _LEAST_WORK to do: such
+    a rate is that of a clock."""
+    walls = tables.throughput.merge(tables.trials[["trial", "engine"]], on="trial")
+    walls = walls[(walls["measure"] == "duration") & (walls["engine"] == CEILING)]
+    idle = set(walls.loc[walls["value"] < _LEAST_WORK, "phase"])
+    return rates[~((rates["engine"] == CEILING) & rates["phase"].isin(idle))]
 
 
 def lines_in(table: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -89,7 +98,7 @@ def line_of(
         "name": line_name(first, names),
         "record": first,
         "on": "page" if hidden else "both",
-        "legend": title(first["engine"]),
+        "legend": line_name(first, []),
         "dash": rank,
     }
     return Series(points=points, rank=rank, **(usual | look))
@@ -106,6 +115,13 @@ def lowest(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
                 rows = rows[rows[name] == levels.min()]
         kept.append(rows)
     return pd.concat(kept) if kept else table
+
+
+def on_paper(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The rows of a figure with a line for each that fit a page of paper: all, or of too many those
+    at the lowest level of each factor."""
+    several = table.groupby("phase").size() if "phase" in table else pd.Series([len(table)])
+    return lowest(table, names) if several.max() > _MOST_ROWS else table
 
 
 def setting_note(table: pd.DataFrame, names: Sequence[str]) -> str:

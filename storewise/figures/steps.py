@@ -8,13 +8,21 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.engines import CEILING, title, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.measure.steps import ALL, OTHER, PARAMETERS, wide
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, level_axis, point
-from storewise.figures.selection import Finder, labelled, line_of, lines_in, lowest, setting_note
+from storewise.figures.selection import (
+    Finder,
+    labelled,
+    line_of,
+    lines_in,
+    lowest,
+    setting_note,
+    without_idle_ceiling,
+)
 from storewise.figures.style import DASHED, DOTTED, SOLID
 
 _RATE = "operations_per_s"
@@ -71,7 +79,7 @@ def clients(tables: Tables) -> Chart | None:
     steps = _Steps(tables, whole=True)
     if steps.rows.empty or _RATE not in steps.rows:
         return None
-    rows = steps.rows[steps.rows[_RATE] > 0]
+    rows = without_idle_ceiling(steps.rows[steps.rows[_RATE] > 0], tables)
     printed = lowest(rows, steps.names)
     panels = []
     for heading, group in _alike(tables, rows):
@@ -79,7 +87,7 @@ def clients(tables: Tables) -> Chart | None:
         if group["clients"].nunique() > 1:
             y = Axis("operations per second")
             panels.append(_over_clients(steps, heading, group, y, _RATE, "operations/s", printed))
-    return _chart(panels, printed, steps.names, most=6)
+    return _chart(panels, printed, steps.names, most=8)
 
 
 def runtime(tables: Tables) -> Chart | None:
@@ -105,7 +113,7 @@ def _chart(
     if not panels:
         return None
     note = setting_note(printed, names)
-    return Chart(panels, height=3.1, most=most, note=note, lowest=True)
+    return Chart(panels, height=3.0, columns=2, most=most, note=note, lowest=True)
 
 
 def _over_clients(
@@ -146,6 +154,7 @@ def latency_over_throughput(tables: Tables) -> Chart | None:
     reached = whole.rows[[*keys, _RATE]].rename(columns={_RATE: "reached"})
     rows = each.rows.merge(reached, on=keys, how="inner")
     rows = rows[rows["response_mean"].notna() & (rows["reached"] > 0)]
+    rows = rows[rows["engine"] != CEILING]
     printed = lowest(rows, each.names)
     panels = []
     for heading, alike in _alike(tables, rows):

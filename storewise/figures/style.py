@@ -1,53 +1,80 @@
-"""How every figure looks: the colours, markers, hatches and lines of engines.
+"""How every figure looks: one colour, marker and hatch for each engine, in every study.
 
-Colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with any common
-colour blindness tell apart; markers, hatches and line styles carry the same distinction in black
-and white.
+The colours are fixed, so that a reader who has seen one report knows them in the next. They were
+searched with a simulation of colour blindness (Machado, Oliveira & Fernandes, IEEE TVCG 15(6),
+2009, severity 1): any two differ by 11 or more in CIEDE2000 for readers without red, green or blue
+cones, on a light ground and on a dark one.
+Markers, hatches and line styles carry the same distinction in black and white.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from storewise.analysis.common.engines import CEILING
-
-#: Okabe-Ito without the yellow, which is too light for lines on white; then, for studies of more
-#: than seven engines, the dark ones of Paul Tol's "muted" scheme (SRON/EPS/TN/09-002).
-COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"),
-    *("#882255", "#999933", "#332288", "#44AA99"),
-)
 #: What is of no engine.
 GREY = "#7A7A7A"
-#: What stands for colours of figures on a dark page, where they could not be told from it.
-DARK = {
-    "#0072B2": "#4AA3DF",
-    "#000000": "#F0F0F0",
-    "#882255": "#D4356F",
-    "#332288": "#9C8CF2",
-    "#7A7A7A": "#A6A6A6",
+INK = "#000000"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How an engine looks; `dark` is its colour on a dark page."""
+
+    colour: str
+    dark: str
+    marker: str
+    hatch: str
+
+
+_OTHER = Look(GREY, "#A6A6A6", "*", "---")
+LOOKS: Mapping[str, Look] = {
+    # The files themselves and the client's ceiling are no stores: grey.
+    "files": Look("#4A4A4A", "#E4E4E4", "d", "////"),
+    "null": Look("#9A9A9A", "#8A8A8A", "|", "---"),
+    "sqlite": Look("#334EFF", "#0078FF", "o", ""),
+    "duckdb": Look("#997100", "#FFE4A6", "s", "///"),
+    "parquet": Look("#2D805E", "#29CCA8", "^", "..."),
+    "postgres": Look("#7C5380", "#B274AB", "D", "xxx"),
+    "mariadb": Look("#4C130F", "#E68A73", "v", "\\\\\\"),
+    "mongodb": Look("#8CB23E", "#D1FF00", "P", "++"),
+    "cassandra": Look("#00AAFF", "#A6E2FF", "X", "oo"),
+    "hbase": Look("#E65076", "#E63B2E", "<", "||"),
+    "riak": Look("#2A0080", "#B5A6FF", ">", "**"),
+    "sql": Look("#803900", "#CCB300", "p", "OO"),
 }
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "||", "**", "OO", "//..")
+#: How much of the page's ground is in the shades of a colour.
+_SHADES = (0.0, 0.3, 0.5)
 #: Line styles as Plotly names them.
 LINES = ("solid", "dash", "dashdot", "dot", "longdash", "longdashdot")
 SOLID, DASHED, DOTTED = 0, 1, 3
 
 
-class Style:
-    """Colour, marker and hatch of each engine: the same in all figures of a study."""
+def look(engine: str) -> Look:
+    """The looks of an engine; those of one that this version does not know are grey."""
+    return LOOKS.get(engine, _OTHER)
 
-    def __init__(self, engines: Iterable[str]) -> None:
-        names = sorted(set(engines) - {CEILING})
-        self._place = {name: i for i, name in enumerate(names)}
 
-    def colour(self, engine: str) -> str:
-        if engine not in self._place:
-            return GREY
-        return COLOURS[self._place[engine] % len(COLOURS)]
+def engine_colour(engine: str, shade: int = 0, *, dark: bool = False) -> str:
+    """The colour of an engine as ``#RRGGBB``: the same in every study, figure and table.
 
-    def marker(self, engine: str) -> str:
-        return MARKERS[self._place[engine] % len(MARKERS)] if engine in self._place else "*"
+    `shade` is the place among several choices of one engine (levels of consistency or index),
+    `dark` is for a dark ground.
+    """
+    colour = look(engine).dark if dark else look(engine).colour
+    ground, share = 0x14 if dark else 0xFF, _SHADES[shade % len(_SHADES)]
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    mixed = (round(part + share * (ground - part)) for part in parts)
+    return "#" + "".join(f"{part:02X}" for part in mixed)
 
-    def hatch(self, engine: str) -> str:
-        return HATCHES[self._place[engine] % len(HATCHES)] if engine in self._place else "---"
+
+#: What stands for colours of figures on a dark page, where they could not be told from it.
+DARK: Mapping[str, str] = {
+    **{
+        engine_colour(name, shade): engine_colour(name, shade, dark=True)
+        for name in LOOKS
+        for shade in range(len(_SHADES))
+    },
+    GREY: _OTHER.dark,
+    INK: "#F0F0F0",
+}

@@ -22,9 +22,11 @@ from storewise.errors import ResultError
 from storewise.metrics.hdr import Counted, Tag, decoded, merge_all
 
 PERCENTILES: Mapping[str, float | None] = {
-    **{f"p{percentile:g}": percentile for percentile in (50.0, 90.0, 95.0, 99.0, 99.9)},
+    **{f"p{percentile:g}": percentile for percentile in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)},
     "max": 100.0,
 }
+#: Operations that must lie above a percentile for it to be told.
+_ABOVE = 10
 _KEYS = ["phase", "step", "operation", "time"]
 
 
@@ -70,6 +72,15 @@ def histograms(
             else:
                 of_owners[trial, phase, tag.step, tag.operation, tag.owner, time] = histogram
     return of_all, of_owners, warnings
+
+
+def supported(percentiles: pd.Series, counts: pd.Series) -> pd.Series:
+    """Whether a sample of so many operations tells these percentiles: about ten operations must
+    lie above one (1,000 for p99), else it is no more than one of the slowest. A maximum always is.
+    """
+    above = percentiles.map({name: 1 - (p or 0) / 100 for name, p in PERCENTILES.items()})
+    # What rounding leaves of 1 - 0.999 must not refuse exactly ten.
+    return (counts * above >= _ABOVE - 1e-6) | percentiles.eq("max")
 
 
 def counted_tag(text: str) -> bool:

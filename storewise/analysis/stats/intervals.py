@@ -42,6 +42,8 @@ from storewise.analysis.common.frames import Floats
 LEVEL = 0.95
 RESAMPLES = 2000
 SEED = 20190601
+#: An interval whose ends differ by more than this factor says hardly anything.
+WIDEST = 10.0
 #: Fewest seconds from which an interval within one trial is made.
 MIN_SECONDS = 8
 
@@ -126,6 +128,14 @@ class Estimate:
     def columns(self) -> dict[str, Any]:
         """The columns ESTIMATE of a row."""
         return {name: getattr(self, name) for name in ESTIMATE}
+
+
+def too_wide(low: float | None, high: float | None) -> bool:
+    """Whether an interval says too little to be drawn: more than WIDEST from end to end, or beyond
+    zero."""
+    if low is None or high is None or not high > low:
+        return False
+    return low <= 0 or high > WIDEST * low
 
 
 def half_width(error: float, freedom: float) -> float:

@@ -9,7 +9,8 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import missing
 from storewise.analysis.common.text import level
 from storewise.analysis.model.tables import Tables
-from storewise.figures.selection import engines_in, style_of
+from storewise.figures.selection import engines_in
+from storewise.figures.style import engine_colour
 from storewise.report.data.evidence import Evidence
 
 #: Headings of the choices; another factor is called by its own name.
@@ -47,7 +48,6 @@ class Facets:
             name: {level(value): place for place, value in enumerate(levels)}
             for name, levels in self._levels.items()
         }
-        self._style = style_of(tables)
 
     def of(self, record: Mapping[str, Any]) -> list[int]:
         """The place of a row's level in each choice; -1 where the choice does not concern it."""
@@ -74,7 +74,7 @@ class Facets:
                     for value in self._levels[name]
                 ],
                 **(
-                    {"colours": [self._style.colour(str(v)) for v in self._levels[name]]}
+                    {"colours": [engine_colour(str(v)) for v in self._levels[name]]}
                     if name == "engine"
                     else {}
                 ),

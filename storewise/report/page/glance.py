@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storewise.analysis.common.remedies import Group, grouped_warnings
+from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import LONG, MOST, Answer
 from storewise.analysis.verdict.decision import Verdict
@@ -26,12 +27,12 @@ class Glance:
     """Whether most phases were short or hosts were busy: the warning then stands above all."""
 
 
-def glance(tables: Tables, verdict: Verdict) -> Glance:
-    """The first screen of a study."""
+def glance(tables: Tables, verdict: Verdict, more: Sequence[StudyWarning] = ()) -> Glance:
+    """The first screen of a study; `more` are warnings beside those of its tables."""
     walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "wall"]
     short = len(walls) > 0 and bool((walls < LONG).mean() > MOST)
     busy = any(warning.code == "busy_host" for warning in tables.warnings)
-    groups = grouped_warnings(tables.warnings)
+    groups = grouped_warnings([*tables.warnings, *more])
     return Glance(verdict.answer, verdict_chart(tables, verdict), groups, short or busy)
 
 

@@ -20,16 +20,15 @@ from storewise.analysis.pipeline.output import summary_table, write_csv, write_t
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.figures.captions import Made, make_figures, stored_figures
-from storewise.figures.selection import style_of
-from storewise.figures.style import DARK
+from storewise.figures.captions import Made, make_figures, stored_figures, warnings_of
+from storewise.figures.style import DARK, engine_colour
 from storewise.figures.verdict_chart import verdict_chart
 from storewise.figures.verdict_picture import verdict_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, plotting_library, script_json
 from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.graphs import Graphs, summary
+from storewise.report.graphs import Graphs, summary, themed
 from storewise.report.page import provenance
 from storewise.report.page.glance import Glance, glance, weights_payload
 from storewise.report.page.table_view import TableViews
@@ -179,7 +178,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
     name, heading = str(study.get("name", tables.results.directory.name)), title_of(tables)
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
-    graphs = Graphs(evidence, facets, style_of(tables))
+    graphs = Graphs(evidence, facets)
     views = TableViews(facets)
     trials, series = timelines(tables)
     sessions, published = servers.section(tables), references.section(tables)
@@ -203,7 +202,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         "trials": trials,
         "weights": weights_payload(decision),
     }
-    screen = glance(tables, decision)
+    screen = glance(tables, decision, warnings_of(made))
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
         base=base,
@@ -212,9 +211,9 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         verdict=decision,
         glance=screen,
         short={c.name: c.short for c in decision.criteria},
-        colour=style_of(tables).colour,
+        colour=engine_colour,
         summary_text=summary_text(heading, screen),
-        figures=[_figure(one, tables, graphs) for one in made if one.spec.concerns(tables)],
+        figures=[_figure(one, tables, graphs) for one in made if one.svg is not None],
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
@@ -289,10 +288,8 @@ def _place(number: str) -> Cell:
 
 
 def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:
-    image, chart = None, None
-    if made.svg is not None:
-        image = "data:image/svg+xml;base64," + base64.b64encode(made.svg).decode("ascii")
-        chart = made.spec.make(tables)
+    image = "data:image/svg+xml;base64," + base64.b64encode(themed(made.svg or b"")).decode("ascii")
+    chart = made.spec.make(tables)
     if chart is not None and chart.still:
         chart = None
     return {
@@ -304,5 +301,4 @@ def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:
         "heading": made.spec.heading,
         "caption": made.spec.caption,
         "image": image,
-        "why": made.why,
     }

@@ -18,6 +18,8 @@ from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import Floats, grouped, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
+from storewise.figures.rates import LEAST_SECONDS
+from storewise.figures.style import engine_colour
 
 #: Most values of all timelines of a page, and most points of one curve.
 MOST_VALUES = 1_500_000
@@ -58,7 +60,8 @@ def _last(table: pd.DataFrame) -> int:
 
 
 def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(the trials with what they are called, their data), in the order of `trials`.
+    """(the trials with what they are called, their data), in the order of `trials`; phases shorter
+    than LEAST_SECONDS are no lines and left out.
 
     Data: "parts", one per phase and step, with "x0" and "dx" of all curves in s, "operations" per
     second, "warm" (seconds of warm-up) and "hosts": host -> metric of METRICS -> values.
@@ -74,12 +77,18 @@ def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     shown = [f for f in factors if len(tables.trials) and tables.trials[f].nunique() > 1]
     names, data = [], []
     for row in records(tables.trials):
-        keys = by_trial.get(str(row["trial"]), [])
+        keys = [
+            key
+            for key in by_trial.get(str(row["trial"]), [])
+            if max(_last(one[key]) for one in (series, hosts) if key in one) >= LEAST_SECONDS
+        ]
         if not keys:
             continue
         keys.sort(key=lambda k: (order.get(k[1], 99), k[2]))
         words = ", ".join(filter(None, (title(str(row["engine"])), setting(row, shown))))
-        names.append({"id": row["trial"], "name": f"{words}, repeat {row['repeat']}"})
+        name = f"{words}, repeat {row['repeat']}"
+        colour = engine_colour(str(row["engine"]))
+        names.append({"id": row["trial"], "name": name, "colour": colour})
         data.append({"parts": [_part(k, series.get(k), hosts.get(k), joined) for k in keys]})
     return names, data
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import level, number
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.stats.intervals import too_wide
 from storewise.report.data.rows import Mark, marks
 
 #: Characters from which on a cell's text is broken into lines.
@@ -86,7 +87,29 @@ class Table:
     ) -> Table:
         """The table that has the columns' cells of some rows."""
         cells = [[column.cell(row) for column in columns] for row in rows]
-        return cls(id_, caption, [column.head for column in columns], cells, marks)
+        return cls(id_, caption, [column.head for column in columns], cells, marks).condensed()
+
+    def condensed(self) -> Table:
+        """The table without columns that say the same in all rows: these are in its caption, empty
+        ones nowhere."""
+        alike = [
+            place
+            for place in range(len(self.columns))
+            if len(self.rows) > 1 and len({row[place] for row in self.rows}) == 1
+        ]
+        first = self.rows[0] if self.rows else ()
+        alike = [place for place in alike if not (first[place].note or first[place].source)]
+        if not alike:
+            return self
+        said = [(self.columns[place], first[place].text) for place in alike]
+        words = ", ".join(f"{head} {text}" for head, text in said if text not in ("–", ""))
+        kept = [place for place in range(len(self.columns)) if place not in alike]
+        return replace(
+            self,
+            caption=f"{self.caption}; all rows: {words}" if words else self.caption,
+            columns=[self.columns[place] for place in kept],
+            rows=[[row[place] for place in kept] for row in self.rows],
+        )
 
 
 def text_cell(value: Any) -> Cell:
@@ -112,21 +135,28 @@ def level_cell(name: str, value: Any) -> Cell:
     return text_cell(value)
 
 
-def interval_cell(row: Row) -> Cell:
-    """The 95 % interval of a row's mean, with what it stands on."""
+def mean_cell(row: Row) -> Cell:
+    """The mean of a row, under it its 95 % interval with what it stands on."""
+    cell = number_cell(row["mean"])
     if row["resampled"] == "none" or missing(row["low"]) or not math.isfinite(row["low"]):
-        return Cell("none", -math.inf, True)
+        return replace(cell, note="no interval")
     if row["resampled"] == "counted":
-        return Cell("counted", float(row["low"]), True)
+        return replace(cell, note="counted")
     basis = " (seconds of one run)" if row["resampled"] == "seconds" else ""
-    return Cell(f"{number(row['low'])} to {number(row['high'])}{basis}", float(row["low"]), True)
+    return replace(cell, note=interval_words(row["low"], row["high"]) + basis)
+
+
+def interval_words(low: float, high: float, show: Show = number) -> str:
+    """An interval in words; one that says too little is said to."""
+    words = f"{show(low)} to {show(high)}"
+    return f"{words}: not measured well enough" if too_wide(low, high) else words
 
 
 def load_cell(row: Row | None, show: Show = number) -> Cell:
-    """A load of a host: its mean over a phase, the maximum in brackets."""
+    """A load of a host: its mean over a phase, under it the maximum."""
     if row is None:
         return number_cell(None)
-    return number_cell(row["mean"], lambda mean: f"{show(mean)} ({show(row['max'])})")
+    return replace(number_cell(row["mean"], show), note=f"max. {show(row['max'])}")
 
 
 def texts(*names: str, **heads: str) -> list[Column]:
@@ -151,8 +181,13 @@ def _columns(
     return [Column(head, partial(cell, name)) for name, head in every.items()]
 
 
-#: The column of the interval of `mean`.
-INTERVAL = Column("95 % interval", interval_cell)
+#: What the heading of a column says whose cells have their interval under them.
+WITH_INTERVAL = ", 95 % interval"
+
+
+def mean(head: str = "mean") -> Column:
+    """The column of `mean` with its interval."""
+    return Column(head + WITH_INTERVAL, mean_cell)
 
 
 def row_keys(table: pd.DataFrame, tables: Tables) -> list[str]:

@@ -53,7 +53,7 @@ def client_load_table(tables: Tables) -> Table:
     """
     load = tables.host[tables.host["metric"].isin(_OF_CLIENTS) & (tables.host["phase"] != SESSION)]
     clients = load[load["metric"] == "client_cpu"].drop_duplicates(_KEYS)
-    caption = "Load of clients and hosts: mean (maximum)"
+    caption = "Load of clients and hosts: mean and maximum"
     if len(clients) > MOST_LINES:
         busiest = clients.sort_values("mean", ascending=False, kind="stable")
         clients = busiest.drop_duplicates(_KEYS[:3])
@@ -71,7 +71,7 @@ def client_load_table(tables: Tables) -> Table:
         origins.append(mark_of("host", group, trial=trial, phase=phase))
     heads = ["trial", "phase", *(["host"] if several else [])]
     heads += [_OF_CLIENTS[metric][0] for metric in present]
-    return Table("load", caption, heads, rows, origins)
+    return Table("load", caption, heads, rows, origins).condensed()
 
 
 def node_load_table(tables: Tables) -> Table:
@@ -97,8 +97,9 @@ def node_load_table(tables: Tables) -> Table:
         rows.append(line)
         origins.append(mark_of("host", group, trial=trial, phase=phase))
     heads = [head for head, _ in (*_OF_SERVERS.values(), *_OF_THEIR_HOSTS.values())]
-    caption = "Load of servers and their hosts: mean (maximum)"
-    return Table("node-load", caption, ["trial", "phase", "node", "host", *heads], rows, origins)
+    caption = "Load of servers and their hosts: mean and maximum"
+    heads = ["trial", "phase", "node", "host", *heads]
+    return Table("node-load", caption, heads, rows, origins).condensed()
 
 
 def canary_table(tables: Tables) -> Table:
@@ -121,7 +122,7 @@ def canary_table(tables: Tables) -> Table:
         rows.append(line)
         origins.append(mark_of("canary", group, trial=place[0]))
     heads = ["trial", "host of", "host", "digests per s", "disk write", "disk read"]
-    return Table("canary", caption, heads, rows, origins)
+    return Table("canary", caption, heads, rows, origins).condensed()
 
 
 def _rows_at(table: pd.DataFrame, places: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
-from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.engines import CEILING, title, varying_factors
 from storewise.analysis.common.frames import missing
 from storewise.analysis.common.text import binary, number, seconds
 from storewise.analysis.model.tables import Tables
@@ -49,6 +50,20 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "limits": ("What limited each trial", "Client, disk, processors or network, with figures"),
 }
+#: What is shown of a table besides keys and factors; all else is behind the source of its row.
+_READ: Mapping[str, Sequence[str]] = {
+    "variance": ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
+    "tukey": ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
+    "noise": ("cv", "cv_counting", "effective_seconds", "of_repeats", "canary", "flags"),
+    "differences": ("factor", "a", "b", "ratio", "p_adj", "differs"),
+    "usl": ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
+    "costs": ("mean", "n", "note"),
+    "capacity": ("over", "count", "hours", "bytes", "model", "needed", "needed_hours", "limits"),
+    "capacity_curve": ("over", "count", "how", "documents_per_s", "hours", "extrapolated"),
+    "limits": ("limited_by", "also", "evidence", "host"),
+}
+#: Whose interval columns `low` and `high` are.
+_OWNERS = ("mean", "value", "ratio", "documents_per_s")
 #: Columns that are factors' levels or keys and come first.
 _KEYS = ("phase", "step", "measure", "operation", "trial")
 _WORDS = {
@@ -75,11 +90,20 @@ def judged_tables(tables: Tables, skip: Sequence[str] = ()) -> list[tuple[str, T
         *(n for n in KNOWN if n in tables.judged),
         *(n for n in tables.judged if n not in KNOWN),
     ]
+    rows = {name: _telling(name, tables.judged[name]) for name in names if name not in skip}
     return [
-        (_heading(name)[0], judged_table(name, tables.judged[name], tables))
-        for name in names
-        if name not in skip and len(tables.judged[name])
+        (_heading(name)[0], judged_table(name, table, tables))
+        for name, table in rows.items()
+        if len(table)
     ]
+
+
+def _telling(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """A table without rows that only say why there is nothing, and without costs of the null
+    engine, which stores nothing."""
+    if name == "usl":
+        return table[table["lambda"].notna()]
+    return table[table["engine"] != CEILING] if name == "costs" else table
 
 
 def _heading(name: str) -> tuple[str, str]:
@@ -93,24 +117,34 @@ def _words(name: str) -> str:
 
 
 def judged_table(name: str, table: pd.DataFrame, tables: Tables) -> Table:
-    """One judged table: columns without a value or with one level of a factor are left out,
-    bounds become intervals, numbers have three digits and their unit."""
+    """One judged table: columns without a value, with one level of a factor or that nobody reads
+    are left out, intervals are under their value, numbers have three digits and their unit."""
     factors = tables.results.factors
     varying = set(varying_factors(tables.trials, factors))
     names = [c for c in map(str, table.columns) if not bool(table[c].map(missing).all())]
     names = [c for c in names if not _constant(table, c, factors, varying)]
-    names.sort(key=lambda c: (c not in _KEYS and c not in factors, c not in factors))
-    bounds = {low: high for low in names if (high := _upper(low)) in names}
-    hidden = {"unit", "resampled", *bounds.values()}
+    bounds = {_owner(low, names): (low, high) for low in names if (high := _upper(low)) in names}
+    ends = {end for pair in bounds.values() for end in pair}
+    read = _READ.get(name)
+    keys = [c for c in names if c in _KEYS or c in factors]
+    values = [c for c in names if c not in keys and c not in ends | {"unit", "resampled"}]
+    keys.sort(key=lambda c: c not in factors)
 
     def column(name: str) -> Column:
-        if name in bounds:
-            return _interval(name, bounds[name])
         number = pd.api.types.is_numeric_dtype(table[name])
-        return Column(_words(name), lambda row: _cell(name, row, factors, numeric=number))
+        head = _words(name) + (cells.WITH_INTERVAL if name in bounds else "")
+        return Column(
+            head, lambda row: _cell(name, row, factors, numeric=number, ends=bounds.get(name))
+        )
 
-    columns = [column(name) for name in names if name not in hidden]
+    columns = [column(c) for c in (*keys, *(c for c in values if read is None or c in read))]
     return cells.table_of(f"judged-{name}", _heading(name)[1], table, name, columns)
+
+
+def _owner(low: str, names: Sequence[str]) -> str:
+    """The value that an interval is of."""
+    stem = low.rpartition("_")[0]
+    return stem or next((name for name in _OWNERS if name in names), "")
 
 
 def _constant(
@@ -129,18 +163,22 @@ def _upper(low: str) -> str | None:
     return None
 
 
-def _interval(low: str, high: str) -> Column:
-    def cell(row: Row) -> Cell:
-        if missing(row[low]) or missing(row[high]):
-            return cells.number_cell(None)
-        text = f"{_number(low, row[low], row)} to {_number(low, row[high], row)}"
-        return Cell(text, float(row[low]), True)
+def _cell(
+    column: str,
+    row: Row,
+    factors: Sequence[str],
+    *,
+    numeric: bool,
+    ends: tuple[str, str] | None,
+) -> Cell:
+    cell = _value(column, row, factors, numeric=numeric)
+    if ends is None or missing(row[ends[0]]) or missing(row[ends[1]]):
+        return cell
+    low, high = (float(row[end]) for end in ends)
+    return replace(cell, note=cells.interval_words(low, high, lambda v: _number(column, v, row)))
 
-    stem = f" of {_words(low.rpartition('_')[0])}" if "_" in low else ""
-    return Column(f"95 % interval{stem}", cell)
 
-
-def _cell(column: str, row: Row, factors: Sequence[str], *, numeric: bool) -> Cell:
+def _value(column: str, row: Row, factors: Sequence[str], *, numeric: bool) -> Cell:
     value = row[column]
     if missing(value) and numeric:
         return cells.number_cell(None)

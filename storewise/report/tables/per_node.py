@@ -58,8 +58,7 @@ def _slowdown(tables: Tables) -> Table:
         ),
         *cells.figures(cells.plain, slowed_nodes="slowed nodes"),
         Column("how", lambda row: cells.text_cell(row["slow"] or "none")),
-        *cells.figures(number, mean="operations/s"),
-        cells.INTERVAL,
+        cells.mean("operations/s"),
         *cells.figures(cells.percent, relative="of none slowed"),
     ]
     caption = "Throughput with slowed nodes"

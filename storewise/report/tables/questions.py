@@ -68,8 +68,7 @@ def _breakeven(tables: Tables) -> Table:
         *cells.levels(names),
         Column("load", _load),
         *cells.figures(seconds, store_question="time of a question"),
-        Column("pays from", _pays),
-        Column("95 % interval", lambda row: cells.text_cell(_interval(row))),
+        Column(f"pays from{cells.WITH_INTERVAL}", _pays),
     ]
     caption = (
         "Number of questions from which on a store pays against reading the files again. The time "
@@ -89,18 +88,14 @@ def _load(row: Row) -> Cell:
 def _pays(row: Row) -> Cell:
     if row["engine"] == BASELINE:
         return cells.text_cell("the baseline")
+    note = "no interval"
+    if row["resampled"] != "none":
+        note = f"{times_asked(row['low'])} to {times_asked(row['high'])}"
     if not math.isfinite(row["mean"]):
-        return Cell("never: the files are faster", math.inf)
+        return Cell("never: the files are faster", math.inf, note=note)
     count = times_asked(row["mean"])
-    return Cell(f"{count} {'question' if count == '1' else 'questions'} on", float(row["mean"]))
-
-
-def _interval(row: Row) -> str:
-    if row["engine"] == BASELINE:
-        return "–"
-    if row["resampled"] == "none":
-        return "none"
-    return f"{times_asked(row['low'])} to {times_asked(row['high'])}"
+    words = f"{count} {'question' if count == '1' else 'questions'} on"
+    return Cell(words, float(row["mean"]), note=note)
 
 
 def plan_tables(tables: Tables) -> list[Table]:

@@ -11,7 +11,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import Finder
 from storewise.report.data.rows import Mark, marks
 from storewise.report.tables import cells
-from storewise.report.tables.cells import Column, Row, Table
+from storewise.report.tables.cells import Cell, Column, Row, Table
 
 _TOGETHER = ", all operations together,"
 _HEADS = {"clients": "clients", "rate": "target operations/s", "planned": "operations"}
@@ -36,8 +36,7 @@ def _steps(tables: Tables) -> Table:
         ),
         *(cells.texts(**{OTHER: "with"}) if steps[OTHER].ne("").any() else []),
         *cells.texts("operation"),
-        *cells.figures(number, operations_per_s="operations/s"),
-        cells.INTERVAL,
+        Column(f"operations/s{cells.WITH_INTERVAL}", _rate),
         *(cells.figures(lambda share: f"{100 * share:.1f} %", "served") if served else []),
         *cells.figures(number, "errors"),
         *cells.figures(seconds, **{n: n.replace("_", " ") for n in _TIMES if n in steps}),
@@ -51,6 +50,10 @@ def _steps(tables: Tables) -> Table:
         columns,
         [Mark("steps", finder.find(row), row) for row in rows],
     )
+
+
+def _rate(row: Row) -> Cell:
+    return cells.mean_cell({**row, "mean": row["operations_per_s"]})
 
 
 def _searches(tables: Tables) -> Table:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, varying_factors
+from storewise.analysis.common.engines import BASELINE, CEILING, varying_factors
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.text import binary, number, seconds
+from storewise.analysis.measure.latency import supported
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import ROWS, wide_marks
 from storewise.report.tables import cells
-from storewise.report.tables.cells import Column, Row, Show, Table
+from storewise.report.tables.cells import Cell, Column, Row, Show, Table
 
 _MEASURES = {
     "documents_per_s": "documents per second",
@@ -25,6 +26,8 @@ _MEASURES = {
 def rate_table(tables: Tables) -> Table:
     """Throughput over repeats."""
     rates = tables.summary[tables.summary["measure"].isin(_MEASURES)]
+    # What stores nothing has no rate: figures show it as the client's ceiling.
+    rates = rates[rates["engine"] != CEILING]
     rates = cells.in_order_of_phases(rates, tables)
     loads = set(rates.loc[rates["measure"] == "insert_documents_per_s", "phase"])
     # What loads inserts batches, and a read by id gets documents: they are told in documents alone.
@@ -47,8 +50,7 @@ def rate_table(tables: Tables) -> Table:
         *cells.texts("phase"),
         *cells.levels(cells.row_keys(rates, tables)),
         Column("measure", lambda row: cells.text_cell(measure(row))),
-        *cells.figures(number, "mean"),
-        cells.INTERVAL,
+        cells.mean(),
         *cells.figures(str, n="repeats"),
     ]
     return cells.table_of("rates", "Throughput, mean over repeats", rates, "summary", columns)
@@ -69,15 +71,26 @@ def latency_table(tables: Tables) -> Table:
     wide = cells.in_order_of_phases(wide.drop_duplicates([*same, "time"]), tables)
     return Table.of(
         "latency",
-        "Latency percentiles from the histograms of all workers and repeats together",
+        "Latency percentiles from the histograms of all workers and repeats together; too few: "
+        "fewer than ten operations lie above it",
         records(wide),
         [
             *cells.levels(keys),
-            *cells.figures(seconds, *percentiles),
+            *map(_percentile, percentiles),
             *cells.figures(cells.whole, count="operations"),
         ],
         wide_marks("latency_summary", wide),
     )
+
+
+def _percentile(name: str) -> Column:
+    """A percentile, where the sample tells it."""
+
+    def cell(row: Row) -> Cell:
+        known = bool(supported(pd.Series([name]), pd.Series([row["count"]])).iloc[0])
+        return cells.number_cell(row[name], seconds) if known else Cell("too few", -math.inf, True)
+
+    return Column(name, cell)
 
 
 def wide_of(table: pd.DataFrame, keys: Sequence[str], column: str, value: str) -> pd.DataFrame:
@@ -98,7 +111,8 @@ def wide_of(table: pd.DataFrame, keys: Sequence[str], column: str, value: str) -
 def scaling_table(tables: Tables) -> Table:
     """Speed-up and efficiency."""
     steps = tables.scaling[tables.scaling["measure"] == "documents_per_s"]
-    steps = cells.in_order_of_phases(steps[steps["level"] > steps["base"]], tables)
+    steps = steps[(steps["level"] > steps["base"]) & (steps["engine"] != CEILING)]
+    steps = cells.in_order_of_phases(steps, tables)
     # The factor of a row has its levels in the row's own column.
     alone = set(steps["factor"]) if steps["factor"].nunique() == 1 else set()
     others = varying_factors(tables.scaling, tables.results.factors) if len(steps) else []
@@ -120,8 +134,7 @@ def scaling_table(tables: Tables) -> Table:
         *(other(name) for name in others if name not in alone),
         Column("from → to", lambda row: cells.text_cell(change(row))),
         Column("quantity", lambda row: cells.text_cell(quantity(row))),
-        *cells.figures(number, "mean"),
-        cells.INTERVAL,
+        cells.mean(),
     ]
     return cells.table_of("scaling", "Scaling", steps, "scaling", columns)
 
@@ -129,9 +142,9 @@ def scaling_table(tables: Tables) -> Table:
 _SIZES: dict[str, tuple[str, Show]] = {
     "store_bytes": ("size on disk", binary),
     "bytes_per_document": ("bytes per document", number),
-    "share_of_input": ("against the inputs as they lie on disk", number),
-    "share_of_raw_input": ("against the inputs decompressed", number),
-    "node_bytes": ("data directories of the servers at their end", binary),
+    "share_of_input": ("share of the inputs on disk", number),
+    "share_of_raw_input": ("share of the inputs decompressed", number),
+    "node_bytes": ("data directories of servers", binary),
 }
 
 

@@ -40,7 +40,7 @@ function layoutOf(panel, traces, width) {
     font: { family: css("--font"), size: width < 420 ? 11 : 12.5, color: text },
     hoverlabel: { align: "left", bgcolor: css("--card"), bordercolor: css("--soft"), font: { color: text, size: width < 420 ? 11 : 12.5 }, namelength: -1 },
     showlegend: false, hovermode: "closest", dragmode: "zoom", bargap: 0.3,
-    ...panel.layout,
+    ...structuredClone(panel.layout),
   };
   layout.xaxis = { ...axis, ...panel.layout.xaxis };
   layout.yaxis = { ...axis, ...panel.layout.yaxis };
@@ -56,18 +56,68 @@ function layoutOf(panel, traces, width) {
     const signs = width < 420 ? 17 : 34;
     layout.yaxis.ticktext = names.map((name) => wrapped(escaped(String(name)), signs));
     layout.yaxis.showgrid = false;
-    if (layout.xaxis.type !== "log") {
-      // One interval of two unlike repeats must not press all the others into the corner.
-      const means = traces.flatMap(({ x }) => x);
-      const ends = traces.flatMap(({ x, error_x: error }) => x.map((value, i) => value + (error?.array[i] ?? 0)));
-      const most = 2 * Math.max(0, ...means);
-      if (Math.max(0, ...ends) > most && most > 0) layout.xaxis.range = [0, 1.05 * most];
-    }
     layout.yaxis.fixedrange = true;
     layout.margin = { ...layout.margin, l: 10 };
     if (width < 420) layout.height = 62 + Math.max(3, names.length) * 36;
   }
   return layout;
+}
+
+/** What an axis of these panels must show, so that one measure has one scale in all of them. */
+function scaleOf(groups, side, type) {
+  const values = groups.flatMap((traces) => traces.flatMap((trace) => trace[side].flatMap((value, i) => {
+    const error = trace[`error_${side}`];
+    return [value, typeof error?.array[i] === "number" ? value + error.array[i] : value, typeof error?.array[i] === "number" ? value - error.arrayminus[i] : value];
+  }))).filter((value) => Number.isFinite(value) && (type !== "log" || value > 0));
+  if (!values.length) return null;
+  const high = values.reduce((a, b) => Math.max(a, b));
+  if (type !== "log") {
+    // One interval of two unlike repeats must not press all the others into the corner.
+    const most = groups.flatMap((traces) => traces.flatMap((trace) => trace[side])).reduce((a, b) => Math.max(a, b), 0);
+    return [0, 1.05 * (most > 0 ? Math.min(high, 2 * most) : high) || 1];
+  }
+  const low = values.reduce((a, b) => Math.min(a, b));
+  const room = 0.05 * (Math.log10(high / low) || 1);
+  return [Math.log10(low) - room, Math.log10(high) + room];
+}
+
+/** Names at the ends of lines instead of a legend, where they fit: annotations, or null. */
+function endLabels(panel, traces, layout, width, plain) {
+  if (panel.rows) return [];
+  const named = traces.filter(({ meta, x }) => meta.short && x.length);
+  const shorts = new Set(named.map(({ meta }) => meta.short));
+  const short = plain && shorts.size === named.length;
+  const texts = named.map(({ name, meta }) => [short ? meta.short : name, meta.size].filter(Boolean).join(", "));
+  const size = width < 420 ? 11 : 12;
+  const longest = Math.max(0, ...texts.map((text) => text.length)) * size * 0.56 + 18;
+  const room = layout.height - layout.margin.t - 66;
+  if (longest > 0.42 * width || named.length * 15 > room) return null;
+  const { xaxis, yaxis } = layout;
+  if (!yaxis.range) return null;
+  const at = (axis, value) => (axis.type === "log" ? Math.log10(value) : value);
+  const [low, high] = yaxis.range;
+  // The end of a line, or of what is drawn thin beside it and goes further.
+  const ends = named.map((line) => traces
+    .filter((one) => one === line || (!one.meta.short && one.mode === "lines" && one.meta.engine === line.meta.engine && one.meta.rank === line.meta.rank))
+    .flatMap((one) => one.x.map((x, i) => [x, one.y[i]])).reduce((best, one) => (one[0] > best[0] ? one : best)));
+  const places = ends.map(([, y]) => room * (1 - (at(yaxis, y) - low) / (high - low)));
+  const moved = spaced(places, 15, room);
+  layout.margin = { ...layout.margin, r: longest };
+  return named.map((trace, i) => ({
+    x: at(xaxis, ends[i][0]), y: at(yaxis, ends[i][1]), text: escaped(texts[i]),
+    ax: 20, ay: moved[i] - places[i], xanchor: "left", showarrow: true, arrowhead: 0, arrowwidth: 1, standoff: 5,
+    arrowcolor: trace.line?.color ?? trace.marker.color, font: { size }, borderpad: 1,
+  }));
+}
+/** Places from 0 to `top` of which no two are closer than `gap`, moved as little as need be. */
+function spaced(places, gap, top) {
+  const order = places.map((_, i) => i).sort((a, b) => places[a] - places[b]);
+  const moved = [...places];
+  let last = -Infinity;
+  for (const i of order) last = moved[i] = Math.max(places[i], last + gap, 0);
+  let limit = top;
+  for (const i of order.reverse()) { limit = moved[i] = Math.min(moved[i], limit); limit -= gap; }
+  return moved;
 }
 
 /** Powers of ten between the least and the greatest value of a panel, intervals counted. */
@@ -129,7 +179,7 @@ const DASHES = { solid: "", dash: "6 4", dashdot: "8 3 2 3", dot: "2 3", longdas
 function legendOf(groups, named = false) {
   const entries = new Map();
   // Where rows have their names at the axis only lines through them need one here.
-  for (const trace of groups.flat()) if ((!named || trace.mode === "lines") && !entries.has(trace.name)) entries.set(trace.name, trace);
+  for (const trace of groups.flat()) if ((!named || trace.mode === "lines" || trace.meta.aside) && !entries.has(trace.name)) entries.set(trace.name, trace);
   const list = make("ul", { class: "legend", "aria-label": "Legend" });
   for (const [name, trace] of entries) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -144,6 +194,8 @@ function legendOf(groups, named = false) {
     const colour = trace.line?.color ?? trace.marker?.color;
     if (trace.mode?.includes("lines")) draw("M0 8H28", { stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[trace.line.dash] ?? "", fill: "none" });
     const symbol = Array.isArray(trace.marker?.symbol) ? trace.marker.symbol[0].replace("-open", "") : trace.marker?.symbol;
+    if (symbol === "line-ns-open") draw("M14 2V14", { stroke: colour, "stroke-width": 2 });
+    else
     if (trace.mode?.includes("markers")) draw(SHAPES[symbol] ?? SHAPES.circle, { fill: symbol === "circle-open" ? css("--page") : colour, stroke: colour });
     list.append(make("li", {}, svg, name));
   }
@@ -163,6 +215,7 @@ class Figure {
     this.panels = [];
     this.grid = make("div", { class: `panels${this.graph.panels.length === 1 ? " one" : ""}` });
     this.legend = make("div");
+    this.note = make("p", { class: "note" }, this.graph.note);
     this.none = make("p", { class: "note", hidden: true }, "Nothing of this figure is chosen.");
     const tools = make("div", { class: "bar tools" });
     if (this.graph.lowest && this.graph.panels.some((panel) => panel.data.some(({ meta }) => meta.rank > 0))) {
@@ -171,7 +224,7 @@ class Figure {
     tools.append(...zoomButtons(() => this.panels.map((panel) => panel.plot), this.heading, this.graph.time));
     this.data = make("details", { class: "numbers" }, make("summary", {}, "Show data", make("span", { class: "unseen" }, ` of ${this.heading}`)));
     this.data.addEventListener("toggle", () => this.tell());
-    this.live.append(tools, this.grid, this.none, this.legend);
+    this.live.append(tools, this.note, this.grid, this.none, this.legend);
     element.querySelector(".links").after(this.data);
   }
   async refresh() {
@@ -202,12 +255,32 @@ class Figure {
       this.panels[place].box.hidden = !shown[place];
     });
     this.grid.classList.toggle("one", shown.filter(Boolean).length === 1);
+    // The lowest setting of each engine needs no name but the engine's while nothing else is chosen.
+    const plain = !this.every && DATA.facets.every(({ name, levels }, i) => chosen[i].size === levels.length || name === "engine" || name === "phase");
+    this.note.hidden = !this.graph.note || !plain;
+    let direct = true;
     for (const [place, panel] of this.graph.panels.entries()) {
       const { plot } = this.panels[place];
       if (!shown[place]) continue;
       const fresh = !plot.data;
       const width = Math.floor(this.panels[place].box.clientWidth);
       const layout = layoutOf(panel, groups[place], width);
+      for (const side of ["x", "y"]) {
+        const axis = layout[`${side}axis`];
+        if (axis.type === "category" || axis.range) continue;
+        if (axis.tickvals && !panel.rows) {
+          const at = axis.tickvals.map((value) => (axis.type === "log" ? Math.log10(value) : value)).filter(Number.isFinite);
+          const room = 0.07 * (at.at(-1) - at[0] || 1);
+          axis.range = [at[0] - room, at.at(-1) + room];
+          continue;
+        }
+        const peers = this.graph.panels.map((_, i) => i).filter((i) => shown[i] && this.graph.panels[i].share[side] === panel.share[side]);
+        const range = scaleOf(peers.map((i) => groups[i]), side, axis.type);
+        if (range) axis.range = range;
+      }
+      const labels = endLabels(panel, groups[place], layout, width, plain);
+      if (labels) layout.annotations = labels;
+      else direct = false;
       const before = plot.layout?.xaxis;
       plot.home = { x: layout.xaxis.range?.slice(), y: layout.yaxis.range?.slice() };
       if (before && !before.autorange && plot.zoomed) layout.xaxis = { ...layout.xaxis, range: before.range, autorange: false };
@@ -215,7 +288,8 @@ class Figure {
       if (fresh) listen(plot, () => (this.graph.time ? this.panels.map((one) => one.plot) : []));
     }
     const open = this.legend.querySelector("details")?.open ?? false;
-    this.legend.replaceChildren(legendOf(groups.filter((_, place) => shown[place]), this.graph.panels[0]?.rows > 0));
+    const rows = this.graph.panels[0]?.rows > 0;
+    this.legend.replaceChildren(...(direct && !rows ? [] : [legendOf(groups.filter((_, place) => shown[place]), rows)]));
     if (open && this.legend.querySelector("details")) this.legend.querySelector("details").open = true;
   }
   /** The numbers of what is shown as a table. */
@@ -231,7 +305,9 @@ class Figure {
         trace.x.forEach((x, i) => {
           const [at, value] = sideways ? ["", trace.x[i]] : [x, trace.y[i]];
           const bounds = error && typeof error.array[i] === "number" ? [value - error.arrayminus[i], value + error.array[i]] : [null, null];
-          rows.push([panel.title, trace.name, ...(sideways ? [] : [[spoken(at), at]]), ...[value, ...bounds].map((one) => [spoken(one), one ?? -1e300])]);
+          const { tickvals = [], ticktext = [] } = panel.layout.xaxis;
+          const words = ticktext[tickvals.indexOf(at)] || spoken(at);
+          rows.push([panel.title, trace.name, ...(sideways ? [] : [[words, at]]), ...[value, ...bounds].map((one) => [spoken(one), one ?? -1e300])]);
           source.push(trace.customdata?.[i] ?? "");
         });
       }

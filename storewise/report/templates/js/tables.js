@@ -106,8 +106,12 @@ class View {
   text() {
     const { spec } = this;
     this.find();
-    const heads = [...spec.columns, ...(spec.source ? ["source"] : [])];
-    const lines = this.kept.map((place) => [...spec.rows[place].map(savedOf), ...(spec.source ? [spec.source[place] ? labelOf(spec.source[place]) : ""] : [])]);
+    // An interval that stands under its value has a column of its own in a file.
+    const under = ", 95 % interval";
+    const both = (head) => head.endsWith(under);
+    const heads = [...spec.columns.flatMap((head) => (both(head) ? [head.slice(0, -under.length), under.slice(2)] : [head])), ...(spec.source ? ["source"] : [])];
+    const saved = (cell, column) => (both(spec.columns[column]) ? [savedOf(cell), Array.isArray(cell) ? cell[2] ?? "" : ""] : [savedOf(cell)]);
+    const lines = this.kept.map((place) => [...spec.rows[place].flatMap(saved), ...(spec.source ? [spec.source[place] ? labelOf(spec.source[place]) : ""] : [])]);
     return [heads, ...lines].map((line) => line.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }
   save() {

@@ -58,13 +58,13 @@ class Timeline {
     const hosts = Array.from(new Set([part, twin].filter(Boolean).flatMap((which) => Object.keys(which.hosts))));
     const lines = (metric) => [[part, this.one, "solid"], [twin, this.two, "dash"]].flatMap(([which, select, dash]) => {
       if (!which) return [];
-      const trial = DATA.trials[select.value].id;
-      const values = metric === "operations" ? [["", which.operations, "#0072B2"]]
+      const { id: trial, colour: own } = DATA.trials[select.value];
+      const values = metric === "operations" ? [["", which.operations, own]]
         : Object.entries(which.hosts).filter(([host]) => this.host.value === "all" || this.host.value === host || which === twin && !(this.host.value in twin.hosts))
           .map(([host, curves]) => [host, curves[metric], HOSTS[hosts.indexOf(host) % HOSTS.length]]);
       return values.filter(([, curve]) => curve?.length).map(([host, curve, colour]) => ({
-        type: "scatter", mode: curve.length < 20 ? "lines+markers" : "lines", marker: { size: 5, color: dash === "dash" && !host ? "#D55E00" : colour }, name: host ? `${host}, ${trial}` : trial, x: curve.map((_, i) => which.x0 + i * which.dx), y: curve,
-        line: { color: dash === "dash" && !host ? "#D55E00" : colour, dash, width: 1.8 }, connectgaps: false,
+        type: "scatter", mode: curve.length < 20 ? "lines+markers" : "lines", marker: { size: 5, color: colour }, name: host ? `${host}, ${trial}` : trial, x: curve.map((_, i) => which.x0 + i * which.dx), y: curve,
+        line: { color: colour, dash, width: 1.8 }, connectgaps: false,
         hovertemplate: `%{y:,.4~s} in second %{x:.0f}<extra>${escaped(host ? `${host}, ${trial}` : trial)}</extra>`, meta: { f: null, engine: trial, rank: 0 },
       }));
     });
