@@ -74,6 +74,7 @@ def _standing(criterion: Criterion, standings: Mapping[str, Standing], name: str
     notes = _interval(standing.estimate, show)
     # Said in words too: not everybody sees what is bold.
     notes = [_rank(standing.rank)] * bool(standing.rank) + notes
+    notes = ["not measured well enough"] * standing.vague + notes
     notes += [text for text in (standing.configuration, standing.note) if text]
     source = f"{criterion.table}:{standing.source_row}" if standing.source_row else ""
     label = source_label(source) if source else ""
@@ -97,10 +98,11 @@ def _score(score: Score | None) -> Cell:
         return Cell("–", -math.inf, True)
     notes: Sequence[str] = [
         *([_rank(score.rank)] if score.rank else ["not of all criteria"]),
+        *(["not measured well enough"] if score.relative.vague() else []),
         *_interval(score.relative),
     ]
     mean = score.relative.mean
-    return Cell(number(mean), mean, True, "; ".join(notes), best=score.rank == 1)
+    return Cell(number(mean), mean, True, "; ".join(notes), best=score.rank == 1 and not score.relative.vague())
 
 
 def _rank(rank: int) -> str:
