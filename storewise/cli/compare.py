@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, has_results, print_json, say
+from storewise.cli.console import RESULTS, Results, print_json, results_of, say
 from storewise.errors import ResultError
 
 
@@ -68,7 +68,7 @@ def compare(
     limit = parse_limit(fail_if_slower) if fail_if_slower is not None else None
     levels = tuple(By(*_by(text)) for text in by or ())
     selection = Selection(levels, _names(measure), _names(phase))
-    before, after = _directory(a, results), _directory(b, results)
+    before, after = results_of(a, results), results_of(b, results)
     tables = _tables(before)
     other = tables if after.resolve() == before.resolve() else _tables(after)
     comparison = compared(tables, other, selection)
@@ -107,18 +107,6 @@ def _by(text: str) -> tuple[str, str, str]:
 def _names(options: Sequence[str] | None) -> tuple[str, ...]:
     names = [name.strip() for option in options or () for name in option.split(",")]
     return tuple(name for name in names if name)
-
-
-def _directory(name: str, results: Path) -> Path:
-    """A study's results: a directory, or its name below `results`."""
-    for path in (Path(name), results / name):
-        if has_results(path):
-            return path
-    known = sorted(path.parent.name for path in results.glob("*/trials"))
-    raise ResultError(
-        f"{name}: there are no results of a study, neither in this directory nor in "
-        f"{results / name}; studies below {results} are {', '.join(known) or 'none'}"
-    )
 
 
 def _tables(directory: Path) -> Any:
