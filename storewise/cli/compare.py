@@ -44,10 +44,17 @@ def compare(
     format_: Annotated[
         Literal["text", "json", "csv"], typer.Option("--format", help="Of the output.")
     ] = "text",
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Also write the comparison as one page, to look at or mail."),
+    ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Say what differs between two studies' results: first config, versions and hosts, then each
-    rate, time and size of equal settings, with the interval of its ratio.
+    """Set two studies' results side by side.
+
+    Where the machines were not the same, the first line says how fast each was. Then come config,
+    versions and hosts, and each rate, time and size of equal settings with the interval of its
+    ratio.
 
     A difference is called one only if it stands up to correction for the number of comparisons.
     Exit status 0; 1 with `--fail-if-slower` as it says; 2 for what cannot be compared.
@@ -79,6 +86,11 @@ def compare(
         typer.echo(as_csv(comparison), nl=False)
     else:
         print_text(comparison, gate, Console(highlight=False))
+    if html is not None:
+        from storewise.report.page.comparison import write_comparison
+
+        write_comparison(comparison, gate, html)
+        say(f"wrote {html}")
     if gate is None:
         return
     if format_ != "text":

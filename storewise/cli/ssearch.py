@@ -15,14 +15,20 @@ from uuid import uuid4
 import orjson
 import typer
 
-from storewise.cli.console import outputs_of, say
+from storewise.cli.console import RESULTS, outputs_of, say
 from storewise.cli.progress import shown
 from storewise.errors import StorewiseError
 from storewise.processes import in_processes
+from storewise.s3.uri import is_remote
 
 T = TypeVar("T")
 #: Standard input, and as an output standard output.
 STDIN = "-"
+
+#: Servers that a first study takes where they are found: one command installs each.
+SERVERS = ("postgres", "mariadb", "mongodb")
+#: Files that are named as not complete.
+MOST_NAMED = 5
 
 Files = Annotated[
     list[str],
@@ -264,11 +270,54 @@ def init(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a commented study for a directory of your own SSEARCH outputs.
+    """Write a study for your own SSEARCH outputs: which store should hold them?
 
-    Example: `storewise init /data/ssearch -o config/studies/mine.yaml`
+    Looks at the outputs for about ten seconds: how many there are, how large, and which are not
+    complete. The study has the stores that this machine can run, beside the files themselves; it
+    loads all documents, looks them up by id, and asks a biologist's questions. Then it says how
+    long the run will take. Read the file, change it, and run it.
+
+    Example: `storewise init /data/ssearch -o mine.yaml`, then `storewise run mine.yaml`
     """
-    from storewise.study.template import write_study
+    from rich.filesize import decimal
 
-    path = write_study(directory, output, force=force)
-    say(f"wrote {path}; look at it, then: storewise run {path}")
+    from storewise.cli.cost import estimated
+    from storewise.estimate.render import time_text
+    from storewise.run.doctor import examine
+    from storewise.ssearch.inputs.survey import survey
+    from storewise.study.load import load_study
+    from storewise.study.template import EMBEDDED, path_of, write_study
+
+    path = path_of(directory, output, force=force)
+    servers = [one.name for one in examine(SERVERS) if one.runs]
+    engines = [*EMBEDDED, *servers]
+    path = write_study(directory, path, force=force, engines=engines)
+    with shown("looking at files") as update:
+        found = survey(directory, update)
+    write_study(
+        directory, path, force=True, engines=engines, genes=found.genes, scores=found.scores
+    )
+    part = "" if found.read == found.files else f" (of {found.read} files that were read)"
+    say(
+        f"{directory}: {found.files} files, {decimal(found.bytes)}; {found.documents:,} documents"
+        f"{part}: one for each search, three for each alignment"
+    )
+    for reason in found.incomplete[:MOST_NAMED]:
+        say(f"not complete: {reason}")
+    if found.incomplete:
+        more = len(found.incomplete) - MOST_NAMED
+        say(
+            f"{f'and {more} more; ' if more > 0 else ''}the run goes on without them, and its "
+            "report names them (`on_bad_input`)"
+        )
+    say(f"stores that run here: {', '.join(engines)}")
+    plan = load_study(str(path))
+    trials = plan.trials()
+    expected = estimated(
+        plan, trials, {}, RESULTS / plan.name, here=True, try_out=not is_remote(directory)
+    )
+    say(
+        f"wrote {path}: {len(trials)} trials, which take about {time_text(expected.seconds)} on "
+        "this machine"
+    )
+    say(f"look at it, then: storewise run {path}")
