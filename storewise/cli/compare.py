@@ -25,9 +25,9 @@ def compare(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", help="Only these, such as operations_per_s, or p99."),
+        typer.Option("--measure", help="Only these measures, such as operations_per_s, or p99."),
     ] = None,
-    phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these.")] = None,
+    phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these phases.")] = None,
     fail_if_slower: Annotated[
         str | None,
         typer.Option(
@@ -39,7 +39,10 @@ def compare(
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="... or where that cannot be told, or is in A only."),
+        typer.Option(
+            "--strict",
+            help="With --fail-if-slower: exit with 1 also where it is not clear, or B lacks it.",
+        ),
     ] = False,
     format_: Annotated[
         Literal["text", "json", "csv"], typer.Option("--format", help="Of the output.")
@@ -56,8 +59,9 @@ def compare(
     versions and hosts, and each rate, time and size of equal settings with the interval of its
     ratio.
 
-    A difference is called one only if it stands up to correction for the number of comparisons.
-    Exit status 0; 1 with `--fail-if-slower` as it says; 2 for what cannot be compared.
+    A difference is called faster or slower only where it is clear after a correction for the number
+    of comparisons (Holm's method). Exit status 0; 1 where `--fail-if-slower` finds something; 2 for
+    studies that cannot be compared.
 
     Example: `storewise compare before/demo results/demo --fail-if-slower 10%`, or
     `storewise compare demo demo --by engine=sqlite:duckdb`
@@ -80,17 +84,17 @@ def compare(
     other = tables if after.resolve() == before.resolve() else _tables(after)
     comparison = compared(tables, other, selection)
     gate = gate_of(comparison, limit) if limit is not None else None
+    if html is not None:
+        from storewise.report.page.comparison import write_comparison
+
+        write_comparison(comparison, gate, html)
+        say(f"wrote {html}")
     if format_ == "json":
         print_json(as_json(comparison, gate))
     elif format_ == "csv":
         typer.echo(as_csv(comparison), nl=False)
     else:
         print_text(comparison, gate, Console(highlight=False))
-    if html is not None:
-        from storewise.report.page.comparison import write_comparison
-
-        write_comparison(comparison, gate, html)
-        say(f"wrote {html}")
     if gate is None:
         return
     if format_ != "text":

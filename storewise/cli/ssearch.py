@@ -209,20 +209,25 @@ def manifest(
     jobs: Jobs = 0,
     digest: Annotated[
         Literal["full", "sampled", "parsed"],
-        typer.Option("--digest", help="sampled: for huge inputs; parsed: checks all."),
+        typer.Option(
+            "--digest",
+            help="full: of all bytes; sampled: of a few blocks, for huge inputs; parsed: reads and "
+            "checks every line.",
+        ),
     ] = "full",
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Go on without bad files and list them.")
+        bool,
+        typer.Option("--quarantine", help="Leave out files that are not complete, and name them."),
     ] = False,
     study: Annotated[
         str | None,
-        typer.Option("--study", help="Instead: list the inputs of this study anew."),
+        typer.Option("--study", help="Instead: make this study's list of inputs again."),
     ] = None,
 ) -> None:
-    """Digest and count SSEARCH outputs: one row per file, each file read once.
+    """List SSEARCH outputs with their digests and counts, as a table: one row for each file.
 
-    Only new and changed files are read again, also after a kill. With --study the study's list
-    of inputs is renewed, so that the next run finds files that were added.
+    Each file is read once; a second call reads only new and changed files. With `--study` the
+    study's list of inputs is made again, so that its next run finds files that were added.
 
     Example: `storewise manifest /data/ssearch -o manifest.parquet`, or
     `storewise manifest --study mine`
@@ -268,7 +273,7 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Study file to write.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a study for your own SSEARCH outputs: which store should hold them?
 

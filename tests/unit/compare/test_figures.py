@@ -21,7 +21,7 @@ def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms() -> None:
     a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 9.5, 7.9, 8.8, 9.9]
     result = independent(estimate(b), estimate(a))
     expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
-    interval = expected.confidenceinterval_words()
+    interval = expected.confidence_interval()
     assert result.mean == pytest.approx(stats.gmean(b) / stats.gmean(a))
     assert (result.low, result.high) == pytest.approx(tuple(np.exp(interval)), rel=1e-6)
     assert p_value(result) == pytest.approx(expected.pvalue, rel=1e-6)
