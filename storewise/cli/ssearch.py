@@ -294,9 +294,8 @@ def init(
     from storewise.study.template import EMBEDDED, path_of, write_study
 
     path = path_of(directory, output, force=force)
-    servers = [one.name for one in examine(SERVERS) if one.runs]
-    engines = [*EMBEDDED, *servers]
-    path = write_study(directory, path, force=force, engines=engines)
+    write_study(directory, path, force=force)  # says at once what is wrong with the directory
+    engines = [*EMBEDDED, *(one.name for one in examine(SERVERS) if one.runs)]
     with shown("looking at files") as update:
         found = survey(directory, update)
     write_study(
