@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from storewise.cli.console import print_json, say
+from storewise.cli.console import RESULTS, Results, print_json, results_of, say
 from storewise.cli.progress import shown
 from storewise.errors import AnalysisError
 from storewise.layout import ANALYSIS
@@ -19,9 +19,12 @@ SHOWN = 3
 
 
 def analyse(
-    results: Annotated[
-        Path | None,
-        typer.Argument(help="A study's directory of results; a CSV file is the same as --table."),
+    study: Annotated[
+        str | None,
+        typer.Argument(
+            help="A study, its name below results/, or a directory of results; a CSV file is the "
+            "same as --table."
+        ),
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", help="A plain CSV table.")] = None,
     response: Annotated[
@@ -78,11 +81,12 @@ def analyse(
     format_: Annotated[
         Literal["text", "json"], typer.Option("--format", help="Of the output.")
     ] = "text",
+    results: Results = RESULTS,
 ) -> None:
-    """Say by analysis of variance which factors explain a response, and how much of it.
+    """Which factors explain a rate or a time, and how much of it? (Analysis of variance.)
 
-    Of a study's directory all tables of the analysis are written anew (`RESULTS/analysis/`), and
-    its finding is printed.
+    Of a study all tables of its analysis are written anew (`results/STUDY/analysis/`), and its
+    finding is printed first.
 
     Sums of squares are of type 2 unless `--type` says otherwise; factors that are no numbers are
     coded sum-to-zero. Per term: degrees of freedom, sum of squares, F, p, partial eta squared, and
@@ -90,15 +94,16 @@ def analyse(
     output is one list of objects; with `--tukey`, too, an object of two lists, `variance` and
     `tukey`. Warnings go to standard error.
 
-    Example: `storewise analyse --table t.csv --response runtime_ms --factors engine,threads`
+    Example: `storewise analyse demo`, or
+    `storewise analyse --table t.csv --response runtime_ms --factors engine,threads`
     """
-    source = results if table is None else table
-    if source is None:
-        raise AnalysisError(
-            "what is to be analysed? Give a study's directory of results, or --table FILE"
-        )
-    if results is not None and table is not None:
-        raise AnalysisError("give a study's directory of results or --table FILE, not both")
+    if study is None and table is None:
+        raise AnalysisError("what is to be analysed? Give a study, or --table FILE")
+    if study is not None and table is not None:
+        raise AnalysisError("give a study or --table FILE, not both")
+    source = table or Path(study or "")
+    if study is not None and (not source.is_file() or source.suffix in {".yaml", ".yml"}):
+        source = results_of(study, results)
     chosen: Any = 2 if interactions == "2" else interactions
     finding = ""
     if table is not None or source.is_file():

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, has_results, print_json, say
+from storewise.cli.console import RESULTS, Results, print_json, results_of, say
 from storewise.errors import ResultError
 
 
@@ -25,9 +25,9 @@ def compare(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", help="Only these, such as operations_per_s, or p99."),
+        typer.Option("--measure", help="Only these measures, such as operations_per_s, or p99."),
     ] = None,
-    phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these.")] = None,
+    phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these phases.")] = None,
     fail_if_slower: Annotated[
         str | None,
         typer.Option(
@@ -39,18 +39,29 @@ def compare(
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="... or where that cannot be told, or is in A only."),
+        typer.Option(
+            "--strict",
+            help="With --fail-if-slower: exit with 1 also where it is not clear, or B lacks it.",
+        ),
     ] = False,
     format_: Annotated[
         Literal["text", "json", "csv"], typer.Option("--format", help="Of the output.")
     ] = "text",
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Also write the comparison as one page, to look at or mail."),
+    ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Say what differs between two studies' results: first config, versions and hosts, then each
-    rate, time and size of equal settings, with the interval of its ratio.
+    """Set two studies' results side by side.
 
-    A difference is called one only if it stands up to correction for the number of comparisons.
-    Exit status 0; 1 with `--fail-if-slower` as it says; 2 for what cannot be compared.
+    Where the machines were not the same, the first line says how fast each was. Then come config,
+    versions and hosts, and each rate, time and size of equal settings with the interval of its
+    ratio.
+
+    A difference is called faster or slower only where it is clear after a correction for the number
+    of comparisons (Holm's method). Exit status 0; 1 where `--fail-if-slower` finds something; 2 for
+    studies that cannot be compared.
 
     Example: `storewise compare before/demo results/demo --fail-if-slower 10%`, or
     `storewise compare demo demo --by engine=sqlite:duckdb`
@@ -68,11 +79,16 @@ def compare(
     limit = parse_limit(fail_if_slower) if fail_if_slower is not None else None
     levels = tuple(By(*_by(text)) for text in by or ())
     selection = Selection(levels, _names(measure), _names(phase))
-    before, after = _directory(a, results), _directory(b, results)
+    before, after = results_of(a, results), results_of(b, results)
     tables = _tables(before)
     other = tables if after.resolve() == before.resolve() else _tables(after)
     comparison = compared(tables, other, selection)
     gate = gate_of(comparison, limit) if limit is not None else None
+    if html is not None:
+        from storewise.report.page.comparison import write_comparison
+
+        write_comparison(comparison, gate, html)
+        say(f"wrote {html}")
     if format_ == "json":
         print_json(as_json(comparison, gate))
     elif format_ == "csv":
@@ -107,18 +123,6 @@ def _by(text: str) -> tuple[str, str, str]:
 def _names(options: Sequence[str] | None) -> tuple[str, ...]:
     names = [name.strip() for option in options or () for name in option.split(",")]
     return tuple(name for name in names if name)
-
-
-def _directory(name: str, results: Path) -> Path:
-    """A study's results: a directory, or its name below `results`."""
-    for path in (Path(name), results / name):
-        if has_results(path):
-            return path
-    known = sorted(path.parent.name for path in results.glob("*/trials"))
-    raise ResultError(
-        f"{name}: there are no results of a study, neither in this directory nor in "
-        f"{results / name}; studies below {results} are {', '.join(known) or 'none'}"
-    )
 
 
 def _tables(directory: Path) -> Any:

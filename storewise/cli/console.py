@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import orjson
 import typer
 from rich.console import Console
 
+from storewise.errors import ResultError
 from storewise.layout import STUDY, TRIALS
 
 Study = Annotated[str, typer.Argument(help="Name under config/studies, or a YAML file.")]
@@ -40,6 +41,50 @@ def print_line(record: Any, default: Callable[[Any], Any] | None = None) -> None
 def has_results(directory: Path) -> bool:
     """Whether a directory holds the results of a study."""
     return (directory / TRIALS).is_dir() or (directory / STUDY).is_file()
+
+
+def results_of(what: str, results: Path) -> Path:
+    """The rule by which commands find a study's results: a directory that holds some, the name of
+    one below `results`, or the file of a study whose results are there."""
+    from storewise.yamlfile import nearest
+
+    names = [Path(what), results / what]
+    if what.endswith((".yaml", ".yml")):
+        names.append(results / Path(what).stem)
+    for path in names:
+        if has_results(path):
+            return path
+    known = sorted(path.parent.name for path in results.glob(f"*/{TRIALS}"))
+    raise ResultError(
+        f"{what}: there are no results of a study, neither in this directory nor in "
+        f"{names[-1]}{nearest(what, known)}; studies below {results} are "
+        f"{', '.join(known) or 'none'}"
+    )
+
+
+def outputs_of(names: Iterable[str]) -> list[str]:
+    """The rule by which commands find SSEARCH outputs: files, `-`, directories with all below them,
+    globs, lists (`@FILE`), and places on S3. What names no file stays as it is: whoever reads it
+    says what is wrong."""
+    import glob
+
+    from storewise.errors import InputError
+    from storewise.s3.uri import is_remote
+    from storewise.ssearch.inputs.paths import list_inputs
+
+    paths: list[str] = []
+    for name in names:
+        there = Path(name)
+        several = name.startswith("@") or is_remote(name) or there.is_dir()
+        try:
+            if several or (glob.has_magic(name) and not there.is_symlink() and not there.exists()):
+                paths += list_inputs([name])
+                continue
+        except InputError:
+            if name.startswith("@"):
+                raise
+        paths.append(name)
+    return paths
 
 
 def live_runs(directory: Path) -> list[str]:

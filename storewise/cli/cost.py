@@ -1,8 +1,9 @@
-"""`storewise cost`: what a study will cost before it runs."""
+"""`storewise cost`: how long a study will run, and what it will cost, before it runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -30,15 +31,27 @@ def cost(
     many: Annotated[
         bool, typer.Option("--many", help="Also a study of more than 20,000 trials.")
     ] = False,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe/--no-probe",
+            help="Without --profile: try out this machine for about ten seconds, unless the study "
+            "was measured before.",
+        ),
+    ] = True,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Say what it will cost to measure what is left of a study, with everything that is assumed.
+    """Say how long a study will run, and on a cloud what it will cost, with all that is assumed.
 
-    Hours of hosts, and money by config/prices.yaml or the study's `prices`. Nothing is started.
+    Without `--profile` the study runs on this machine: a part of its inputs is loaded and read for
+    about ten seconds, and the time of the whole study follows from that. Money is shown where the
+    study sets `prices` or the profile's hosts are a cloud's (config/prices.yaml). No trial is
+    started.
 
-    Example: `storewise cost niec2014-nodes --scale paper --profile aws`
+    Example: `storewise cost mine.yaml`, or
+    `storewise cost niec2014-nodes --scale paper --profile aws`
     """
-    from storewise.estimate.estimate import IDLE, START_UP, estimate, still_to_measure
+    from storewise.estimate.estimate import IDLE, START_UP, still_to_measure
     from storewise.estimate.render import show
     from storewise.estimate.work import Amount
     from storewise.run.profiles import node_classes
@@ -50,15 +63,38 @@ def cost(
     plan = load_study(study, scale=scale, root=home, many=many)
     results = RESULTS / plan.name
     trials = plan.trials() if all_ else still_to_measure(plan, results)
-    expected = estimate(
+    classes = node_classes(profile, home) if profile is not None else {}
+    priced = plan.max_cost is not None or (plan.prices is not None and plan.prices.by_study)
+    if not priced and not any(one.instance for one in classes.values()):
+        plan = plan.model_copy(update={"prices": None})
+    expected = estimated(
         plan,
         trials,
-        node_classes(profile, home) if profile is not None else {},
+        classes,
         results,
         start_up=START_UP if start_up is None else Amount.exact(60 * start_up),
         idle=IDLE if idle is None else 60 * idle,
+        here=profile in {None, "local"},
+        try_out=probe,
     )
     if json_:
         print_line(expected, default=HostPrice._asdict)
     else:
-        show(expected, plan.max_cost)
+        show(expected, plan.max_cost if plan.prices is not None else None)
+
+
+def estimated(
+    plan: Any, trials: Any, classes: Any, results: Path, *, here: bool, try_out: bool, **more: Any
+) -> Any:
+    """The estimate; on this machine rates that nobody has measured are tried out first."""
+    from storewise.cli.progress import working
+    from storewise.estimate.estimate import estimate
+
+    known = estimate(plan, trials, classes, results, here=here, **more)
+    if not (here and try_out and known.guessed):
+        return known
+    from storewise.run.probe import probe
+
+    with working("trying out this machine for about ten seconds"):
+        tried = probe(plan)
+    return estimate(plan, trials, classes, results, here=here, probe=tried, **more)

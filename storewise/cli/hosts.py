@@ -30,7 +30,9 @@ def install_profiles(
         bool, typer.Option("--force", help="Replace what has their names and is not ours.")
     ] = False,
 ) -> None:
-    """Link profiles into your Snakemake folder, so that `snakemake --profile pbs` works.
+    """Link profiles into your Snakemake folder, so that Snakemake finds them by name.
+
+    Afterwards `snakemake --profile pbs` works from any directory.
 
     Example: `storewise profiles install slurm`
     """
@@ -42,19 +44,21 @@ def install_profiles(
 
 def doctor(
     engines: Annotated[
-        list[str] | None, typer.Argument(help="Engines; default: all, and the tools.")
+        list[str] | None, typer.Argument(help="Engines (stores); default: all, and the tools.")
     ] = None,
     study: Annotated[
-        str | None, typer.Option("--study", help="Instead: the engines of this study, as it says.")
+        str | None,
+        typer.Option("--study", help="Instead: the engines of this study, with its settings."),
     ] = None,
     json_: JsonLines = False,
 ) -> None:
-    """Say what can run on this host, in which version, and what to install if not.
+    """Which stores and tools can run on this machine? And if not: what to install.
 
-    Exit status 0 only if all that was named runs; without names always.
+    Prints a line for each: yes with its version, or no with what is missing. Exit status 0 only if
+    all that you named runs; without names it is always 0.
 
-    Example: `storewise doctor`, `storewise doctor postgres mongodb`, `storewise doctor --study
-    mine.yaml`
+    Example: `storewise doctor`, or `storewise doctor postgres mongodb`, or
+    `storewise doctor --study mine.yaml`
     """
     from storewise.run.doctor import examine, examine_engines, host_line
 

@@ -17,6 +17,7 @@ from storewise.cli.cost import cost
 from storewise.cli.hosts import doctor, profiles_app, sessions
 from storewise.cli.measures import measures
 from storewise.cli.publish import publish, pull
+from storewise.cli.report import report
 from storewise.cli.run import run
 from storewise.cli.ssearch import convert, init, inspect, manifest
 from storewise.cli.watch import watch
@@ -26,7 +27,6 @@ app = typer.Typer(
     name="storewise",
     help="Which data store should hold my sequence-search results, on my cluster?",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -79,7 +79,7 @@ def _options(
 app.add_typer(profiles_app, name="profiles")
 for command in (
     *(inspect, convert, manifest, init, doctor, sessions, measures, analyse, compare, watch),
-    *(publish, pull, cost),
+    *(report, publish, pull, cost),
 ):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)

@@ -32,6 +32,8 @@ def measures(
     """Write the readings that workload **measures** stores as CSV: m, s, bt, et (µs), mv.
 
     They are those of a load with the same numbers, in the order of time.
+
+    Example: `storewise measures --rows 1000000 --out readings.csv`
     """
     from storewise.workloads.sensors.generator import CHUNK, MAX_SERIES, Part, Readings, csv_lines
 

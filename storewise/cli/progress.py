@@ -66,3 +66,15 @@ def shown(what: str, *, size: bool = False, every: float = EVERY) -> Iterator[Up
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on standard error what is being done, where nobody knows how long it takes."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(what):
+            yield
+        return
+    console.print(f"storewise: {what}", highlight=False, soft_wrap=True)
+    yield

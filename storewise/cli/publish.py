@@ -39,16 +39,16 @@ def publish(
     ] = None,
     scale: Scale = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only say what would go up.")
+        bool, typer.Option("--dry-run", "-n", help="Only say what would be sent.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Put a study's results, logs, report and config on S3, into a folder named by the time of the
-    run, the study and your name for it.
+    """Copy a study's results, logs, report and config to S3.
 
-    Only what is new or changed goes up; what was interrupted goes on; `MANIFEST.json` comes last.
-    Each object has tags and a SHA-256 that S3 checks. Endpoint, region and credentials are those
-    of every AWS tool. The folder is printed.
+    They go into a folder that is named by the time of the run, the study and your name for it; the
+    folder is printed. Only new and changed files are sent, also after an interruption.
+    `MANIFEST.json` comes last. Each object has tags and a SHA-256 that S3 checks. Endpoint, region
+    and credentials are those of every AWS tool.
 
     Example: `storewise publish demo s3://my-bucket/studies --name first`
     """
@@ -102,10 +102,10 @@ def pull(
         bool, typer.Option("--force", help="Replace files that are there and differ.")
     ] = False,
 ) -> None:
-    """Bring published results back, so that `snakemake analysis` runs on them anywhere.
+    """Copy published results back from S3, to analyse them anywhere.
 
-    Each file is checked against the manifest, written aside and renamed; what was interrupted goes
-    on. Nothing is replaced that differs, unless `--force`.
+    Each file is checked against the manifest. After an interruption the same command goes on. A
+    file that is there and differs is replaced only with `--force`.
 
     Example: `storewise pull s3://my-bucket/studies/20261122T081721Z-demo-first`
     """

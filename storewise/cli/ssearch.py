@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal, TypeVar
+from uuid import uuid4
 
 import orjson
 import typer
 
-from storewise.cli.console import say
+from storewise.cli.console import RESULTS, outputs_of, say
 from storewise.cli.progress import shown
 from storewise.errors import StorewiseError
 from storewise.processes import in_processes
+from storewise.s3.uri import is_remote
 
-Files = Annotated[list[str], typer.Argument(help="SSEARCH -m 10 outputs; - is standard input.")]
+T = TypeVar("T")
+#: Standard input, and as an output standard output.
+STDIN = "-"
+
+#: Servers that a first study takes where they are found: one command installs each.
+SERVERS = ("postgres", "mariadb", "mongodb")
+#: Files that are named as not complete.
+MOST_NAMED = 5
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="SSEARCH -m 10 outputs: files, directories, globs, @FILE with a path a line, "
+        "s3://...; - is standard input."
+    ),
+]
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
 ]
@@ -30,53 +50,96 @@ def _killed(name: str) -> StorewiseError:
 
 
 def inspect(files: Files, jobs: Jobs = 1) -> None:
-    """Say what SSEARCH outputs hold and whether they are complete: one JSON object a line.
+    """Check SSEARCH outputs: what each file holds, and whether it is complete.
+
+    Prints one JSON object a line for each file, with the numbers of queries, hits, alignments and
+    documents. A *document* is one record as a store keeps it: each search gives one, each alignment
+    three (the query's aligned row, the library's row, and the scores).
 
     Exit status 0 only if all files are complete.
 
-    Example: `storewise inspect results/*.m10.gz --jobs 0 > inspected.jsonl`
+    Example: `storewise inspect /data/ssearch --jobs 0 > inspected.jsonl`
     """
     from storewise.ssearch.inspect import inspect_file
 
     complete = True
+    paths = outputs_of(files)
     with shown("inspecting") as update:
-        contents = in_processes(inspect_file, files, jobs or os.cpu_count() or 1, killed=_killed)
+        contents = in_processes(inspect_file, paths, jobs or os.cpu_count() or 1, killed=_killed)
         for done, content in enumerate(contents, 1):
             typer.echo(orjson.dumps(content).decode())
             complete = complete and bool(content["complete"])
-            update(done, len(files))
+            update(done, len(paths))
     raise typer.Exit(0 if complete else 1)
 
 
 def convert(
     files: Files,
     to: Annotated[
-        Literal["jsonl", "bson", "parquet"], typer.Option("--to", help="Form of the documents.")
+        Literal["hits", "jsonl", "bson", "parquet"],
+        typer.Option(
+            "--to",
+            help="hits: one table of all hits. Others: all documents, four files for each output.",
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the documents.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Directory for the documents. For hits the file: hits.parquet, hits.csv, or "
+            "hits.tsv; - prints TSV.",
+        ),
+    ],
     jobs: Jobs = 1,
 ) -> None:
-    """Write the documents of SSEARCH outputs as files, usable without a database.
+    """Turn SSEARCH outputs into tables and files that need no database.
 
-    A bad file is named and nothing of it is written; the others are converted all the same.
-    Exit status 0 only if all were converted.
+    **--to hits** makes one table with a row for each alignment. Its first twelve columns are those
+    of BLAST's `-outfmt 6`: qseqid sseqid pident length mismatch gapopen qstart qend sstart send
+    evalue bitscore. As in BLAST the length counts gaps, and `sstart` is above `send` on the minus
+    strand. `.tsv` has these columns and no heading, so that tools for BLAST read it. `.csv` (with a
+    heading) and `.parquet` have more: sstrand score gaps gene chromosome.
 
-    Example: `storewise convert results/*.m10.gz --to parquet -o documents --jobs 0`
+    **--to jsonl, bson, parquet** write all documents. A *document* is one record as a store keeps
+    it: each search gives one, each alignment three (docs/documents.md).
+
+    A file that is not complete is named, and nothing of it is written; the others are converted all
+    the same. Exit status 0 only if all were converted.
+
+    Example: `storewise convert /data/ssearch --to hits -o hits.tsv`, or
+    `storewise convert results/*.m10.gz --to parquet -o documents --jobs 0`
     """
+    paths, processes = outputs_of(files), jobs or os.cpu_count() or 1
+    if to == "hits":
+        raise typer.Exit(0 if _hits(paths, output, processes) else 1)
     good = True
     work = partial(_convert, form=to, directory=output)
-    with shown("converting") as update:
-        results = in_processes(work, files, jobs or os.cpu_count() or 1, killed=_killed)
-        for done, (paths, warnings, error) in enumerate(results, 1):
-            for path in paths:
-                typer.echo(path)
-            for warning in warnings:
-                say(f"warning: {files[done - 1]}: {warning}")
-            if error:
-                good = False
-                say(error)
-            update(done, len(files))
+    for name, (made, warnings, error) in _worked("converting", work, paths, processes):
+        for path in made:
+            typer.echo(path)
+        good = _told(name, warnings, error) and good
     raise typer.Exit(0 if good else 1)
+
+
+def _worked(
+    what: str, work: Callable[[str], T], names: Sequence[str], processes: int
+) -> Iterator[tuple[str, T]]:
+    """Each name with what the work made of it."""
+    with shown(what) as update:
+        results = in_processes(work, names, processes, killed=_killed)
+        for done, (name, result) in enumerate(zip(names, results, strict=True), 1):
+            yield name, result
+            update(done, len(names))
+
+
+def _told(name: str, warnings: Iterable[str], error: str) -> bool:
+    """Whether there was no error, after what is to be said of an input."""
+    for warning in warnings:
+        say(f"warning: {name}: {warning}")
+    if error:
+        say(error)
+    return not error
 
 
 def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], Iterable[str], str]:
@@ -90,6 +153,51 @@ def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], 
     return done.paths, done.warnings, ""
 
 
+def _hits(names: Sequence[str], output: Path, processes: int) -> bool:
+    """Write one table of hits; returns whether all inputs are in it."""
+    from storewise.atomic import aside
+    from storewise.ssearch.hits import form_of, join
+
+    form, to_stdout = form_of(output), str(output) == STDIN
+    good = True
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            beside = None if to_stdout else output.parent
+            parts = Path(stack.enter_context(TemporaryDirectory(prefix=".hits-", dir=beside)))
+            work = partial(_part, form=form, directory=parts)
+
+            def made() -> Iterator[Path]:
+                nonlocal good
+                for name, (part, warnings, error) in _worked("converting", work, names, processes):
+                    good = _told(name, warnings, error) and good
+                    if part is not None:
+                        yield part
+                        part.unlink()
+
+            if to_stdout:
+                join(made(), form, sys.stdout.buffer)
+                return good
+            with aside(output) as place, place.open("wb") as file:
+                join(made(), form, file)
+    except (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise StorewiseError(f"{output}: cannot be written: {error.strerror}") from error
+    say(f"wrote {output}")
+    return good
+
+
+def _part(name: str, *, form: str, directory: Path) -> tuple[Path | None, Iterable[str], str]:
+    """The hits of one input as a file, warnings, and why there are none."""
+    from storewise.ssearch.hits import write_hits
+
+    place = directory / uuid4().hex
+    try:
+        return place, write_hits(name, form, place), ""
+    except StorewiseError as error:
+        place.unlink(missing_ok=True)
+        return None, (), str(error)
+
+
 def manifest(
     inputs: Annotated[
         list[str] | None,
@@ -101,20 +209,25 @@ def manifest(
     jobs: Jobs = 0,
     digest: Annotated[
         Literal["full", "sampled", "parsed"],
-        typer.Option("--digest", help="sampled: for huge inputs; parsed: checks all."),
+        typer.Option(
+            "--digest",
+            help="full: of all bytes; sampled: of a few blocks, for huge inputs; parsed: reads and "
+            "checks every line.",
+        ),
     ] = "full",
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Go on without bad files and list them.")
+        bool,
+        typer.Option("--quarantine", help="Leave out files that are not complete, and name them."),
     ] = False,
     study: Annotated[
         str | None,
-        typer.Option("--study", help="Instead: list the inputs of this study anew."),
+        typer.Option("--study", help="Instead: make this study's list of inputs again."),
     ] = None,
 ) -> None:
-    """Digest and count SSEARCH outputs: one row per file, each file read once.
+    """List SSEARCH outputs with their digests and counts, as a table: one row for each file.
 
-    Only new and changed files are read again, also after a kill. With --study the study's list
-    of inputs is renewed, so that the next run finds files that were added.
+    Each file is read once; a second call reads only new and changed files. With `--study` the
+    study's list of inputs is made again, so that its next run finds files that were added.
 
     Example: `storewise manifest /data/ssearch -o manifest.parquet`, or
     `storewise manifest --study mine`
@@ -160,13 +273,55 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Study file to write.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write a commented study for a directory of your own SSEARCH outputs.
+    """Write a study for your own SSEARCH outputs: which store should hold them?
 
-    Example: `storewise init /data/ssearch -o config/studies/mine.yaml`
+    Looks at the outputs for about ten seconds: how many there are, how large, and which are not
+    complete. The study has the stores that this machine can run, beside the files themselves; it
+    loads all documents, looks them up by id, and asks a biologist's questions. Then it says how
+    long the run will take. Read the file, change it, and run it.
+
+    Example: `storewise init /data/ssearch -o mine.yaml`, then `storewise run mine.yaml`
     """
-    from storewise.study.template import write_study
+    from rich.filesize import decimal
 
-    path = write_study(directory, output, force=force)
-    say(f"wrote {path}; look at it, then: storewise run {path}")
+    from storewise.cli.cost import estimated
+    from storewise.estimate.render import time_text
+    from storewise.run.doctor import examine
+    from storewise.ssearch.inputs.survey import survey
+    from storewise.study.load import load_study
+    from storewise.study.template import EMBEDDED, path_of, write_study
+
+    path = path_of(directory, output, force=force)
+    write_study(directory, path, force=force)  # says at once what is wrong with the directory
+    engines = [*EMBEDDED, *(one.name for one in examine(SERVERS) if one.runs)]
+    with shown("looking at files") as update:
+        found = survey(directory, update)
+    write_study(
+        directory, path, force=True, engines=engines, genes=found.genes, scores=found.scores
+    )
+    part = "" if found.read == found.files else f" (of {found.read} files that were read)"
+    say(
+        f"{directory}: {found.files} files, {decimal(found.bytes)}; {found.documents:,} documents"
+        f"{part}: one for each search, three for each alignment"
+    )
+    for reason in found.incomplete[:MOST_NAMED]:
+        say(f"not complete: {reason}")
+    if found.incomplete:
+        more = len(found.incomplete) - MOST_NAMED
+        say(
+            f"{f'and {more} more; ' if more > 0 else ''}the run goes on without them, and its "
+            "report names them (`on_bad_input`)"
+        )
+    say(f"stores that run here: {', '.join(engines)}")
+    plan = load_study(str(path))
+    trials = plan.trials()
+    expected = estimated(
+        plan, trials, {}, RESULTS / plan.name, here=True, try_out=not is_remote(directory)
+    )
+    say(
+        f"wrote {path}: {len(trials)} trials, which take about {time_text(expected.seconds)} on "
+        "this machine"
+    )
+    say(f"look at it, then: storewise run {path}")

@@ -76,6 +76,7 @@ class Selection:
 class Comparison:
     """What differs between A and B.
 
+    `canary` is how fast B's machine was, over A's; `machines` says so where they were not the same.
     `figures` has a column per factor that rows are matched by, then COLUMNS: one row per figure
     that both have. `only` has the same factors, then side ("A", "B"), phase, step, measure, kind,
     why.
@@ -83,6 +84,8 @@ class Comparison:
 
     a: str
     b: str
+    canary: float | None
+    machines: str
     differences: Sequence[Difference]
     factors: tuple[str, ...]
     figures: pd.DataFrame
@@ -119,20 +122,36 @@ def compare(a: Tables, b: Tables, selection: Selection | None = None) -> Compari
     if all(studies) and len(workloads) > 1:
         figures["verdict"], figures["why"] = NOT_COMPARABLE, "the workloads differ"
     notes += doubts(a, "A") + ([] if same else doubts(b, "B"))
+    unequal = [*across, *differences(a, b)]
     canary = canary_ratio(a, b)
-    if canary is not None and not 1 / CANARY <= canary <= CANARY:
-        notes.append(
-            f"the machines were not equally fast: the processor's canary of B is {canary:.2f} "
-            "times that of A, so differences may be those of the machines"
-        )
     return Comparison(
         str(a.results.directory),
         str(b.results.directory),
-        [*across, *differences(a, b)],
+        canary,
+        machines(canary, unequal),
+        unequal,
         tuple(factors),
         figures,
         pd.DataFrame(only, columns=[*factors, "side", "phase", "step", "measure", "kind", "why"]),
         notes,
+    )
+
+
+def machines(canary: float | None, unequal: Sequence[Difference]) -> str:
+    """What is to be known of the machines before any figure; empty where they were the same.
+
+    The canary is a small fixed piece of work that each trial begins with.
+    """
+    other = any(one.what in {"host: name", "host: processor", "host: instance"} for one in unequal)
+    if canary is None:
+        return "A and B ran on different machines; how fast each was is not known" if other else ""
+    if 1 / CANARY <= canary <= CANARY:
+        same = f"A and B ran on different machines, about equally fast (canary B/A {canary:.2f})"
+        return same if other else ""
+    factor, word = (canary, "faster") if canary > 1 else (1 / canary, "slower")
+    return (
+        f"B's machine was {factor:.2f} times {word} than A's, by the processor's canary alone: "
+        "rates and times may differ for this reason only"
     )
 
 

@@ -32,9 +32,11 @@ _COLOURS = {"faster": "green", "slower": "red", "smaller": "green", "larger": "y
 
 def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> None:
     """Write the comparison as text; colours only where the console is a terminal."""
+    if comparison.machines:
+        _say(f"{comparison.machines}.", console)
     console.print(f"A: {comparison.a}\nB: {comparison.b}", markup=False, highlight=False)
     _print_differences(comparison, console)
-    shown = _varying(comparison)
+    shown = varying(comparison)
     for (phase, step, measure), rows in grouped(comparison.figures, ["phase", "step", "measure"]):
         unit = rows["unit"].iloc[0]
         title = f"{phase}{f' ({step})' if step else ''}: {measure}"
@@ -43,7 +45,7 @@ def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> N
     _print_only(comparison, shown, console)
     for note in comparison.notes:
         _say(f"Note: {note.removesuffix('.')}.", console)
-    _say(_statement(comparison), console)
+    _say(f"\n{statement(comparison)}", console)
     if gate is not None:
         for line in gate_lines(gate, shown):
             _say(line, console)
@@ -107,23 +109,25 @@ def _print_figures(title: str, rows: pd.DataFrame, shown: Sequence[str], console
             Text(setting_words(row, shown)),
             of(row["mean_a"]),
             of(row["mean_b"]),
-            "-" if math.isnan(row["ratio"]) else _ratio(row["ratio"]),
-            _interval(row) + ("*" if starred else "") if known else "-",
+            "-" if math.isnan(row["ratio"]) else ratio_words(row["ratio"]),
+            interval_words(row) + ("*" if starred else "") if known else "-",
             words,
         )
     _put(table, console)
 
 
-def _ratio(value: float) -> str:
+def ratio_words(value: float) -> str:
+    """A ratio with as many digits as say something."""
     return f"{value:.2f}" if 0.1 <= value < 100 else number(value)
 
 
-def _interval(row: Mapping[str, Any]) -> str:
+def interval_words(row: Mapping[str, Any]) -> str:
+    """The 95 % interval of a row's ratio."""
     of, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
-    least = f"<{_LEAST:g}" if low < _LEAST <= of else _ratio(low)
+    least = f"<{_LEAST:g}" if low < _LEAST <= of else ratio_words(low)
     if of <= _MOST < high:
         return f"{least} to >{_MOST:g}"
-    return f"{least}-{_ratio(high)}"
+    return f"{least}-{ratio_words(high)}"
 
 
 def _print_only(comparison: Comparison, shown: Sequence[str], console: Console) -> None:
@@ -139,12 +143,13 @@ def _print_only(comparison: Comparison, shown: Sequence[str], console: Console) 
             console.print(Padding(Text(f"{place}: {', '.join(measures)}"), (0, 0, 0, 1)))
 
 
-def _statement(comparison: Comparison) -> str:
+def statement(comparison: Comparison) -> str:
+    """How many figures there are of each verdict, and how they were judged."""
     counts = comparison.figures["verdict"].value_counts()
     words = ", ".join(f"{count} {word}" for word, count in counts.items())
     starred = (comparison.figures["why"] == CORRECTED).any()
     return (
-        f"\n{len(comparison.figures)} figures: {words}. Means over repeats "
+        f"{len(comparison.figures)} figures: {words}. Means over repeats "
         f"({_repeats(comparison, 'a')} in A, {_repeats(comparison, 'b')} in B) are geometric; B/A "
         "has its 95 % interval (Welch, on logarithms). A difference is called one where p, "
         f"adjusted over the settings of a phase and measure by Holm's method, is below {ALPHA:g}."
@@ -162,8 +167,8 @@ def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:
     """What the limit makes of the comparison, a line each."""
     limit = f"{100 * gate.limit:g} %"
     lines = [
-        f"Slower by more than {limit}: {_figure(row, shown)}: B/A {_ratio(row['ratio'])} "
-        f"({_interval(row)})"
+        f"Slower by more than {limit}: {_figure(row, shown)}: B/A {ratio_words(row['ratio'])} "
+        f"({interval_words(row)})"
         for row in records(gate.slower)
     ]
     for reason, rows in grouped(gate.unsure, ["reason"]):
@@ -182,7 +187,7 @@ def _figure(row: Mapping[str, Any], shown: Sequence[str]) -> str:
     return f"{setting_words(row, shown)}, {row['phase']}{step}, {row['measure']}"
 
 
-def _varying(comparison: Comparison) -> list[str]:
+def varying(comparison: Comparison) -> list[str]:
     """Factors that tell rows apart; the engine always does. One that only some engines have does
     so if it has several levels there."""
     both = pd.concat(
@@ -207,6 +212,8 @@ def as_json(comparison: Comparison, gate: Gate | None) -> dict[str, Any]:
     data: dict[str, Any] = {
         "a": comparison.a,
         "b": comparison.b,
+        "canary": comparison.canary,
+        "machines": comparison.machines,
         "differences": [asdict(one) for one in comparison.differences],
         "factors": list(comparison.factors),
         "figures": json_value(records(comparison.figures)),

@@ -18,7 +18,16 @@ from storewise import layout
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.estimate.host_hours import HOUR, Stay, Use, occupied
-from storewise.estimate.work import DEFAULT_FACTOR, Amount, Rates, Work, documents_of, work_of
+from storewise.estimate.work import (
+    DEFAULT,
+    DEFAULT_FACTOR,
+    Amount,
+    Probe,
+    Rates,
+    Work,
+    documents_of,
+    work_of,
+)
 from storewise.study.host_classes import WORK, NodeClass, class_named
 from storewise.study.prices import HostPrice, Prices
 from storewise.study.study import Study
@@ -29,6 +38,9 @@ from storewise.workloads.registry import workload
 #: other, what was stored is verified; for embedded stores, which have no servers.
 WITH_SERVERS = Amount.within(180, 2.0, "")
 EMBEDDED = Amount.within(45, 2.0, "")
+#: ... and on the machine that one sits at, without a scheduler.
+WITH_SERVERS_HERE = Amount.within(15, 2.0, "")
+EMBEDDED_HERE = Amount.within(5, 2.0, "")
 #: Seconds in which a cloud's host starts, and those for which it then waits idle
 #: (``ScaledownIdletime`` of AWS ParallelCluster: 10 minutes).
 START_UP = Amount.within(240, 1.5, "")
@@ -69,7 +81,8 @@ class EngineLine:
 class Estimate:
     """What is still to be measured of a study, its hosts, and what was assumed.
 
-    `seconds` is how long it takes, `spot` the share of spot instances of all hours of hosts.
+    `seconds` is how long it takes, `spot` the share of spot instances of all hours of hosts, which
+    `cloud` says are a cloud's. `guessed`: some rates are defaults.
     `unpriced` are types of instances that have no price and cost what any host does.
     """
 
@@ -83,7 +96,9 @@ class Estimate:
     money: Amount | None
     currency: str
     spot: float
+    cloud: bool
     unpriced: Sequence[str]
+    guessed: bool
     assumptions: Sequence[tuple[str, str]]
 
 
@@ -95,20 +110,27 @@ def estimate(
     *,
     start_up: Amount = START_UP,
     idle: float = IDLE,
+    here: bool = False,
+    probe: Probe | None = None,
 ) -> Estimate:
     """The cost of measuring `trials` of a study.
 
     `classes` are those of the profile (`nodeclasses.parse_classes`), empty where it has none;
-    `results` is the study's directory of results. Raises ConfigError for a class that is not known.
+    `results` is the study's directory of results. With `here` all of it is done on this machine,
+    where `probe` may have tried out the rates that nobody has measured. Raises ConfigError for a
+    class that is not known.
     """
     reads = workload(study.workload).reads_inputs
     documents = documents_of(study, results) if reads and trials else None
-    rates = Rates(results, sorted({name for trial in trials for name in trial.factors}))
+    rates = Rates(results, sorted({name for trial in trials for name in trial.factors}), probe)
     works = {trial.id: work_of(trial, documents, rates) for trial in trials}
     lengths = {
-        trial.id: Amount.total([works[trial.id].seconds, _beside(trial)]) for trial in trials
+        trial.id: Amount.total([works[trial.id].seconds, _beside(trial, here)]) for trial in trials
     }
-    hosts = {trial.id: hosts_of(trial, one_host=study.embedded == "one_host") for trial in trials}
+    one_host = study.embedded == "one_host"
+    hosts = {
+        trial.id: {WORK: 1} if here else hosts_of(trial, one_host=one_host) for trial in trials
+    }
     names = {name for needed in hosts.values() for name in needed}
     used = sorted(names, key=lambda name: (name == WORK, name))  # servers first
     # A profile may know classes of servers' hosts only; workers are then where its default is.
@@ -142,8 +164,14 @@ def estimate(
         money=Amount.total(money) if study.prices is not None else None,
         currency=study.prices.currency if study.prices is not None else "",
         spot=of_spot / hours.mean if hours.mean else 0.0,
+        cloud=cloud,
+        guessed=any(
+            rate.source == DEFAULT for one in works.values() for rate in one.rates.values()
+        ),
         unpriced=_unpriced(study.prices, places.values()),
-        assumptions=_assumptions(study, trials, works, documents, lines, start_up, idle, cloud),
+        assumptions=_assumptions(
+            study, trials, works, documents, lines, start_up, idle, cloud, here
+        ),
     )
 
 
@@ -210,9 +238,11 @@ def _unpriced(prices: Prices | None, places: Iterable[NodeClass | None]) -> list
     )
 
 
-def _beside(trial: Trial) -> Amount:
+def _beside(trial: Trial, here: bool) -> Amount:
     """Seconds of a trial beside its phases."""
-    return WITH_SERVERS if node_jobs(trial) else EMBEDDED
+    if node_jobs(trial):
+        return WITH_SERVERS_HERE if here else WITH_SERVERS
+    return EMBEDDED_HERE if here else EMBEDDED
 
 
 def _line(
@@ -251,6 +281,7 @@ def _assumptions(
     start_up: Amount,
     idle: float,
     cloud: bool,
+    here: bool,
 ) -> list[tuple[str, str]]:
     """Everything that the estimate takes for granted, as a term and a sentence."""
     terms: list[tuple[str, str]] = []
@@ -261,15 +292,18 @@ def _assumptions(
         for source in dict.fromkeys(rate.source for rate in rates):
             same = [rate for rate in rates if rate.source == source]
             terms.append((f"rate of {phase}", _rate_text(same, len(rates))))
-    used = list(map(_beside, trials))
-    kinds = {"with": WITH_SERVERS, "without": EMBEDDED}
+    kinds = {bool(node_jobs(trial)): _beside(trial, here) for trial in trials}
     beside = [
-        f"{amount_text(amount)} s of each trial {word} servers"
-        for word, amount in kinds.items()
-        if amount in used
+        f"{amount_text(amount)} s of each trial {'with' if servers else 'without'} servers"
+        for servers, amount in sorted(kinds.items(), reverse=True)
     ]
     terms.append(("beside the phases", ", ".join(beside) + ", to start, verify and end"))
-    terms.append(("hosts", "one for each server and each worker, as long as the trial lives"))
+    where = (
+        "this machine, for one trial after the other"
+        if here
+        else "one for each server and each worker, as long as the trial lives"
+    )
+    terms.append(("hosts", where))
     if outside := sorted({t.engine for t in trials if engine(t.engine).flags.external}):
         terms.append(("databases", f"the own hosts of {', '.join(outside)} are not counted"))
     if cloud:
@@ -286,6 +320,8 @@ def _assumptions(
             terms.append((f"an hour of {line.name}", f"{text} ({line.price.basis})"))
     if study.prices is not None and study.prices.source:
         terms.append(("prices", study.prices.source))
+    if here:
+        return [*terms, ("not counted", "reading the inputs once, analysis and the page")]
     left_out = "head node, disks, shared file system, S3, traffic, listing, analysis"
     return [*terms, ("not counted", left_out)]
 
@@ -295,7 +331,7 @@ def _rate_text(rates: Sequence[Amount], every: int) -> str:
     least, most = min(rate.mean for rate in rates), max(rate.mean for rate in rates)
     mean = f"{least:,.0f}" if math.isclose(least, most) else f"{least:,.0f} to {most:,.0f}"
     source = rates[0].source
-    if source == "default":
+    if source == DEFAULT:
         source = (
             f"a default for any engine and number of nodes, {DEFAULT_FACTOR:g} times more or less, "
             "as nothing was measured yet"

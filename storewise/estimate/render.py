@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from storewise.estimate.estimate import Estimate, amount_text, money_text
+from storewise.estimate.work import Amount
 
 #: Characters of the widest table: thousands of hosts, and amounts of millions.
 WIDEST = 120
@@ -25,11 +26,12 @@ def show(expected: Estimate, limit: float | None) -> None:
     # Lines that a narrow terminal breaks are better than amounts that are cut to fit.
     wide = Console(highlight=False, width=max(console.width, WIDEST))
     wide.print(_engines(expected))
-    wide.print(_hosts(expected))
-    hours = amount_text(expected.seconds.times(1 / 3600), "{:,.1f}".format)
-    console.print(f"It takes about {hours} h; {expected.spot:.0%} of the hours of hosts are spot.")
+    if expected.cloud or expected.money is not None:
+        wide.print(_hosts(expected))
+    spot = f"; {expected.spot:.0%} of the hours of hosts are spot" if expected.cloud else ""
+    console.print(f"It takes about {time_text(expected.seconds)}{spot}.")
     if expected.money is None:
-        console.print("There are no prices (config/prices.yaml): hours only.")
+        console.print("Time only: give the study `prices`, or name a cloud's --profile, for money.")
     else:
         if expected.unpriced:
             console.print(
@@ -51,15 +53,26 @@ def show(expected: Estimate, limit: float | None) -> None:
         console.print(f"  {term}: {text}", markup=False, soft_wrap=True)
 
 
+def time_text(seconds: Amount) -> str:
+    """A time with its range, in seconds, minutes or hours."""
+    if seconds.mean < 120:
+        return f"{amount_text(seconds)} s"
+    if seconds.mean < 7200:
+        return f"{amount_text(seconds.times(1 / 60), _minutes)} min"
+    return f"{amount_text(seconds.times(1 / 3600), '{:,.1f}'.format)} h"
+
+
+def _minutes(number: float) -> str:
+    return f"{number:.0f}" if number >= 9.5 else f"{number:.1f}"
+
+
 def _engines(expected: Estimate) -> Table:
-    heads = ("engine", "trials", "hosts of a trial", "hours of a trial")
+    heads = ("engine", "trials", "hosts of a trial", "time of a trial")
     table = Table(*heads, box=SIMPLE_HEAD)
     for line in expected.engines:
         low, high = line.hosts
         hosts = f"{low}" if low == high else f"{low} to {high}"
-        table.add_row(
-            line.engine, str(line.trials), hosts, amount_text(line.hours, "{:.2f}".format)
-        )
+        table.add_row(line.engine, str(line.trials), hosts, time_text(line.hours.times(3600)))
     return table
 
 

@@ -36,6 +36,8 @@ COMPRESSION = 6.6
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 #: Files whose sizes stand for all.
 _LOOKED_AT = 200
+#: The source of a rate that nobody has measured.
+DEFAULT = "default"
 #: How far off a default may be, either way.
 DEFAULT_FACTOR = 4.0
 #: ... a rate that was measured with other levels, or once only,
@@ -82,9 +84,27 @@ class Amount:
 #: What one trial writes or answers, where no result of the study tells. Published: MongoDB and Riak
 #: on one node wrote 4,142 and 3,291 documents a second (config/references/niec2014.csv).
 DEFAULT_RATES = {
-    "documents_per_s": Amount.within(4000, DEFAULT_FACTOR, "default"),
-    "operations_per_s": Amount.within(2000, DEFAULT_FACTOR, "default"),
+    "documents_per_s": Amount.within(4000, DEFAULT_FACTOR, DEFAULT),
+    "operations_per_s": Amount.within(2000, DEFAULT_FACTOR, DEFAULT),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Rates that were tried out on this machine a moment ago, with one engine."""
+
+    engine: str
+    rates: Mapping[str, float]
+    """Of the keys of DEFAULT_RATES."""
+
+    def rate(self, engine: str, phase: str, measure: str) -> Amount:
+        """The rate to expect of an engine: others are less sure than the one that was tried."""
+        if measure not in self.rates or (measure == "operations_per_s" and phase != "read"):
+            return DEFAULT_RATES[measure]  # a question is no read by id
+        other = engine != self.engine
+        factor = DEFAULT_FACTOR if other else MEASURED_FACTOR
+        source = f"tried out with {self.engine} on this machine, {factor:g} times more or less"
+        return Amount.within(self.rates[measure], factor, source)
 
 
 def documents_of(study: Study, results: Path) -> Amount:
@@ -167,7 +187,8 @@ def _sampled(study: Study, files: int, each: float) -> float:
 class Rates:
     """Rates of earlier results of a study (``analysis/summary.csv``)."""
 
-    def __init__(self, results: Path, factors: Iterable[str]) -> None:
+    def __init__(self, results: Path, factors: Iterable[str], probe: Probe | None = None) -> None:
+        self._probe = probe or Probe("", {})
         path = results / layout.ANALYSIS / layout.SUMMARY
         try:
             table = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -185,14 +206,16 @@ class Rates:
 
     def of(self, trial: Trial, phase: str, step: int, measure: str) -> Amount:
         """A rate of a phase: measured with the trial's own levels, else with others of its engine,
-        else the default."""
+        else tried out on this machine, else the default."""
         levels = {name: str(trial.factors.get(name, "")) for name in self._factors}
         key = (trial.engine, phase, measure)
         place = (*key, step, *levels.values())
         if place not in self._known:
             table = self._tables.get(key)
             self._known[place] = (
-                DEFAULT_RATES[measure] if table is None else _rate(table, levels, str(step))
+                self._probe.rate(trial.engine, phase, measure)
+                if table is None
+                else _rate(table, levels, str(step))
             )
         return self._known[place]
 

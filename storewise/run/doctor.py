@@ -13,6 +13,7 @@ from typing import Any
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
+from storewise.yamlfile import nearest
 
 #: Programs and packages beside the engines: name, what it is for, what to install.
 PROGRAMS = (
@@ -83,6 +84,10 @@ def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
         servers = [store.find(settings).version] if isinstance(store, ServerEngine) else []
         clients = [f"{client} {its}" for client, its in store.versions().items()]
     except EngineError as error:
+        if name not in ENGINES:
+            known = ", ".join(ENGINES)
+            advice = f"there is no such engine{nearest(name, list(ENGINES))}; known: {known}"
+            return Finding(name, "engine", False, "", advice)
         return Finding(name, "engine", False, "", str(error))
     return Finding(name, "engine", True, ", ".join([*servers, *clients]), "")
 

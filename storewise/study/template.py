@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from itertools import islice
@@ -12,11 +12,13 @@ from string import Template
 
 import yaml
 
+from storewise.engines.registry import engine
 from storewise.errors import ConfigError, InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import read_head
 from storewise.ssearch.parse import remote
 from storewise.study.load import STUDIES, load_study
+from storewise.workloads.alignments.queries import QUESTIONS
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
 LOOKED_AT = 200
@@ -24,15 +26,79 @@ _HEAD_BYTES = 1 << 16
 _MARKS = (b"; pg_name", b"\n; pg_", b"SSEARCH", b"ssearch", b"FASTA searches", b"-m 10")
 
 
-def write_study(directory: Path | str, output: Path | None, *, force: bool = False) -> Path:
+#: Stores that run wherever Storewise does.
+EMBEDDED = ("files", "sqlite", "duckdb", "parquet")
+#: Fields that questions look at, and the questions that need them.
+_ASKED = {
+    "align.q": ("best_hits",),
+    "align.gene": ("gene_hits", "top_genes"),
+    "align.e": ("best_hits", "strong_hits", "bits_histogram"),  # bits come with e-values
+}
+_QUERY = """\
+  # What a biologist asks, one question after the other; docs/queries.md explains them.
+  - query: {{questions: [{questions}], seconds: 15}}
+"""
+_NO_QUERY = """\
+  # There is no phase `query`: the searches have no e-values and name no genes.
+"""
+
+
+def write_study(
+    directory: Path | str,
+    output: Path | None,
+    *,
+    force: bool = False,
+    engines: Sequence[str] = EMBEDDED,
+    genes: bool = True,
+    scores: bool = True,
+) -> Path:
     """Write a study for `directory`, which may be a prefix on S3 (``s3://...``, a str).
 
-    Raises ConfigError, InputError or ObjectError with what to do.
+    `genes` says whether its hits name genes, `scores` whether they have e-values: what is not there
+    cannot be asked for. Raises ConfigError, InputError or ObjectError with what to do.
     """
+    path = path_of(directory, output, force=force)
+    looked = _look(directory)
+    place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
+    there = {"align.q": scores, "align.gene": genes, "align.e": scores}
+    questions = [q for q in QUESTIONS if any(q in _ASKED[n] for n in there if there[n])]
+    indexed = {name: engine(name).flags.secondary_indexes for name in engines}
+    excluded = [f"{{engine: {n}, index: {'none' if i else 'after'}}}" for n, i in indexed.items()]
+    template = files("storewise.study").joinpath("template.yaml").read_text(encoding="utf-8")
+    text = Template(template).substitute(
+        file=path,
+        title=yaml.safe_dump(f"Stores for {Path(place).name}", width=1000).split("\n")[0],
+        path=yaml.safe_dump(place, width=1000).split("\n")[0],
+        sample="sample: {files: 200, seed: 1}"
+        if looked >= LOOKED_AT
+        else "# sample: {files: 20, seed: 1}",
+        engines=", ".join(engines),
+        indexes=", ".join(name for name, has in there.items() if has),
+        exclude="".join(f"  - {one}\n" for one in excluded).rstrip("\n"),
+        query=_QUERY.format(questions=", ".join(questions)) if questions else _NO_QUERY,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    load_study(path)
+    return path
+
+
+def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:
+    """Where the study of a directory is written; ConfigError for a file that is there."""
+    place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(place).name).strip("-") or "study"
+    path = output or STUDIES / f"{name}.yaml"
+    if path.exists() and not force:
+        raise ConfigError(f"{path}: exists already; name another with -o, or use --force")
+    return path
+
+
+def _look(directory: Path | str) -> int:
+    """How many files were looked at to find an SSEARCH output; InputError where there is none."""
     if not is_remote(directory) and not Path(directory).is_dir():
         raise InputError(directory, "there is no such directory; name one with SSEARCH outputs")
-    output_there, looked = _has_output(directory)
-    if not output_there:
+    there, looked = _has_output(directory)
+    if not there:
         raise InputError(
             directory,
             f"none of the first {looked} files is an SSEARCH -m 10 output"
@@ -40,23 +106,7 @@ def write_study(directory: Path | str, output: Path | None, *, force: bool = Fal
             else "the directory holds no file",
             expected="outputs of `ssearch36 -m 10` (plain, gzip or zstd)",
         )
-    place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(place).name).strip("-") or "study"
-    path = output or STUDIES / f"{name}.yaml"
-    if path.exists() and not force:
-        raise ConfigError(f"{path}: exists already; name another with -o, or use --force")
-    many = looked >= LOOKED_AT
-    template = files("storewise.study").joinpath("template.yaml").read_text(encoding="utf-8")
-    text = Template(template).substitute(
-        file=path,
-        title=yaml.safe_dump(f"Stores for {Path(place).name}", width=1000).split("\n")[0],
-        path=yaml.safe_dump(place, width=1000).split("\n")[0],
-        sample="sample: {files: 200, seed: 1}" if many else "# sample: {files: 20, seed: 1}",
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    load_study(path)
-    return path
+    return looked
 
 
 def _has_output(directory: Path | str) -> tuple[bool, int]:

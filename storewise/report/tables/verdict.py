@@ -102,7 +102,13 @@ def _score(score: Score | None) -> Cell:
         *_interval(score.relative),
     ]
     mean = score.relative.mean
-    return Cell(number(mean), mean, True, "; ".join(notes), best=score.rank == 1 and not score.relative.vague())
+    return Cell(
+        number(mean),
+        mean,
+        True,
+        "; ".join(notes),
+        best=score.rank == 1 and not score.relative.vague(),
+    )
 
 
 def _rank(rank: int) -> str:

@@ -275,8 +275,8 @@ def test_files_that_are_not_there(tmp_path: Path, table: Path) -> None:
     missing = tmp_path / "no.csv"
     request = ("--response", "ms", "--factors", "engine")
     assert f"{missing}: cannot be read: No such file" in error_of("--table", missing, *request)
-    assert "there is no such directory of results" in error_of(missing)
-    assert "Give a study's directory" in error_of(*request)
+    assert "there are no results of a study" in error_of(missing)
+    assert "Give a study, or --table FILE" in error_of(*request)
     assert "not both" in error_of(table, "--table", table, *request)
     assert "Is a directory" in error_of("--table", tmp_path, *request)
 

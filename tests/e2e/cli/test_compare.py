@@ -234,11 +234,36 @@ def test_config_and_conditions_that_differ(
     }
 
 
-def test_machines_that_were_not_equally_fast_are_noted(before: Path, tmp_path: Path) -> None:
+def test_machines_that_were_not_equally_fast_come_first(before: Path, tmp_path: Path) -> None:
     again = measured_tables(load_results(study(tmp_path / "again")))
     again.canary.loc[again.canary["metric"] == "canary_cpu", "value"] *= 0.5
-    (note,) = compare(tables(before), again).notes
-    assert "0.50 times that of A" in note
+    made = compare(tables(before), again)
+    assert made.notes == []
+    assert made.canary == pytest.approx(0.5)
+    console = Console(record=True, width=80, file=io.StringIO())
+    print_text(made, None, console)
+    first = console.export_text().split("A: ")[0]
+    assert " ".join(first.split()).startswith("B's machine was 2.00 times slower than A's")
+    assert compare(again, tables(before)).machines.startswith("B's machine was 2.00 times faster")
+    # The same machine needs no word.
+    same = study(tmp_path / "same", of=0.5)
+    assert compare(tables(before), measured_tables(load_results(same))).machines == ""
+
+
+def test_one_page_for_people(
+    run: Callable[..., tuple[int, str, str]], before: Path, slower: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "c.html"
+    _, _, err = run(before, slower, "--html", out, "--fail-if-slower", "10%")
+    assert f"wrote {out}" in err
+    page = out.read_text(encoding="utf-8")
+    assert "4 slower by more than 10 %" in page
+    assert page.count("<tr>") > 10
+    assert "prefers-color-scheme: dark" in page
+    # It asks for nothing, and nothing runs in it.
+    assert not re.findall(r"<script|src=|href=\"(?!data:)", page)
+    status, _, err = run(before, slower, "--html", tmp_path / "no" / "c.html")
+    assert (status, "cannot be written" in err) == (2, True)
 
 
 def test_what_a_study_lacks_is_said_beside_its_figures(before: Path, tmp_path: Path) -> None:

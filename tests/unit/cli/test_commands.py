@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import zipfile
 from pathlib import Path
 
 import pytest
 from support.commands import storewise
-from support.paths import ROOT, SMALL
+from support.paths import DATA, ROOT, SMALL
+
+from storewise.cli.console import results_of
+from storewise.cli.main import app
+from storewise.estimate.work import Probe
+from storewise.publish.bundle import write_bundle
+from storewise.ssearch.inputs.survey import survey
+from storewise.study.load import load_study
+from storewise.study.template import write_study
 
 
 def test_every_command_shows_an_example() -> None:
-    listing = storewise("--help").stdout
-    commands = [c for c in ("inspect", "convert", "manifest", "init", "run") if c in listing]
-    assert len(commands) == 5
-    for command in commands:
-        assert "Example:" in storewise(command, "--help").stdout
+    names = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert {"inspect", "convert", "init", "run", "report", "cost"} <= set(names)
+    for name in names:
+        assert "Example:" in storewise(name, "--help").stdout, name
 
 
-def test_init_replaces_a_study_only_by_force(tmp_path: Path) -> None:
-    request = ("init", SMALL[0].parent, "-o", "mine.yaml")
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`init` starts no process: no probe, and no server is asked for its version."""
+    monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
+    monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
+
+
+def test_init_replaces_a_study_only_by_force(
+    tmp_path: Path, outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone(monkeypatch)
+    request = ("init", outputs, "-o", "mine.yaml")
     assert storewise(*request, cwd=tmp_path).returncode == 0
     again = storewise(*request, cwd=tmp_path)
     assert again.returncode == 2
@@ -39,3 +57,98 @@ def test_init_on_what_is_no_directory_of_outputs(
     assert words in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "x.yaml").exists()
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some outputs, one of them cut off."""
+    directory = tmp_path_factory.mktemp("outputs")
+    for path in SMALL[:3]:
+        (directory / path.name).symlink_to(path)
+    (directory / "cut.m10").write_bytes((DATA / "ssearch36.m10").read_bytes()[:9000])
+    return directory
+
+
+def test_init_asks_the_question_of_the_readme(
+    tmp_path: Path, outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone(monkeypatch)
+    done = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    study = load_study(tmp_path / "mine.yaml", inputs_exist=True)
+    assert list(study.engines)[:4] == ["files", "sqlite", "duckdb", "parquet"]
+    phases = {phase.name: phase.params for phase in study.phases}
+    assert list(phases) == ["write", "read", "query"]
+    assert min(phases[name]["seconds"] for name in ("read", "query")) >= 5
+    # One configuration of each store.
+    assert len(study.trials()) == study.repeats * len(study.engines)
+    words = " ".join(done.stderr.split())
+    assert f"{outputs}: 4 files" in words
+    assert "of 3 files that were read" in words
+    assert "not complete: " in words
+    assert "cut.m10, line" in words
+    assert f"{len(study.trials())} trials, which take about" in words
+
+
+def test_init_leaves_out_what_the_hits_do_not_have(tmp_path: Path) -> None:
+    for genes, scores, wanted in (
+        (False, True, ["best_hits", "strong_hits", "bits_histogram"]),
+        (True, False, ["gene_hits", "top_genes"]),
+        (False, False, None),
+    ):
+        path = tmp_path / "s.yaml"
+        write_study(SMALL[0].parent, path, force=True, genes=genes, scores=scores)
+        query = [one for one in load_study(path).phases if one.name == "query"]
+        assert [list(one.params["questions"]) for one in query] == ([wanted] if wanted else [])
+
+
+def test_a_survey_has_a_time(outputs: Path) -> None:
+    found = survey(outputs, seconds=-1.0)
+    assert (found.files, found.read) == (4, 0)
+    whole = survey(outputs)
+    assert (whole.read, len(whole.incomplete), whole.genes, whole.scores) == (3, 1, True, True)
+    assert whole.documents > 100
+
+
+def test_doctor_knows_what_was_meant() -> None:
+    done = storewise("doctor", "sqllite")
+    assert done.returncode == 1
+    assert "did you mean 'sqlite'" in done.stdout
+
+
+def test_names_of_results_are_found_in_one_way(tmp_path: Path) -> None:
+    (tmp_path / "results" / "demo" / "trials").mkdir(parents=True)
+    for command in ("analyse", "report"):
+        done = storewise(command, "demmo", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "did you mean 'demo'" in done.stderr
+    for name in ("demo", "results/demo", "mine/demo.yaml"):
+        with contextlib.chdir(tmp_path):
+            assert results_of(name, Path("results")).resolve() == tmp_path / "results" / "demo"
+
+
+def test_what_was_tried_out_counts_where_nothing_was_measured() -> None:
+    tried = Probe("sqlite", {"documents_per_s": 100_000.0, "operations_per_s": 50_000.0})
+    own = tried.rate("sqlite", "write", "documents_per_s")
+    assert (own.mean, own.low, own.high) == (100_000, 50_000, 200_000)
+    assert tried.rate("duckdb", "write", "documents_per_s").low == 25_000
+    assert tried.rate("sqlite", "read", "operations_per_s").mean == 50_000
+    # A question is no look-up.
+    assert tried.rate("sqlite", "query", "operations_per_s").source == "default"
+
+
+def test_a_bundle_has_what_the_page_links_to(tmp_path: Path) -> None:
+    results = tmp_path / "demo"
+    for name in (
+        *("report.html", "summary.csv", "study.json", "analysis/summary.csv", "figures/a.png"),
+        *("trials/t/read.0.parquet", "trials/t/store.0/db", "logs/run.log", "inputs/files.txt"),
+    ):
+        (results / name).parent.mkdir(parents=True, exist_ok=True)
+        (results / name).write_text(name)
+    assert write_bundle(results, tmp_path / "demo.zip") == 6
+    with zipfile.ZipFile(tmp_path / "demo.zip") as bundle:
+        assert bundle.testzip() is None
+        assert {name.removeprefix("demo/") for name in bundle.namelist()} == {
+            *("report.html", "summary.csv", "study.json", "analysis/summary.csv", "figures/a.png"),
+            "trials/t/read.0.parquet",
+        }

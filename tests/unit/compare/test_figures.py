@@ -11,7 +11,7 @@ from scipy import stats
 from storewise.analysis.stats.intervals import estimate, holm_adjusted, p_value
 from storewise.compare.compare import independent
 from storewise.compare.gate import parse_limit
-from storewise.compare.render import _interval
+from storewise.compare.render import interval_words
 from storewise.errors import ResultError
 
 # The statistics.
@@ -63,11 +63,11 @@ def test_holm_by_hand() -> None:
 
 def test_ends_that_say_nothing_are_short() -> None:
     row = {"ratio": 0.26, "ratio_low": 3.5e-8, "ratio_high": 2e6}
-    assert _interval(row) == "<0.001 to >1000"
-    assert _interval({**row, "ratio_low": 0.05}) == "0.0500 to >1000"
-    assert _interval({**row, "ratio_high": 4.0}) == "<0.001-4.00"
+    assert interval_words(row) == "<0.001 to >1000"
+    assert interval_words({**row, "ratio_low": 0.05}) == "0.0500 to >1000"
+    assert interval_words({**row, "ratio_high": 4.0}) == "<0.001-4.00"
     # A ratio that is itself so large is known.
-    assert _interval({"ratio": 5e3, "ratio_low": 4e3, "ratio_high": 6e3}) == "4,000-6,000"
+    assert interval_words({"ratio": 5e3, "ratio_low": 4e3, "ratio_high": 6e3}) == "4,000-6,000"
 
 
 @pytest.mark.parametrize(("text", "share"), [("10%", 0.1), (" 2.5 % ", 0.025), ("0%", 0.0)])

@@ -1,0 +1,181 @@
+"""Hits as one table, a row for each alignment: BLAST's columns, then a few more.
+
+The first twelve columns have the names, order and meaning of ``blastn -outfmt 6``. SSEARCH's own
+``-m 8`` has the same columns, but counts otherwise: its length and identity leave gaps out, its gap
+openings are columns with a gap (or with N, in nucleotides), and a hit of the minus strand turns the
+query round, not the subject. A test compares both, value by value.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storewise.documents import DIGEST_BYTES
+from storewise.errors import StorewiseError
+from storewise.ssearch.parse.batch import DocumentBatch
+from storewise.ssearch.parse.grammar import translated_side
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import STDIN, Source
+
+#: Of ``-outfmt 6``.
+BLAST = pa.schema(
+    [
+        *((name, pa.string()) for name in ("qseqid", "sseqid")),
+        ("pident", pa.float64()),
+        *((name, pa.int64()) for name in ("length", "mismatch", "gapopen")),
+        *((name, pa.int64()) for name in ("qstart", "qend", "sstart", "send")),
+        *((name, pa.float64()) for name in ("evalue", "bitscore")),
+    ]
+)
+#: The first three have BLAST's names, too; the last two are of the hit's description.
+COLUMNS = pa.schema(
+    [
+        *BLAST,
+        ("sstrand", pa.string()),
+        ("score", pa.int64()),
+        ("gaps", pa.int64()),
+        ("gene", pa.string()),
+        ("chromosome", pa.string()),
+    ]
+)
+FORMS = ("parquet", "tsv", "csv")
+_BATCH = 10_000
+#: Gaps, and the frame shifts of translated alignments.
+_GAPS = np.frombuffer(rb"-/\\", np.uint8)
+#: Half of the last digit that the programs print of an identity (0.641).
+_ROUNDED = 0.0005
+
+
+def form_of(output: Path) -> str:
+    """The form that a file's name asks for; standard output (``-``) has TSV."""
+    form = "tsv" if str(output) == STDIN else output.suffix.removeprefix(".").lower()
+    if form not in FORMS:
+        names = ", ".join(f"hits.{one}" for one in FORMS)
+        raise StorewiseError(f"{output}: the table of hits is a file such as {names}")
+    return form
+
+
+def write_hits(source: Source, form: str, place: Path) -> list[str]:
+    """The hits of one output as a part of a table (`join`); returns warnings about the output.
+
+    Raises InputError for a bad output.
+    """
+    reader = DocumentReader(source, bytes(DIGEST_BYTES), alignments_per_batch=_BATCH)
+    if form == "parquet":
+        with pq.ParquetWriter(place, COLUMNS, compression="zstd") as writer:
+            for batch in reader:
+                writer.write_table(pa.table(_columns(batch, reader), schema=COLUMNS))
+        return reader.warnings
+    with place.open("w", encoding="utf-8", newline="") as file:
+        for batch in reader:
+            rows = zip(*_columns(batch, reader).values(), strict=True)
+            if form == "csv":
+                csv.writer(file, lineterminator="\n").writerows(rows)
+            else:
+                file.writelines("\t".join(map(_word, row[: len(BLAST)])) + "\n" for row in rows)
+    return reader.warnings
+
+
+def _word(value: Any) -> str:
+    """A value for tools that cut lines at blanks, so that none is empty."""
+    if value is None:
+        return "NaN"
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _columns(batch: DocumentBatch, reader: DocumentReader) -> dict[str, Sequence[Any]]:
+    """The columns of `COLUMNS`, of the alignments of a batch."""
+    rna, gs, align = batch.rna, batch.gs, batch.align
+    identical, gaps, openings = _counted(
+        [one["s"] for one in rna], [one["s"] for one in gs], [one["i"] for one in align]
+    )
+    length = [len(one["s"]) for one in rna]
+    # A query that is itself translated has the strand; else it is the subject's, as BLAST has it.
+    turned = translated_side(reader.program or "") != "query"
+    query = [(one["b"], one["e"]) for one in rna]
+    subject = [(one["b"], one["e"]) for one in gs]
+    for i, (start, stop) in enumerate(query):
+        if turned and start > stop:
+            query[i], subject[i] = (stop, start), subject[i][::-1]
+    minus = [a > b or c > d for (a, b), (c, d) in zip(query, subject, strict=True)]
+    return {
+        "qseqid": [one["q"] for one in align],
+        "sseqid": [one["seqid"] for one in gs],
+        "pident": [round(100 * i / n, 3) for i, n in zip(identical, length, strict=True)],
+        "length": length,
+        "mismatch": [n - i - g for n, i, g in zip(length, identical, gaps, strict=True)],
+        "gapopen": openings,
+        "qstart": [start for start, _ in query],
+        "qend": [stop for _, stop in query],
+        "sstart": [start for start, _ in subject],
+        "send": [stop for _, stop in subject],
+        "evalue": [one["e"] for one in align],
+        "bitscore": [one["b"] for one in align],
+        "sstrand": ["minus" if one else "plus" for one in minus],
+        "score": [one["s_w"] if one["p"] is None else one["p"] for one in align],
+        "gaps": gaps,
+        "gene": [one["gene"] for one in align],
+        "chromosome": [one["chr"] for one in align],
+    }
+
+
+def _counted(
+    queries: Sequence[str], subjects: Sequence[str], shares: Sequence[float | None]
+) -> tuple[list[int], list[int], list[int]]:
+    """Of each pair of rows: identical columns, columns with a gap, and openings of gaps.
+
+    The program's own share of identical columns is what counts. Where its three digits allow
+    several numbers, it is the one next to the columns with the same letter (U is T).
+    """
+    if not queries:
+        return [], [], []
+    sizes = np.fromiter(map(len, queries), np.int64, len(queries))
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    rows = [
+        np.frombuffer("".join(one).upper().replace("U", "T").encode(), np.uint8)
+        for one in (queries, subjects)
+    ]
+    gap = [np.isin(row, _GAPS) for row in rows]
+    either = gap[0] | gap[1]
+    same = np.add.reduceat((rows[0] == rows[1]) & ~either, starts, dtype=np.int64)
+    # A frame shift stands in both rows.
+    begins = _begins(gap[0], starts) | _begins(gap[1] & ~gap[0], starts)
+    openings = np.add.reduceat(begins, starts, dtype=np.int64)
+    printed = np.array([math.nan if share is None else share for share in shares])
+    least = np.ceil((printed - _ROUNDED) * sizes - 1e-6)
+    most = np.floor((printed + _ROUNDED) * sizes + 1e-6)
+    known = ~np.isnan(printed) & (least <= most)
+    identical = np.where(known, np.clip(same, least, most), same).astype(np.int64)
+    gaps = np.add.reduceat(either, starts, dtype=np.int64)
+    return identical.tolist(), gaps.tolist(), openings.tolist()
+
+
+def _begins(gap: np.ndarray[Any, np.dtype[np.bool_]], starts: Any) -> Any:
+    """Where a gap begins: it has none before it in its own row."""
+    before = np.concatenate([[False], gap[:-1]])
+    before[starts] = False
+    return gap & ~before
+
+
+def join(parts: Iterable[Path], form: str, file: BinaryIO) -> None:
+    """The parts of many outputs (`write_hits`) as one table, in their order."""
+    if form == "parquet":
+        with pq.ParquetWriter(file, COLUMNS, compression="zstd") as writer:
+            for part in parts:
+                for batch in pq.ParquetFile(part).iter_batches():
+                    writer.write_batch(batch)
+        return
+    if form == "csv":
+        file.write((",".join(COLUMNS.names) + "\n").encode())
+    for part in parts:
+        with part.open("rb") as lines:
+            shutil.copyfileobj(lines, file)

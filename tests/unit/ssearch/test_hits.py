@@ -1,0 +1,99 @@
+"""One table of hits: what is counted by hand, its forms, and what it does with bad files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.commands import storewise
+from support.paths import DATA, SMALL
+
+from storewise.ssearch.hits import BLAST, COLUMNS, _counted
+
+OUTFMT_6 = "qseqid sseqid pident length mismatch gapopen qstart qend sstart send evalue bitscore"
+
+
+def test_the_columns_are_those_of_blast() -> None:
+    assert BLAST.names == OUTFMT_6.split()
+    assert COLUMNS.names[: len(BLAST)] == BLAST.names
+
+
+@pytest.mark.parametrize(
+    ("query", "subject", "share", "expected"),
+    [
+        ("ACGT", "ACGT", 1.0, (4, 0, 0)),
+        ("AC--GT", "ACTTGA", 0.5, (3, 2, 1)),
+        # Two gaps that touch are two openings; case and U do not count.
+        ("ACG--Tu", "A--CCtT", None, (3, 4, 2)),
+        # A frame shift stands in both rows.
+        ("AC/GT", "AC-GT", 0.8, (4, 1, 1)),
+        # What the program counted as identical is more than the letters say.
+        ("ACNT", "ACGT", 1.0, (4, 0, 0)),
+    ],
+)
+def test_rows_are_counted(
+    query: str, subject: str, share: float | None, expected: tuple[int, int, int]
+) -> None:
+    # A gap at the end of one pair is not that at the start of the next.
+    counts = _counted(["A-", query, "-A"], ["AA", subject, "AA"], [None, share, None])
+    assert tuple(column[1] for column in counts) == expected
+    assert [column[2] for column in counts] == [1, 1, 1]
+
+
+def test_one_table_of_several_files_in_each_form(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.m10"
+    bad.write_text("no output\n")
+    inputs = (*SMALL[:2], bad)
+    for form in ("parquet", "csv", "tsv"):
+        request = ("convert", *inputs, "--to", "hits", "-o", tmp_path / f"hits.{form}")
+        done = storewise(*request)
+        assert done.returncode == 1, "one file is bad"
+        assert "bad.m10" in done.stderr
+    table = pq.read_table(tmp_path / "hits.parquet")
+    assert table.schema.names == COLUMNS.names
+    rows = list(csv.DictReader((tmp_path / "hits.csv").open()))
+    assert [row["sseqid"] for row in rows] == table["sseqid"].to_pylist()
+    lines = [line.split("\t") for line in (tmp_path / "hits.tsv").read_text().splitlines()]
+    assert len(lines) == len(rows)
+    assert {len(line) for line in lines} == {12}
+    assert [int(line[8]) for line in lines] == table["sstart"].to_pylist()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_scores_that_the_program_did_not_print(tmp_path: Path) -> None:
+    out = tmp_path / "hits.tsv"
+    storewise("convert", DATA / "ssearch36_nostats.m10", "--to", "hits", "-o", out)
+    assert {tuple(line.split("\t")[10:]) for line in out.read_text().splitlines()} == {
+        ("NaN", "NaN")
+    }
+
+
+def test_a_query_that_is_translated_keeps_its_strand(tmp_path: Path) -> None:
+    out = tmp_path / "hits.csv"
+    storewise("convert", DATA / "fastx36.m10", "--to", "hits", "-o", out)
+    rows = list(csv.DictReader(out.open()))
+    assert all(int(row["sstart"]) < int(row["send"]) for row in rows)
+    assert {int(row["qstart"]) < int(row["qend"]) for row in rows} == {True, False}
+
+
+def test_directories_and_lists_are_inputs_too(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    for path in SMALL[:2]:
+        (outputs / path.name).symlink_to(path)
+    (tmp_path / "names.list").write_text(f"{SMALL[0]}\n")
+    assert len(storewise("inspect", outputs).stdout.splitlines()) == 2
+    assert len(storewise("inspect", f"@{tmp_path / 'names.list'}", outputs).stdout.split("\n")) == 4
+    done = storewise("inspect", tmp_path / "none.m10")
+    assert done.returncode == 1
+    assert '"complete":false' in done.stdout
+    request = ("convert", outputs, "--to", "jsonl", "-o", tmp_path / "documents")
+    assert len(storewise(*request).stdout.splitlines()) == 8
+
+
+def test_the_form_is_the_files_ending(tmp_path: Path) -> None:
+    done = storewise("convert", SMALL[0], "--to", "hits", "-o", tmp_path / "hits.xls")
+    assert done.returncode == 2
+    assert "hits.parquet, hits.tsv, hits.csv" in done.stderr
