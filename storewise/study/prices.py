@@ -136,7 +136,8 @@ def with_defaults(study: Mapping[str, Any] | None, root: Path) -> dict[str, Any]
             f"{path}: {', '.join(missing)}: missing; give all of {', '.join(required)} (0 for what "
             "costs nothing)"
         )
-    return {**prices, "by_study": bool(special)} if prices else None
+    # A stored study has all prices in it, and whose they were.
+    return {"by_study": bool(special), **prices} if prices else None
 
 
 def _file_prices(path: Path) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def refusal(tmp_path: Path, text: str) -> str:
 
 def test_the_demo_is_what_the_readme_says() -> None:
     demo = load_study("demo", root=ROOT)
-    assert len(demo.trials()) == 4 * 2 * 3
-    assert set(demo.engines) == {"null", "sqlite", "duckdb", "parquet"}
+    assert len(demo.trials()) == 5 * 3
+    assert set(demo.engines) == {"files", "null", "sqlite", "duckdb", "parquet"}
 
 
 def test_a_bare_null_is_the_null_engine(tmp_path: Path) -> None:
