@@ -40,6 +40,8 @@ def throughput(tables: Tables) -> Chart | None:
     """A row per engine and setting with its mean and interval, and a tick at the client's ceiling;
     a panel per phase. Of many settings those at the lowest levels are on paper."""
     rates = without_idle_ceiling(rates_shown(tables), tables)
+    if rates.empty:
+        return None
     ceilings, rates = rates[rates["engine"] == CEILING], rates[rates["engine"] != CEILING]
     if rates.empty:
         return None
@@ -111,6 +113,8 @@ def over_time(tables: Tables) -> Chart | None:
     """Operations per second over time, mean over repeats, a panel per phase, a line per engine
     and setting of LEAST_SECONDS or more; warm-up is shaded."""
     factors = tables.results.factors
+    if tables.series.empty:
+        return None
     series = tables.series.merge(tables.trials[["trial", *factors]], on="trial")
     # Too short a last second would give a wild rate.
     series = series[((series["length"] >= 0.2) | (series["second"] == 0))]
@@ -153,6 +157,8 @@ def latency(tables: Tables) -> Chart | None:
     """Service time over the percentile, a panel per operation of a phase. On paper engines are at
     their lowest setting; of several steps the slowest counts."""
     summary = tables.latency_summary
+    if summary.empty:
+        return None
     summary = summary[(summary["time"] == "service") & (summary["operation"] != "finish")]
     summary = summary[(summary["engine"] != CEILING) & summary["percentile"].isin(_TAILS)]
     if summary.empty:

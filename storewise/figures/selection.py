@@ -48,6 +48,8 @@ def engines_in(table: pd.DataFrame) -> list[str]:
 def without_idle_ceiling(rates: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """Rates without those of the null engine where its phase had less than _LEAST_WORK to do: such
     a rate is that of a clock."""
+    if rates.empty:
+        return rates
     walls = tables.throughput.merge(tables.trials[["trial", "engine"]], on="trial")
     walls = walls[(walls["measure"] == "duration") & (walls["engine"] == CEILING)]
     idle = set(walls.loc[walls["value"] < _LEAST_WORK, "phase"])

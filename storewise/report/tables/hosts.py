@@ -35,14 +35,11 @@ _OF_SERVERS: dict[str, tuple[str, Show]] = {
 }
 _OF_THEIR_HOSTS: dict[str, tuple[str, Show]] = {
     "cpu_user": ("host's CPU user, %", number),
-    "cpu_system": ("host's CPU system, %", number),
     "cpu_iowait": ("host's CPU iowait, %", number),
-    "memory_used": ("host's memory used", binary),
     "disk_write": ("host's disk write per s", binary),
     "disk_read": ("host's disk read per s", binary),
     "disk_busy": ("host's disk busy, %", number),
     "network_received": ("host received per s", binary),
-    "network_sent": ("host sent per s", binary),
 }
 
 

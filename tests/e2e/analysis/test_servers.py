@@ -23,7 +23,7 @@ from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.decision import verdict
 from storewise.figures import hosts, scaling
 from storewise.figures.paper import draw
-from storewise.figures.selection import lowest, style_of
+from storewise.figures.selection import lowest
 from storewise.report.tables.servers import _open_ports
 from storewise.study.study import Study
 
@@ -266,10 +266,10 @@ def test_figures_of_servers(tables: Tables, apart: Tables) -> None:
         hosts.host_cpu(apart),
         scaling.speedup(tables),
     )
-    over, busy, cpu, speedup = (draw(c, style_of(tables)) if c else None for c in charts)
+    over, busy, cpu, speedup = (draw(c) if c else None for c in charts)
     assert over is not None
-    lines = {line.get_label() for line in over.axes[0].get_lines()}
-    assert {"SQLite", "no store"} <= lines
+    lines = {text.get_text() for text in over.axes[0].texts}
+    assert {"SQLite", "client's ceiling"} <= lines
     assert len(over.axes[0].containers) == 2
     assert busy is not None
     names = [t.get_text() for t in busy.axes[0].get_yticklabels()]

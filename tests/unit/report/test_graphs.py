@@ -24,7 +24,7 @@ from storewise.analysis.pipeline.load import load_results
 from storewise.figures.captions import FIGURES
 from storewise.figures.chart import Axis, Chart, level_axis
 from storewise.figures.scaling import relative_law
-from storewise.figures.selection import Finder, style_of
+from storewise.figures.selection import Finder
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
@@ -79,7 +79,7 @@ def chart(tables: Tables, name: str) -> Chart:
 @pytest.fixture(scope="module")
 def panels(tables: Tables, evidence: Evidence, facets: Facets) -> Panels:
     """The panels of a figure by its name, as the page has them."""
-    graphs = Graphs(evidence, facets, style_of(tables))
+    graphs = Graphs(evidence, facets)
     return lambda name: graphs.payload(chart(tables, name))["panels"]
 
 
@@ -261,7 +261,7 @@ def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, facets: Face
     assert result.more == result.count - 25
     for place, source in enumerate(result.data["source"]):
         row = tables.summary.iloc[int(source.split(":")[1])]
-        mean = table.rows[place][list(table.columns).index("mean")]
+        mean = table.rows[place][list(table.columns).index("mean, 95 % interval")]
         assert mean.order == row["mean"]
     bare = view(Table("t", "T", ["a"], [[text_cell("x")], [number_cell(None)]]), facets)
     assert "source" not in bare.data
@@ -283,10 +283,11 @@ def test_tables_that_nobody_named_are_shown_too(tables: Tables) -> None:
     )
     result = judged_table("brand_new", table, tables)
     assert result.caption == "Brand new (table brand_new)"
-    assert list(result.columns) == ["engine", "mean", "95 % interval", "p", "differs"]
+    assert list(result.columns) == ["engine", "mean, 95 % interval", "p", "differs"]
     first = [cell.text for cell in result.rows[0]]
-    assert first == ["SQLite", "1,230 documents/s", "1,000 to 1,500", "< 0.001", "yes"]
-    assert [cell.text for cell in result.rows[1]] == ["PostgreSQL", "–", "–", "0.250", "no"]
+    assert first == ["SQLite", "1,230 documents/s", "< 0.001", "yes"]
+    assert result.rows[0][1].note == "1,000 to 1,500"
+    assert [cell.text for cell in result.rows[1]] == ["PostgreSQL", "–", "0.250", "no"]
     headings = [heading for heading, _ in judged_tables(tables)]
     assert "Analysis of variance" in headings
 

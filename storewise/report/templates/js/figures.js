@@ -87,7 +87,7 @@ function endLabels(panel, traces, layout, width, plain) {
   const named = traces.filter(({ meta, x }) => meta.short && x.length);
   const shorts = new Set(named.map(({ meta }) => meta.short));
   const short = plain && shorts.size === named.length;
-  const texts = named.map(({ name, meta }) => [short ? meta.short : name, meta.size].filter(Boolean).join(", "));
+  const texts = named.map(({ name, meta }) => [short && meta.rank <= 0 ? meta.short : name, meta.size].filter(Boolean).join(", "));
   const size = width < 420 ? 11 : 12;
   const longest = Math.max(0, ...texts.map((text) => text.length)) * size * 0.56 + 18;
   const room = layout.height - layout.margin.t - 66;
@@ -106,7 +106,7 @@ function endLabels(panel, traces, layout, width, plain) {
   return named.map((trace, i) => ({
     x: at(xaxis, ends[i][0]), y: at(yaxis, ends[i][1]), text: escaped(texts[i]),
     ax: 20, ay: moved[i] - places[i], xanchor: "left", showarrow: true, arrowhead: 0, arrowwidth: 1, standoff: 5,
-    arrowcolor: trace.line?.color ?? trace.marker.color, font: { size }, borderpad: 1,
+    arrowcolor: trace.line?.color ?? trace.marker.color, font: { size }, borderpad: 1, bgcolor: isDark() ? "rgba(20,23,28,.8)" : "rgba(255,255,255,.8)",
   }));
 }
 /** Places from 0 to `top` of which no two are closer than `gap`, moved as little as need be. */
@@ -277,6 +277,8 @@ class Figure {
         const peers = this.graph.panels.map((_, i) => i).filter((i) => shown[i] && this.graph.panels[i].share[side] === panel.share[side]);
         const range = scaleOf(peers.map((i) => groups[i]), side, axis.type);
         if (range) axis.range = range;
+        // Panels that share a scale share its ticks.
+        if (range && axis.type === "log") axis.dtick = width < 420 || range[1] - range[0] > 2.5 ? 1 : "D2";
       }
       const labels = endLabels(panel, groups[place], layout, width, plain);
       if (labels) layout.annotations = labels;
