@@ -19,9 +19,9 @@ from storewise.study.trial import Trial
 from storewise.watch.snapshot import Frame, Seen, look, trial_of
 from storewise.workloads.registry import workload
 
-#: Seconds between two looks, at least; and how many times as long as a look takes, so that nobody
-#: measures the view.
-EVERY = 1.0
+#: Seconds between two looks, at least and at most; between these as many times as long as a look
+#: keeps a processor busy, so that nobody measures the view.
+EVERY, SELDOM = 1.0, 20.0
 SHARE = 50
 #: Warnings that are shown.
 _MOST = 2
@@ -42,7 +42,7 @@ class Follower:
         log: RunLog,
         view: View,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._study, self._results, self._log, self._view = study, results, log, view
         self._trials = {trial.id: trial for trial in study.trials()}
@@ -52,8 +52,9 @@ class Follower:
         self.stopping = False
         """Whether the user has asked for the end."""
         self._frame()
-        #: Measured trials by the time of their last file: those of before are not told again.
-        self._told = {name: at for name, (at, _) in self._seen.durations.items()}
+        #: Those that were measured before, by the time of their last file, are not told again.
+        self._before = {name: at for name, (at, _) in self._seen.durations.items()}
+        self._told: set[str] = set()
 
     def look(self) -> float:
         """Tell what is new; returns the seconds until the next look."""
@@ -64,10 +65,11 @@ class Follower:
             step = step_of(line)
             self._step = step if step is not None else self._step
         frame = self._frame()
+        self._view.show(self._moment(frame))
+        pause = SHARE * (self._clock() - began)
         if frame is not None:
             self._finished(frame)
-        self._view.show(self._moment(frame))
-        return max(EVERY, SHARE * (self._clock() - began))
+        return min(max(EVERY, pause), SELDOM)
 
     def _frame(self) -> Frame | None:
         try:
@@ -77,10 +79,11 @@ class Follower:
 
     def _finished(self, frame: Frame) -> None:
         for name, (at, _) in sorted(self._seen.durations.items(), key=lambda one: one[1][0]):
-            if name in frame.running or self._told.get(name) == at or name not in self._trials:
+            trial = self._trials.get(name)
+            again = name in self._told or self._before.get(name) == at
+            if trial is None or again or name in frame.running:
                 continue
-            self._told[name] = at
-            trial = self._trials[name]
+            self._told.add(name)
             self._view.line(finished_line(self._study, trial, self._results / TRIALS / name))
 
     def _moment(self, frame: Frame | None) -> Moment:

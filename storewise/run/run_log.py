@@ -17,8 +17,13 @@ _JOB = re.compile(r"(?:local)?[jJ]ob \d+: (?P<message>.+)")
 _OPENED = re.compile(r"Trial (?P<trial>[^\s:]+)")
 #: What the workflow and its jobs tell the user.
 _NOTE = "storewise: "
-#: Of these the run tells more itself, or later.
-_SAID_ELSEWHERE = re.compile(r"storewise: trial \S+ ended: ")
+#: What jobs of a trial say when it fails: the run tells it once, with the trial's name.
+_OF_TRIAL = re.compile(
+    r"^storewise: (?:trial \S+ (?:ended|was not opened)"
+    r"|(?:[a-z][a-z0-9_]*\.\d+|[a-z]+\d+|form|close|verify)(?: ended)?): "
+    r"(?P<reason>.+)",
+    re.M,
+)
 _FAILED_JOB = re.compile(r"^Error in (?:group )?rule (?P<rule>\w+):\n(?P<rest>(?: {4}.*\n)*)", re.M)
 _ITS_LOG = re.compile(r"^ {4}log: (?P<log>\S+)", re.M)
 #: An exception as Snakemake and Python print it: its class, where it was, and what it says.
@@ -102,7 +107,7 @@ def step_of(line: str) -> str | None:
 
 def note_of(line: str) -> str | None:
     """What a line tells the user, None where it is Snakemake's own."""
-    if not line.startswith(_NOTE) or _SAID_ELSEWHERE.match(line):
+    if not line.startswith(_NOTE) or _OF_TRIAL.match(line):
         return None
     return line.removeprefix(_NOTE)
 
@@ -124,6 +129,8 @@ class Explanation:
 
 def explanation(text: str) -> Explanation:
     """What explains an error of Snakemake, from all that it has said; nothing of its own frames."""
+    if trial := _OF_TRIAL.search(text):
+        return Explanation(trial["reason"])
     if failed := _FAILED_JOB.search(text):
         log = _ITS_LOG.search(failed["rest"])
         where = f"; its log is {log['log']}" if log else ""

@@ -224,12 +224,14 @@ class _Passes:
             )
             return NOT_PUBLISHED
         if self.log is not None:  # else the user has seen it
-            why = explanation(self.log.of_pass())
+            text = self.log.of_pass()
+            why = explanation(text)
             self.view.note(why.sentence)
             for line in why.lines:
                 self.view.line(f"     | {line}")
-            if full := too_little(self.study, self.results):
-                self.view.note(full)
+            # A trial's failure is not on record where the disk was full then.
+            if NO_SPACE.search(text) or too_little(self.study, self.results):
+                self.view.note(f"a disk is full: {self._kept()}. Make room and run again to go on")
             self.view.note(f"Snakemake's log: {self.log.path}")
         return 2 if 0 < status < 128 else status
 
