@@ -52,9 +52,7 @@ class Follower:
         self.stopping = False
         """Whether the user has asked for the end."""
         self._frame()
-        #: Those that were measured before, by the time of their last file, are not told again.
-        self._before = {name: at for name, (at, _) in self._seen.durations.items()}
-        self._told: set[str] = set()
+        self._told = {(name, self._opened(name)) for name in self._seen.durations}
 
     def look(self) -> float:
         """Tell what is new; returns the seconds until the next look."""
@@ -77,14 +75,20 @@ class Follower:
         except ResultError:
             return None  # nothing has run here yet
 
+    def _opened(self, name: str) -> int:
+        """When a measured trial was opened, Unix time: what tells it from one of before, although a
+        copy or Snakemake gives its files other times."""
+        at, seconds = self._seen.durations[name]
+        return round(at - (seconds or 0.0))
+
     def _finished(self, frame: Frame) -> None:
-        for name, (at, _) in sorted(self._seen.durations.items(), key=lambda one: one[1][0]):
-            trial = self._trials.get(name)
-            again = name in self._told or self._before.get(name) == at
-            if trial is None or again or name in frame.running:
+        for name in sorted(self._seen.durations, key=lambda one: self._seen.durations[one][0]):
+            life = (name, self._opened(name))
+            if name in frame.running or name not in self._trials or life in self._told:
                 continue
-            self._told.add(name)
-            self._view.line(finished_line(self._study, trial, self._results / TRIALS / name))
+            self._told.add(life)
+            directory = self._results / TRIALS / name
+            self._view.line(finished_line(self._study, self._trials[name], directory))
 
     def _moment(self, frame: Frame | None) -> Moment:
         step = "ending the trials that run" if self.stopping else self._step
