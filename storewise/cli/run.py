@@ -57,7 +57,7 @@ def run(
     if profile is not None:
         find_profile(profile, workflow_home())
     request = Request(study, profile, scale, cores, many, arguments or ())
-    with view_of(say) as view:
+    with view_of(say, plain=verbose) as view:
         if dry_run:
             raise typer.Exit(plan_study(request, view, verbose=verbose))
         status = run_study(request, view, retry_failed=retry_failed, verbose=verbose)

@@ -72,8 +72,8 @@ class Follower:
     def _frame(self) -> Frame | None:
         try:
             return look(self._results, self._seen)
-        except ResultError:
-            return None  # nothing has run here yet
+        except (ResultError, OSError):
+            return None  # nothing has run here yet, or a file has gone while it was read
 
     def _opened(self, name: str) -> int:
         """When a measured trial was opened, Unix time: what tells it from one of before, although a

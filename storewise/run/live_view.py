@@ -103,10 +103,11 @@ class Screen:
 
 
 @contextmanager
-def view_of(say: Callable[[str], None]) -> Iterator[View]:
-    """The view that suits standard output; a terminal is as it was when the block ends."""
+def view_of(say: Callable[[str], None], *, plain: bool = False) -> Iterator[View]:
+    """The view that suits standard output; a terminal is as it was when the block ends. `plain`
+    where something else prints to it too."""
     console = Console(highlight=False)
-    if not sys.stdout.isatty() or console.is_dumb_terminal:
+    if plain or not sys.stdout.isatty() or console.is_dumb_terminal:
         yield PlainLines(say)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -118,7 +119,14 @@ def picture(moment: Moment) -> RenderableType:
     head = Table.grid(padding=(0, 2, 0, 0))
     cells: list[RenderableType] = [Text(moment.study, style="bold")]
     if moment.done is not None and moment.total:
-        cells.append(ProgressBar(total=moment.total, completed=moment.done, width=_BAR))
+        bar = ProgressBar(
+            total=moment.total,
+            completed=moment.done,
+            width=_BAR,
+            complete_style="green",
+            finished_style="green",
+        )
+        cells.append(bar)
         cells.append(Text(f"{moment.done}/{moment.total} trials", no_wrap=True))
         if moment.seconds_left is not None and moment.done < moment.total:
             cells.append(Text(f"about {duration(moment.seconds_left)} left", no_wrap=True))

@@ -21,9 +21,9 @@ _JOB, _SERVERS = 3.0, 30.0
 def plan_line(study: Study, trials: Sequence[Trial], results: Path) -> str:
     """``16 trials, about 20 min``: the trials that are planned and the time that they take."""
     kept = len(study.trials()) - len(trials)
-    there = f" ({kept} more are measured already)" if kept else ""
+    there = f" ({kept} measured already)" if kept else ""
     if not trials:
-        return f"nothing to measure{there.replace(' more', '')}"
+        return f"nothing to measure{there}"
     number = "1 trial" if len(trials) == 1 else f"{len(trials)} trials"
     return f"{number}, about {duration(_seconds(study, trials, results))}{there}"
 

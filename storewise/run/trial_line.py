@@ -53,7 +53,10 @@ def failed_line(study: Study, trial: Trial, reason: str) -> str:
 
 def _rates(trial: Trial, directory: Path) -> dict[str, float]:
     """Documents/s of the loading phase, operations/s of the others."""
-    rows = read_samples([trial_files(directory)]).rows
+    try:
+        rows = read_samples([trial_files(directory)]).rows
+    except OSError:
+        return {}  # somebody removes the results
     phases = [phase.name for phase in trial.phases]
     rows = rows[rows["phase"].isin(phases)]
     table = throughput(rows, series(rows))
