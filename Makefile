@@ -20,14 +20,17 @@ help:
 $(BIN)/storewise: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Storewise needs Python >= 3.11, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@echo "Setting up $(VENV) (about 1 minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
+	@echo "$(VENV) is ready"
 
 env: $(BIN)/storewise
 
 $(VENV)/.test-env: $(BIN)/storewise
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev]'
+	@echo "Adding to $(VENV) what the tests need (about 1 minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev]'
 	@touch $@
 
 $(VENV)/.docs-env: $(BIN)/storewise
@@ -51,7 +54,7 @@ system-packages:
 	@tests/system-packages
 
 run: env
-	$(BIN)/storewise run demo
+	@$(BIN)/storewise run demo
 
 # Where `storewise doctor` finds them. Another place is named by STOREWISE_CASSANDRA_HOME and so on.
 STORES ?= $(HOME)/.local/share/storewise

@@ -4,6 +4,7 @@ import logging
 import re
 import sys
 import threading
+from contextlib import suppress
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -29,7 +30,9 @@ SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user
 
 
 def say(text):
-    print(f"storewise: {text}", file=sys.stderr, flush=True)
+    # A log on a full disk takes nothing: no reason to end anything else than the trial.
+    with suppress(OSError):
+        print(f"storewise: {text}", file=sys.stderr, flush=True)
 
 
 class Witness(logging.Handler):
@@ -45,6 +48,13 @@ class Witness(logging.Handler):
         self.statuses = {}
 
     def emit(self, record):
+        try:
+            self.hear(record)
+        except OSError:
+            # On a full disk, say. Snakemake would wait for ever for a job whose end nobody noted.
+            self.handleError(record)
+
+    def hear(self, record):
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_INFO:
             self.before[record.jobid] = MemoryKills.now()
@@ -77,8 +87,8 @@ class Witness(logging.Handler):
 class Controller(Witness):
     """Ends live trials as soon as Snakemake reports a failed job or a shutdown."""
 
-    def emit(self, record):
-        super().emit(record)
+    def hear(self, record):
+        super().hear(record)
         if str(record.msg).startswith(SHUTDOWN_MESSAGES):
             RUN.abort_live(Abort("the run was stopped", failure=False))
         elif name := run_name(str(record.msg)):

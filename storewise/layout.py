@@ -48,6 +48,10 @@ FIGURES = "figures"
 FIGURE_INDEX = "figures.json"
 REPORT = "report.html"
 
+#: The logs of jobs: a directory for each trial.
+LOGS = "logs"
+#: What Snakemake said in the last `storewise run`.
+RUN_LOG = "logs/run.log"
 #: What the rule `publish` leaves: where the results are, and its log.
 PUBLISHED = "published.json"
 PUBLISH_LOG = "logs/publish.log"

@@ -79,7 +79,6 @@ def _options(
 app.add_typer(profiles_app, name="profiles")
 for command in (
     *(inspect, convert, manifest, init, doctor, sessions, measures, analyse, compare, watch),
-    *(report, publish, pull, cost),
+    *(report, publish, pull, cost, run),
 ):
     app.command()(command)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)

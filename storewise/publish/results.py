@@ -27,6 +27,7 @@ from storewise.layout import (
     RECORD,
     REFERENCES,
     REPORT,
+    RUN_LOG,
     STUDY,
     TRIALS,
     VERIFIED,
@@ -45,8 +46,8 @@ _LEFT_OUT = {
     *(LIVE, LEASES, "external", RECORD, PUBLISHED),
     # What would be made of the rest again, and inputs.
     *("inputs/cache", "inputs/parts", "search/outputs"),
-    # The log of the job that publishes, which it is still writing.
-    PUBLISH_LOG,
+    # Logs that are still written: of the job that publishes, and of the run that has started it.
+    *(PUBLISH_LOG, RUN_LOG),
 }
 _UNFINISHED = (".tmp", ".partial")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_config_dir
+from platformdirs import site_config_dir, user_config_dir
 
 from storewise.atomic import aside
 from storewise.errors import ConfigError, StorewiseError
@@ -68,9 +68,10 @@ def profiles(home: Path | None = None) -> list[Profile]:
 
 
 def find_profile(name: str, home: Path) -> Path:
-    """The configuration of a profile given as to Snakemake: by name (of this checkout or of the
-    user's folder) or by path. StorewiseError where there is none."""
-    folders = [home / PROFILES / name, Path(name), user_folder() / name]
+    """The configuration of a profile given as to Snakemake: by name (of this checkout, of the
+    user's folder or of the system's) or by path. StorewiseError where there is none."""
+    system = Path(site_config_dir("snakemake", "snakemake"))
+    folders = [home / PROFILES / name, Path(name), user_folder() / name, system / name]
     for folder in folders:
         for file in (folder, *sorted(folder.glob("config*.yaml"), reverse=True)):
             if file.is_file():

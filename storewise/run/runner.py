@@ -9,17 +9,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import ANALYSIS, LIBRARY, LISTING, PUBLISH_LOG, REPORT, VERDICT
+from storewise.layout import LIBRARY, LISTING, LOGS, PUBLISH_LOG, RUN_LOG, TRIALS, VERIFIED
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
+from storewise.run.follower import Follower
+from storewise.run.free_space import too_little
+from storewise.run.live_view import Moment, View
+from storewise.run.plan import plan_line
 from storewise.run.retries import attempts, forget, give_up, given_up
+from storewise.run.run_log import RunLog, explanation, note_of, opened_trials, plain_lines
+from storewise.run.trial_line import failed_line
+from storewise.session.coordination.ending import NO_SPACE
 from storewise.session.coordination.liveness import Process
+from storewise.session.coordination.run import Failure
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study
@@ -33,7 +43,6 @@ NOTICED = 120.0
 NOT_PUBLISHED = 3
 #: The variable of the XDG Base Directory Specification for a cache elsewhere than ``~/.cache``.
 CACHE_VARIABLE = "XDG_CACHE_HOME"
-DRY_RUN = {"-n", "--dry-run", "--dryrun"}
 
 
 def workflow_home() -> Path:
@@ -47,87 +56,225 @@ def workflow_home() -> Path:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asks `storewise run` for."""
+
+    name: str
+    """The study: a name below config/studies, or a YAML file."""
+    profile: str | None = None
+    scale: str | None = None
+    cores: int | None = None
+    many: bool = False
+    """More trials than are taken for meant."""
+    arguments: Sequence[str] = ()
+    """For Snakemake."""
+
+    def study(self) -> Study:
+        """The study. Raises ConfigError, too where its inputs are not there and were not listed."""
+        home = workflow_home()
+        study = load_study(self.name, scale=self.scale, root=home, many=self.many)
+        if (results_of(study) / LISTING).is_file():
+            return study
+        return load_study(self.name, scale=self.scale, root=home, many=self.many, inputs_exist=True)
+
+    def command(self, study: Study, *more: str) -> list[str]:
+        """Snakemake with its arguments."""
+        home = workflow_home()
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(home / "Snakefile")]
+        if self.profile is None:
+            command += ["--profile", str(home / "profiles" / "local")]
+            command += ["--cores", str(self.cores or slots_needed(study))]
+        else:
+            local = home / "profiles" / self.profile
+            command += ["--profile", str(local) if local.is_dir() else self.profile]
+            if self.cores is not None:
+                command += ["--cores", str(self.cores)]
+        command += [*more, *self.arguments, "--config", f"study={self.name}"]
+        if self.scale is not None:
+            command.append(f"scale={self.scale}")
+        return [*command, "many=true"] if self.many else command
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """How the user has ended a run."""
+
+    signal: int
+
+
 def run_study(
-    name: str,
+    request: Request,
+    view: View,
     *,
-    profile: str | None,
-    scale: str | None,
-    cores: int | None,
-    retry_failed: bool,
-    many: bool,
-    extra: Sequence[str],
-    say: Callable[[str], None],
+    retry_failed: bool = False,
+    verbose: bool = False,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Run a study to its report; returns the exit status for the shell.
 
     0: every trial was measured. 1: the report is there, but trials failed for good (named in
-    it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2 and others:
-    Snakemake failed for another reason than a trial; it has said so. `clock` is Unix time.
+    it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2: another
+    error, which the view was told. 128 and more: the user has stopped it. `verbose` leaves
+    Snakemake's log where it is printed. `clock` is Unix time.
     """
-    home = workflow_home()
-    study = load_study(name, scale=scale, root=home, many=many)
-    results = Path("results") / study.name
-    # Snakemake refuses it too, later and in its own words; a plan alone disturbs nobody.
-    if not DRY_RUN.intersection(extra) and (other := measured_by(results)):
+    study = request.study()
+    results = results_of(study)
+    # Snakemake refuses it too, later and in its own words.
+    if other := measured_by(results):
         raise StorewiseError(other)
-    if not (results / LISTING).is_file():
-        load_study(name, scale=scale, root=home, many=many, inputs_exist=True)
     if retry_failed:
         forget(study, results)
-    command = _command(home, study, name, profile=profile, scale=scale, cores=cores, extra=extra)
-    if many:
-        command.append("many=true")
-    started, published = clock(), last_attempt(results)
-    while True:
-        before = attempts(study, results, started)
-        status = _snakemake(command)
-        if status == 0 or status < 0 or status >= 128:
-            break
-        after = attempts(study, results, started)
-        new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
-        if not new:
-            if last_attempt(results) in {None, published} or published_at(results):
-                return 2
-            say(
-                f"the results are not published, {results / PUBLISH_LOG} says why; when that is "
-                f"mended: storewise publish {name}"
-            )
-            status = NOT_PUBLISHED
-            break
-        for trial in new:
-            tried = after[trial]
-            if len(tried) > study.retries:
-                give_up(study, results, trial, tried)
-                say(f"trial {trial} failed {len(tried)} times and is left out: {tried[-1].reason}")
-            else:
-                say(f"trial {trial} failed ({tried[-1].reason}); it is tried again")
-        until = max(after[trial][-1].until for trial in new)
-        if until:
-            try:
-                _await_end(until + (NOTICED if profile is not None else 0.0), say, clock, sleep)
-            except KeyboardInterrupt:
-                return 128 + signal.SIGINT
-    if status not in {0, NOT_PUBLISHED}:
-        return status
-    lost = given_up(study, results)
+    with ExitStack() as stack:
+        log = follower = None
+        if not verbose:
+            log = stack.enter_context(RunLog(results / RUN_LOG))
+            follower = Follower(study, results, log, view)
+        passes = _Passes(request, study, results, log, follower, view, clock, sleep)
+        status = passes.run()
+    lost = given_up(study, results) if status in {0, NOT_PUBLISHED} else []
     if lost:
-        say(
+        view.note(
             f"{len(lost)} of {len(study.trials())} trials failed: {', '.join(lost)}; "
             "the report has their reasons, --retry-failed tries them again"
         )
     return status or (1 if lost else 0)
 
 
-def results_of(name: str, scale: str | None) -> tuple[Path | None, str]:
-    """The report of a study, None where there is none, and its main finding in one line."""
-    study = load_study(name, scale=scale, root=workflow_home(), many=True)
-    results = Path("results") / study.name
-    report, verdict = results / REPORT, results / ANALYSIS / VERDICT
-    if not report.is_file() or not verdict.is_file():
-        return None, ""
-    return report, str(json.loads(verdict.read_text(encoding="utf-8"))["finding"])
+@dataclass
+class _Passes:
+    """The calls of Snakemake of one run, until no trial is left to be tried again."""
+
+    request: Request
+    study: Study
+    results: Path
+    log: RunLog | None
+    follower: Follower | None
+    view: View
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+
+    def run(self) -> int:
+        """The exit status, but for trials that were given up."""
+        command = self.request.command(self.study)
+        started, published = self.clock(), last_attempt(self.results)
+        while True:
+            if (full := too_little(self.study, self.results)) is not None:
+                raise StorewiseError(full)
+            before = attempts(self.study, self.results, started)
+            if self.log is not None:
+                self.log.begin_pass()
+            status = _snakemake(command, self.log, self.follower)
+            if isinstance(status, Stopped):
+                return self._stopped(status.signal)
+            if status == 0:
+                return 0
+            after = attempts(self.study, self.results, started)
+            new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
+            if status < 0 or status >= 128 or not new:
+                return self._other_error(status, published)
+            if self._failed({trial: after[trial] for trial in new}):
+                return 2
+            until = max(after[trial][-1].until for trial in new)
+            if until:
+                until += NOTICED if self.request.profile is not None else 0.0
+                try:
+                    _await_end(until, self.view.note, self.clock, self.sleep)
+                except KeyboardInterrupt:
+                    return self._stopped(signal.SIGINT)
+
+    def _stopped(self, number: int) -> int:
+        self.view.note(f"stopped: {self._kept()}; run again to go on")
+        return 128 + number
+
+    def _failed(self, new: Mapping[str, Sequence[Failure]]) -> bool:
+        """Tell of trials that have failed in a pass, and give up those that have often enough; true
+        where the run is to end."""
+        trials = {trial.id: trial for trial in self.study.trials()}
+        full = [t for t, tried in new.items() if NO_SPACE.search(tried[-1].reason)]
+        for trial, tried in new.items():
+            logs = self.results / LOGS / trial
+            self.view.line(failed_line(self.study, trials[trial], tried[-1].reason), "red")
+            if full:
+                continue
+            if len(tried) <= self.study.retries:
+                self.view.note(f"trial {trial} is tried again; its logs: {logs}")
+                continue
+            give_up(self.study, self.results, trial, tried)
+            for line in plain_lines(tried[-1].log_tail):
+                self.view.line(f"     | {line}")
+            times = "once" if len(tried) == 1 else f"{len(tried)} times"
+            self.view.note(f"trial {trial} failed {times} and is left out; its logs: {logs}")
+        if full:
+            self.view.note(
+                f"a disk is full, and the run has stopped: {self._kept()}. Make room and run again "
+                f"to go on; logs: {self.results / LOGS / full[0]}"
+            )
+        return bool(full)
+
+    def _other_error(self, status: int, published: object) -> int:
+        """Say why Snakemake has ended, where that is no trial."""
+        if 0 < status < 128 and not (
+            last_attempt(self.results) in {None, published} or published_at(self.results)
+        ):
+            self.view.note(
+                f"the results are not published, {self.results / PUBLISH_LOG} says why; when that "
+                f"is mended: storewise publish {self.request.name}"
+            )
+            return NOT_PUBLISHED
+        if self.log is not None:  # else the user has seen it
+            text = self.log.of_pass()
+            why = explanation(text)
+            self.view.note(why.sentence)
+            for line in why.lines:
+                self.view.line(f"     | {line}")
+            # A trial's failure is not on record where the disk was full then.
+            if NO_SPACE.search(text) or too_little(self.study, self.results):
+                self.view.note(f"a disk is full: {self._kept()}. Make room and run again to go on")
+            self.view.note(f"Snakemake's log: {self.log.path}")
+        return 2 if 0 < status < 128 else status
+
+    def _kept(self) -> str:
+        """How many trials need not be measured again, in words."""
+        trials = self.study.trials()
+        kept = sum((self.results / TRIALS / trial.id / VERIFIED).exists() for trial in trials)
+        return f"{kept} of {len(trials)} trials kept"
+
+
+def plan_study(request: Request, view: View, *, verbose: bool = False) -> int:
+    """Tell what a run would measure and how long that takes; nothing is started.
+
+    Returns the exit status for the shell: 2 where Snakemake makes no plan. `verbose` shows its own.
+    """
+    study = request.study()
+    view.show(Moment(study.name, "planning the jobs"))
+    done = subprocess.run(
+        request.command(study, "--dry-run"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **cache_environment(Path())},
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if verbose:
+        view.line(done.stdout.rstrip())
+    if done.returncode:
+        view.note(explanation(done.stdout).sentence)
+        return 2
+    for line in done.stdout.splitlines():
+        if note := note_of(line):
+            view.note(note)
+    planned = set(opened_trials(done.stdout))
+    trials = [trial for trial in study.trials() if trial.id in planned]
+    view.line(plan_line(study, trials, results_of(study)))
+    return 0
+
+
+def results_of(study: Study) -> Path:
+    """The directory of a study's results."""
+    return Path("results") / study.name
 
 
 def renew_inputs(name: str) -> str:
@@ -135,7 +282,7 @@ def renew_inputs(name: str) -> str:
     study = load_study(name, root=workflow_home(), many=True)
     if study.inputs.search is not None:
         return f"study {study.name} searches FASTA files; Snakemake sees by itself when they change"
-    listing = Path("results") / study.name / LISTING
+    listing = results_of(study) / LISTING
     paths = list_inputs(study.inputs.paths)
     if study.inputs.sample is not None:
         paths = sample_paths(paths, **study.inputs.sample.model_dump())
@@ -173,46 +320,46 @@ def slots_needed(study: Study) -> int:
     return max(os.cpu_count() or 1, sum(widths[: study.live_sessions]) - 4)
 
 
-def _command(
-    home: Path,
-    study: Study,
-    name: str,
-    *,
-    profile: str | None,
-    scale: str | None,
-    cores: int | None,
-    extra: Sequence[str],
-) -> list[str]:
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(home / "Snakefile")]
-    if profile is None:
-        command += ["--profile", str(home / "profiles" / "local")]
-        command += ["--cores", str(cores or slots_needed(study))]
-    else:
-        local = home / "profiles" / profile
-        command += ["--profile", str(local) if local.is_dir() else profile]
-        if cores is not None:
-            command += ["--cores", str(cores)]
-    command += [*extra, "--config", f"study={name}"]
-    if scale is not None:
-        command.append(f"scale={scale}")
-    return command
-
-
-def _snakemake(command: Sequence[str]) -> int:
+def _snakemake(
+    command: Sequence[str], log: RunLog | None, follower: Follower | None
+) -> int | Stopped:
+    """One pass of Snakemake, looked at until its end: its exit status, or what has stopped it."""
     # SIGTERM lets a Snakemake that lost us end its trials in order.
     # It records us, so that `storewise watch` knows that another pass may follow.
     runner = {RUNNER_VARIABLE: json.dumps(asdict(Process.current()))}
     child = subprocess.Popen(
         command,
+        stdout=None if log is None else log.written,
+        stderr=None if log is None else subprocess.STDOUT,
         preexec_fn=dies_with_parent(signal.SIGTERM),
         env={**os.environ, **runner, **cache_environment(Path())},
     )
-    while True:
-        try:
-            return child.wait()
-        except KeyboardInterrupt:
-            # The terminal sent it to Snakemake too, which ends its trials first.
-            continue
+    stopped: list[int] = []
+
+    def terminate(number: int, _: FrameType | None) -> None:
+        stopped.append(number)
+        child.terminate()
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        while True:
+            try:
+                pause = follower.look() if follower is not None else None
+                status = child.wait(pause)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+            except KeyboardInterrupt:
+                # The terminal sent it to Snakemake too, which ends its trials first.
+                stopped.append(signal.SIGINT)
+            finally:
+                if stopped and follower is not None:
+                    follower.stopping = True
+        if follower is not None:
+            follower.look()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return Stopped(stopped[0]) if stopped and status else status
 
 
 def cache_environment(directory: Path) -> dict[str, str]:

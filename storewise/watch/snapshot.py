@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from storewise.errors import ResultError
-from storewise.layout import FAILED, FAILURES, LEASES, LIVE, SESSION_PART, TRIALS, VERIFIED
+from storewise.layout import FAILED, FAILURES, LEASES, LIVE, RUN_LOG, SESSION_PART, TRIALS, VERIFIED
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
 from storewise.session.coordination.run import Failure, dead_leases, failures
@@ -119,9 +119,16 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     now = time.time()
     leases = _leases(directory)
     measured = _measured(directory, seen)
-    live = sessions_of(directory, finished=False)
+    live = sessions_of(directory)
     running = [trial_of(session) for session in live]
-    done = [name for name in measured if name not in running]
+    # What is planned again is not done, until it has its new results.
+    again = set(record.measuring) if record is not None and record.ended is None else set()
+    done = [
+        name
+        for name in measured
+        if name not in running
+        and not (record and name in again and seen.durations[name][0] < record.started)
+    ]
     failed = sorted(path.parent.name for path in directory.glob(f"{TRIALS}/*/{FAILED}"))
     trials: Mapping[str, str] = record.trials if record is not None else {}
     counted = {*done, *failed, *running}
@@ -237,7 +244,8 @@ def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[s
     """The log of these trials, or of all that has run, that was written to last; its last lines."""
     logs = directory / "logs"
     paths = [path for trial in trials for path in (logs / trial).glob("*.log")]
-    times = _modified(paths or logs.rglob("*.log"))
+    jobs = (path for path in logs.rglob("*.log") if path != directory / RUN_LOG)
+    times = _modified(paths or jobs)
     if not times:
         return None, []
     newest = max(times, key=lambda path: times[path])

@@ -61,21 +61,21 @@ class LiveSession:
 
 
 def live_sessions(results: Path) -> list[LiveSession]:
-    """All sessions of all studies below `results`, oldest first."""
+    """All live sessions of all studies below `results`, oldest first."""
     studies = sorted(path for path in results.glob("*/") if (path / LIVE).is_dir())
     live = [session for study in studies for session in sessions_of(study)]
     return sorted(live, key=lambda session: -session.age)
 
 
-def sessions_of(study: Path, *, finished: bool = True) -> list[LiveSession]:
-    """The sessions of one study, given by its directory of results, oldest first.
+def sessions_of(study: Path) -> list[LiveSession]:
+    """The live sessions of one study, given by its directory of results, oldest first.
 
-    Those of trials that are measured stay until the run ends; `finished` leaves them in.
+    The files of a trial that is measured stay until its run ends: it is not live.
     """
     listed = []
     now = time.time()
     for live, session in sessions(study):
-        if session is None or (not finished and holds(live, FINISHED)):
+        if session is None or holds(live, FINISHED):
             continue
         try:
             lease_age = now - (study / LEASES / session.run).stat().st_mtime

@@ -211,7 +211,7 @@ def test_fail_stops_at_bad_input_and_says_how_to_go_on(
     assert "2 of 4 files are bad" in text
     assert "on_bad_input: quarantine goes on with the others" in text
     assert "Traceback" not in text
-    assert "Report:" not in text
+    assert "Page:" not in text
     assert not (place.results / "trials").exists()
 
 
@@ -221,7 +221,7 @@ def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path: Path) -> None:
     bad = next(one for one in made_bad() if one.kind == "a number that is none")
     (tmp_path / "data" / "value.m10").write_bytes(bad.stored)
     place.write_study(STUDY.replace("quarantine", "fail"))
-    done = place.storewise("run", "s.yaml", "--omit-from", "analyse")
+    done = place.storewise("run", "s.yaml", "--", "--omit-from", "analyse")
     text = done.stdout + done.stderr
     assert done.returncode == 1
     assert bad.place is not None

@@ -28,3 +28,5 @@ def test_inputs_may_be_gone_once_they_are_listed(tmp_path: Path) -> None:
     listing.write_text("data/gone.m10\n")
     done = place.storewise("run", "s.yaml", "--dry-run")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("1 trial, about "), done.stdout
+    assert not (place.results / "logs").exists(), "a plan leaves nothing"

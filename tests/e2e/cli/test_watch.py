@@ -112,7 +112,7 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
     assert (frame.state, frame.done) == ("killed", 1)
     assert "was killed or its host was lost" in line(frame)
     workspace.gone(60)
-    run = workspace.start(workspace.storewise_command("run", "s.yaml", *measure))
+    run = workspace.start(workspace.storewise_command("run", "s.yaml", "--", *measure))
     try:
         wait_until(
             lambda: (

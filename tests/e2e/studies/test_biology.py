@@ -4,6 +4,7 @@ and threads, steps, kept stores, mixed phases, questions and break-even, from in
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import duckdb
@@ -57,7 +58,12 @@ def test_init_writes_a_study_that_runs(run: Run) -> None:
     place, done = run
     assert "# config/README.md explains every key." in (place.directory / "mine.yaml").read_text()
     assert "For these inputs, on this machine" in done.stdout
-    assert done.stdout.strip().endswith("Report: results/small/report.html")
+    assert "\x1b" not in done.stdout
+    *trials, _, page, log, following = done.stdout.splitlines()
+    assert len(trials) == 3
+    assert all(re.fullmatch(r"ok   \S.* {3}\S.* [\d,.]+/s", line) for line in trials), trials
+    assert (page, log) == ("Page: results/small/report.html", "Log: results/small/logs/run.log")
+    assert following == "Next: open the page in a browser"
 
 
 def test_several_processes_steps_and_kept_stores(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -222,7 +223,16 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> No
     (broken / "sitecustomize.py").write_text(BROKEN_DUCKDB)
     done = copy.storewise("run", "s.yaml", env={**os.environ, "PYTHONPATH": str(broken)})
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "Report: results/s/report.html" in done.stdout
+    lines = done.stdout.splitlines()
+    assert "Page: results/s/report.html" in lines and "Log: results/s/logs/run.log" in lines
+    assert lines[-1] == "Next: storewise run s.yaml --retry-failed"
+    # A line for each attempt, its reason, and the end of its log; nothing of Snakemake.
+    fails = [line for line in lines if line.startswith("FAIL DuckDB: load.0: ")]
+    assert len(fails) == 2 and all("the disk is broken" in line for line in fails)
+    assert any(line.startswith("     | ") for line in lines)
+    assert not re.search(r"Traceback|WorkflowError|Job \d+|\x1b", done.stdout + done.stderr)
+    log = (copy.results / "logs" / "run.log").read_text()
+    assert log.count("Building DAG of jobs") == 3, "all passes are in it"
     failed = [json.loads(p.read_text()) for p in copy.results.glob("trials/*/failed.json")]
     (failure,) = failed
     assert failure["attempts"] == 2

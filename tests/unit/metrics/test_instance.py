@@ -14,6 +14,7 @@ from storewise.metrics import ec2_instance as module
 from storewise.metrics.ec2_instance import Interruption, Metadata, instance
 from storewise.metrics.host import facts
 from storewise.run import runner
+from storewise.run.live_view import view_of
 from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
 
@@ -114,7 +115,7 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
     passes: list[float] = []
     own_time = FakeTime()
 
-    def failing(_: object) -> int:
+    def failing(*_: object) -> int:
         own_time.spend(10.0)
         passes.append(own_time.now)
         message = Failure(trial.id, "taken back", "", "r", own_time.now, own_time.now + 119.5)
@@ -129,18 +130,11 @@ def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
 
     monkeypatch.setattr(runner, "_snakemake", failing)
     output: list[str] = []
-    options = {
-        "profile": None,
-        "scale": None,
-        "cores": None,
-        "retry_failed": False,
-        "extra": (),
-        "many": False,
-        "clock": own_time.clock,
-        "sleep": sleep,
-    }
-    assert runner.run_study("s.yaml", say=output.append, **options) == 130  # type: ignore[arg-type]
+    with view_of(output.append) as view:
+        status = runner.run_study(runner.Request("s.yaml"), view, clock=own_time.clock, sleep=sleep)
+    assert status == 130
     assert passes == [1010.0, 1010.0 + 119.5 + 10.0], "as soon as the host is gone, not before"
     assert own_time.sleeps == [1.0] * 119 + [0.5]
-    assert len(output) == 4
+    assert len(output) == 5
+    assert output[-1] == "stopped: 0 of 1 trials kept; run again to go on"
     assert output[1] == "waiting 120 s, until the host that is taken back is gone"

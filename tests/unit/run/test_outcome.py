@@ -1,0 +1,44 @@
+"""How a run ends for the user: answer, page, log, what to do next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.paths import ROOT
+
+from storewise.run.outcome import answer, outcome
+from storewise.study.load import load_study
+
+STUDY = "workload: ycsb\nengines: [sqlite]\nphases: [load]\n"
+
+
+def test_an_answer_has_two_lines_and_a_finding_one() -> None:
+    assert answer({"answer": {"lines": ["Take SQLite.", "Sure: good.", "x"]}, "finding": "f"}) == [
+        "Take SQLite.",
+        "Sure: good.",
+    ]
+    assert answer({"finding": "Take SQLite."}) == ["Take SQLite."]
+    assert answer({"answer": {"lines": []}, "finding": "f"}) == ["f"]
+
+
+def test_the_last_lines_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(STUDY)
+    study, results = load_study(str(tmp_path / "s.yaml")), tmp_path / "results" / "s"
+    assert outcome(study, "s.yaml", results, logged=True, failed=False) == []
+    (results / "analysis").mkdir(parents=True)
+    (results / "report.html").touch()
+    (results / "analysis" / "verdict.json").write_text(json.dumps({"finding": "Take SQLite."}))
+    page, log = f"Page: {results}/report.html", f"Log: {results}/logs/run.log"
+    lines = ["Take SQLite.", page, log, "Next: open the page in a browser"]
+    assert outcome(study, "s.yaml", results, logged=True, failed=False) == lines
+    assert outcome(study, "s.yaml", results, logged=False, failed=True) == [
+        "Take SQLite.",
+        page,
+        "Next: storewise run s.yaml --retry-failed",
+    ]
+    demo = load_study("demo", root=ROOT)
+    paths = [str(ROOT / path) for path in demo.inputs.paths]
+    demo = demo.model_copy(update={"inputs": demo.inputs.model_copy(update={"paths": paths})})
+    last = outcome(demo, "demo", results, logged=True, failed=False)[-1]
+    assert last == "Next: storewise init YOUR_OUTPUTS"

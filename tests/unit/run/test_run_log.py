@@ -1,0 +1,143 @@
+"""Snakemake's log: what of it the user is told, and what in it explains an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storewise.errors import StorewiseError
+from storewise.run.run_log import RunLog, explanation, note_of, opened_trials, plain_lines, step_of
+
+#: As Snakemake 9.27 prints them.
+HEAD = """\
+Using profiles /x/profiles/local for setting default command line arguments.
+Assuming unrestricted shared filesystem usage.
+Building DAG of jobs...
+"""
+FAILED_JOB = """\
+RuleException:
+CalledProcessError in file "/x/rules/shard.smk", line 79:
+Command 'set -euo pipefail;  python /x/.snakemake/scripts/tmp.merge.py' returned non-zero exit status 1.
+[Mon Nov 23 20:28:21 2026]
+Error in rule merge:
+    message: None
+    jobid: 6
+    input: results/s/inputs/parts/0.parquet
+    log: results/s/logs/merge.log (check log file(s) for error details)
+Logfile results/s/logs/merge.log:
+================================================================================
+2026-11-23 20:28:20,892 ERROR unexpected error
+Traceback (most recent call last):
+  File "/x/storewise/ssearch/merge.py", line 3, in merge
+    raise KeyError("parts")
+KeyError: 'parts'
+================================================================================
+Removing output files of failed job merge since they might be corrupted:
+Exiting because a job execution failed. Look above for error messages
+WorkflowError:
+At least one job did not complete successfully.
+"""  # noqa: E501
+REFUSED = """\
+WorkflowError in file "/x/rules/plan.smk", line 212:
+study s would cost 3 EUR, more than its max_cost of 1 EUR.
+  work: 0.0 hours
+  File "/x/rules/control.smk", line 143, in __onstart
+  File "/x/rules/plan.smk", line 212, in check_cost
+"""
+TRACE = """\
+Traceback (most recent call last):
+
+  File "/x/snakemake/cli.py", line 228, in parse_set_ints
+    key, value = parse_key_value_arg(entry, errmsg=errmsg)
+                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+ValueError: Invalid threads definition. (Unparsable value: 'x')
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence", "lines"),
+    [
+        (
+            HEAD + FAILED_JOB,
+            "the job `merge` failed; its log is results/s/logs/merge.log",
+            ["2026-11-23 20:28:20,892 ERROR unexpected error", "KeyError: 'parts'"],
+        ),
+        (
+            HEAD + "storewise: data/a.m10, line 1: not an SSEARCH output\n" + FAILED_JOB,
+            "the job `merge` failed; its log is results/s/logs/merge.log",
+            [],
+        ),
+        (
+            HEAD + REFUSED,
+            "study s would cost 3 EUR, more than its max_cost of 1 EUR.\n  work: 0.0 hours",
+            [],
+        ),
+        (
+            HEAD + "MissingRuleException:\nNo rule to produce nothing (if you use ...).\n",
+            "No rule to produce nothing (if you use ...).",
+            [],
+        ),
+        ("storewise: load.0: x: disk is full\n" + FAILED_JOB, "x: disk is full", []),
+        (TRACE, "Invalid threads definition. (Unparsable value: 'x')", []),
+        (
+            "usage: __main__.py [-h]\n__main__.py: error: unrecognized arguments: --frob\n",
+            "unrecognized arguments: --frob",
+            [],
+        ),
+        (
+            "Error: Error parsing number of cores (--cores, -c): must be integer or 'all'.\n",
+            "Error parsing number of cores (--cores, -c): must be integer or 'all'.",
+            [],
+        ),
+        ("Killed\n", "Snakemake has ended with an error", ["Killed"]),
+    ],
+)
+def test_an_error_is_explained_without_frames(text: str, sentence: str, lines: list[str]) -> None:
+    why = explanation(text)
+    assert (why.sentence, list(why.lines)) == (sentence, lines)
+
+
+def test_what_the_user_is_told_of_a_log() -> None:
+    assert note_of("storewise: duckdb is left out: no module") == "duckdb is left out: no module"
+    assert note_of("storewise: warning: those who may write") == "warning: those who may write"
+    for start in ("trial duckdb-r1-0a ended", "trial a was not opened", "write.0", "data1", "form"):
+        assert note_of(f"storewise: {start}: full") is None, "the trial's own line tells it"
+    assert note_of("Select jobs to execute...") is None
+    assert step_of("Building DAG of jobs...") == "planning the jobs"
+    assert step_of("Job 7: Digesting part 0 of the inputs") == "digesting part 0 of the inputs"
+    assert step_of("Job 4: Trial duckdb-w2-r1-d05d: loading, worker 0") == ""
+    assert step_of("1 of 128 steps (1%) done") is None
+
+
+def test_a_plan_names_its_trials() -> None:
+    text = "Job 4: Trial a-r2-0b\nReason: x\nJob 3: Trial a-r2-0b: loading, worker 0\n"
+    assert opened_trials(f"{text}Job 9: Trial a-r1-0a\nJob 4: Trial a-r2-0b\n") == [
+        "a-r2-0b",
+        "a-r1-0a",
+    ]
+
+
+def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "s" / "logs" / "run.log"
+    with RunLog(path) as log:
+        log.written.write(b"one\ntw")
+        log.written.flush()
+        assert log.new_lines() == ["one"]
+        log.written.write(b"o\n")
+        log.written.flush()
+        assert log.new_lines() == ["two"]
+        log.begin_pass()
+        log.written.write(b"three\n")
+        log.written.flush()
+        assert log.of_pass() == "three\n"
+    assert path.read_text() == "one\ntwo\nthree\n"
+    assert plain_lines('a\n\n  File "x", line 1\n    raise\nb\n') == ["a", "b"]
+
+
+def test_results_below_a_file_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("")
+    with pytest.raises(StorewiseError, match=r"results cannot be written to .*results/s: File ex"):
+        RunLog(tmp_path / "results" / "s" / "logs" / "run.log")
