@@ -8,6 +8,7 @@ from storewise.analysis.pipeline.output import write_study
 from storewise.atomic import write_aside
 from storewise.cli.progress import lines
 from storewise.figures.captions import make_figures
+from storewise.figures.verdict_picture import write_picture
 from storewise.layout import LEFT_OUT, REFERENCES, STUDY
 from storewise.session.coordination.trial_job import plain_job
 
@@ -20,4 +21,5 @@ with plain_job(snakemake.log[0]) as log:
     stored = load_results(results, processes=snakemake.threads, progress=progress)
     tables, verdict = write_study(stored, Path(snakemake.output.tables))
     make_figures(tables, Path(snakemake.output.figures))
+    write_picture(tables, verdict, Path(snakemake.output.figures))
     log.info("%s", verdict.finding)

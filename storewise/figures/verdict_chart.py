@@ -70,6 +70,7 @@ class Row:
 class VerdictChart:
     """All cells, row by row; `facts` say when, where and how often, in few words."""
 
+    title: str
     facts: Sequence[str]
     versions: Sequence[str]
     columns: Sequence[Column]
@@ -106,7 +107,9 @@ class VerdictChart:
 def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
     """The chart of a study's verdict."""
     criteria = shown_criteria(verdict.criteria)
+    study = tables.results.study
     return VerdictChart(
+        str(study.get("title") or study.get("name") or tables.results.directory.name),
         _facts(tables),
         _versions(tables),
         [_column(one) for one in criteria],

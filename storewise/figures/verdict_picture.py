@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from functools import partial
+from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import Answer
+from storewise.analysis.verdict.decision import Verdict
+from storewise.errors import ResultError
 from storewise.figures.paper import to_bytes
 from storewise.figures.style import GREY
-from storewise.figures.verdict_chart import Entry, VerdictChart
+from storewise.figures.verdict_chart import Entry, VerdictChart, verdict_chart
 
+NAME = "verdict"
 #: Inches: of the whole picture, of a row, and of what stands above and below the rows.
 WIDTH, ROW, ABOVE, BELOW = 10.0, 0.46, 1.85, 0.85
 #: Share of the width that names of stores take.
@@ -24,7 +29,7 @@ _FILL = {"best": BEST, "behind": BEHIND, "baseline": BASE}
 _SIGNS = 175
 
 
-def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
+def verdict_picture(answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
     """The picture as ``png`` and ``svg``; empty where the chart has no rows."""
     if not chart.rows or not chart.columns:
         return {}
@@ -35,7 +40,7 @@ def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str
     axes.set_ylim(height, 0)
     axes.axis("off")
     text = partial(axes.text, color=INK, va="baseline")
-    text(0, 0.32, title, fontsize=10, color=SOFT)
+    text(0, 0.32, chart.title, fontsize=10, color=SOFT)
     text(0, 0.72, answer.sentence, fontsize=18, fontweight="bold")
     text(0, 0.98, answer.beside, fontsize=9)
     text(0, 1.17, answer.sureness, fontsize=8, color=SOFT)
@@ -62,6 +67,21 @@ def verdict_picture(title: str, answer: Answer, chart: VerdictChart) -> dict[str
         text(0, y, line, fontsize=6.5, color=SOFT)
         y += 0.13
     return {form: to_bytes(figure, form) for form in ("png", "svg")}
+
+
+def write_picture(tables: Tables, verdict: Verdict, folder: Path) -> None:
+    """The first screen as ``verdict.png`` and ``verdict.svg``; ResultError where they cannot be
+    written."""
+    made = verdict_picture(verdict.answer, verdict_chart(tables, verdict))
+    for form, data in made.items():
+        path = folder / f"{NAME}.{form}"
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise ResultError(
+                f"{path}: cannot be written: {error.strerror or error}; check the rights of its "
+                "directory and the free space"
+            ) from error
 
 
 def _cell(axes: Axes, entry: Entry, ceiling: float, x: float, y: float, width: float) -> None:

@@ -22,8 +22,7 @@ from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, stored_figures, warnings_of
 from storewise.figures.style import DARK, engine_colour
-from storewise.figures.verdict_chart import verdict_chart
-from storewise.figures.verdict_picture import verdict_picture
+from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, plotting_library, script_json
 from storewise.report.data.evidence import Evidence, with_ids
@@ -99,7 +98,7 @@ def make_report(study_dir: Path) -> Report:
     tables = build_tables(load_results(study_dir))
     decision = write_tables(tables, study_dir / ANALYSIS)
     made = make_figures(tables, study_dir / FIGURES)
-    _picture(tables, decision, study_dir / FIGURES)
+    write_picture(tables, decision, study_dir / FIGURES)
     return _write(tables, decision, made, study_dir / REPORT)
 
 
@@ -122,37 +121,16 @@ def _write(tables: Tables, decision: Verdict, made: list[Made], out: Path) -> Re
         write_csv(summary, out.with_name(SUMMARY))
         write_aside(out, text)
     except OSError as error:
-        raise unwritable(out, error) from error
+        raise ResultError(
+            f"{out}: cannot be written: {error.strerror or error}; check the rights of its "
+            "directory and the free space"
+        ) from error
     return Report(
         out,
         decision.answer.lines,
         decision.finding,
         len(tables.warnings),
         len(tables.results.failed),
-    )
-
-
-def _picture(tables: Tables, decision: Verdict, folder: Path) -> None:
-    """The first screen as ``verdict.png`` and ``verdict.svg``, for slides."""
-    chart = verdict_chart(tables, decision)
-    for form, data in verdict_picture(title_of(tables), decision.answer, chart).items():
-        try:
-            (folder / f"verdict.{form}").write_bytes(data)
-        except OSError as error:
-            raise unwritable(folder, error) from error
-
-
-def title_of(tables: Tables) -> str:
-    """What a study is called."""
-    study = tables.results.study
-    return str(study.get("title") or study.get("name") or tables.results.directory.name)
-
-
-def unwritable(place: Path, error: OSError) -> ResultError:
-    """That a part of the report cannot be written."""
-    return ResultError(
-        f"{place}: cannot be written: {error.strerror or error}; check the rights of its "
-        "directory and the free space"
     )
 
 
@@ -175,7 +153,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
     )
     environment.filters["ticks"] = ticks
     study = tables.results.study
-    name, heading = str(study.get("name", tables.results.directory.name)), title_of(tables)
+    name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
     graphs = Graphs(evidence, facets)
@@ -207,12 +185,12 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         **parts,
         base=base,
         name=name,
-        title=heading,
+        title=screen.chart.title,
         verdict=decision,
         glance=screen,
         short={c.name: c.short for c in decision.criteria},
         colour=engine_colour,
-        summary_text=summary_text(heading, screen),
+        summary_text=summary_text(screen),
         figures=[_figure(one, tables, graphs) for one in made if one.svg is not None],
         timelines=[packed(one) for one in series],
         span=span(tables),
@@ -243,12 +221,12 @@ def ticks(text: str) -> Markup:
     )
 
 
-def summary_text(title: str, screen: Glance) -> str:
+def summary_text(screen: Glance) -> str:
     """The first screen as text, for a mail or a ticket."""
     uses = [f"- {one.use.words}: {one.words}" for one in screen.answer.uses]
     return "\n".join(
         [
-            f"{title} ({', '.join(screen.chart.facts)})",
+            f"{screen.chart.title} ({', '.join(screen.chart.facts)})",
             *screen.answer.lines,
             *(["If you mostly ...", *uses] if uses else []),
         ]

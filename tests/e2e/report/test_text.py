@@ -97,6 +97,7 @@ def test_attempts_that_failed_of_trials_that_were_measured_in_the_end(
 def test_files_of_a_report(study: Path) -> None:
     assert (study / "summary.csv").read_text().startswith("engine,nodes,")
     assert (study / "analysis" / "verdict.json").is_file()
+    assert (study / "figures" / "verdict.png").is_file()
     made = {path.stem for path in (study / "figures").glob("*.png")}
     assert {"throughput", "scaling", "storage", "costs", "capacity", "host_cpu"} <= made
     for form in ("svg", "txt"):

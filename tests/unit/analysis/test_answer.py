@@ -164,8 +164,8 @@ def test_the_picture_has_the_answer_and_the_chart(tables: Tables) -> None:
     decision = verdict(tables)
     chart = verdict_chart(tables, decision)
     assert {row.name for row in chart.rows} == {"SQLite", "PostgreSQL"}
-    made = verdict_picture("A title", decision.answer, chart)
+    made = verdict_picture(decision.answer, chart)
     assert made["png"].startswith(b"\x89PNG")
     assert made["svg"].startswith(b"<?xml")
-    again = verdict_picture("A title", decision.answer, chart)
+    again = verdict_picture(decision.answer, chart)
     assert again == made, "the same for the same tables"
