@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from storewise.analysis.common.engines import title
@@ -182,7 +181,7 @@ class _Drawing:
                 fontsize=8.5,
                 annotation_clip=False,
                 arrowprops={**thin, "shrinkB": 3, "clip_on": False},
-                path_effects=[withStroke(linewidth=2.5, foreground="white")],
+                bbox={"boxstyle": "square,pad=0.08", "fc": "#ffffff", "ec": "none", "alpha": 0.75},
                 zorder=5,
             )
 

@@ -52,9 +52,6 @@ OWN_SPREAD = 5
 #: Probability of a spread so far above that of the other settings, below which it is not shared.
 #: Larger than usual in tests: to miss a noisy setting does more harm than a wide interval.
 UNLIKE = 0.1
-#: Ends of an interval that are farther apart than this, as a ratio, say next to nothing of a
-#: figure: it is called not measured well enough.
-VAGUE = 10.0
 #: What rounding leaves of equal or straight values, as a share of them, and of ratios of 1.
 _ROUNDING = 1e-12
 #: Greatest logarithm of an interval's end over its mean; `exp` of more is no number.
@@ -101,8 +98,8 @@ class Estimate:
         return self.resampled != "none"
 
     def vague(self) -> bool:
-        """Whether the interval is too wide to say anything (`VAGUE`)."""
-        return self.known() and self.log and self.high > VAGUE * self.low
+        """Whether the figure is not measured well enough to say anything of it (`too_wide`)."""
+        return self.known() and self.log and too_wide(self.low, self.high)
 
     def overlaps(self, other: Estimate) -> bool:
         """Whether the two cannot be told apart; unknown intervals overlap with everything."""

@@ -101,6 +101,8 @@ def judged_tables(tables: Tables, skip: Sequence[str] = ()) -> list[tuple[str, T
 def _telling(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """A table without rows that only say why there is nothing, and without costs of the null
     engine, which stores nothing."""
+    if table.empty:
+        return table
     if name == "usl":
         return table[table["lambda"].notna()]
     return table[table["engine"] != CEILING] if name == "costs" else table

@@ -215,7 +215,7 @@ class Figure {
     this.panels = [];
     this.grid = make("div", { class: `panels${this.graph.panels.length === 1 ? " one" : ""}` });
     this.legend = make("div");
-    this.note = make("p", { class: "note" }, this.graph.note);
+    this.note = make("p", { class: "setting" }, this.graph.note);
     this.none = make("p", { class: "note", hidden: true }, "Nothing of this figure is chosen.");
     const tools = make("div", { class: "bar tools" });
     if (this.graph.lowest && this.graph.panels.some((panel) => panel.data.some(({ meta }) => meta.rank > 0))) {
