@@ -70,9 +70,13 @@ def verdict_picture(answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
 
 
 def write_picture(tables: Tables, verdict: Verdict, folder: Path) -> None:
-    """The first screen as ``verdict.png`` and ``verdict.svg``; ResultError where they cannot be
+    """The first screen as ``verdict.png``, ``.svg`` and ``.txt``; ResultError where they cannot be
     written."""
-    made = verdict_picture(verdict.answer, verdict_chart(tables, verdict))
+    chart = verdict_chart(tables, verdict)
+    made = verdict_picture(verdict.answer, chart)
+    if made:
+        caption = [chart.title, *verdict.answer.lines, chart.key]
+        made["txt"] = "\n".join([*caption, ""]).encode()
     for form, data in made.items():
         path = folder / f"{NAME}.{form}"
         try:

@@ -209,7 +209,7 @@ def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
     plain = {title(str(name)) for name in set(engines) if embedded(str(name))}
     alone = [name for name in names if name in plain]
     if 0 < len(alone) < len(names):
-        yield f"{names_of(alone)} need{'s' if len(alone) == 1 else ''} no server."
+        yield f"Without a server: {all_of(alone)}."
     for key in ("disk", "loss"):
         one = next((c for c in criteria if c.name == key), None)
         standings = [s for s in one.stores if s.label in names] if one is not None else []
