@@ -37,7 +37,9 @@ _REFUSED = re.compile(r"^(?:\S+: )?[eE]rror: (?P<text>.+)", re.M)
 _NO_REASON = "At least one job did not complete successfully"
 #: Lines of a log that are shown with an error.
 LINES = 5
-_FRAME = re.compile(r"(?: +File \"|Traceback \(|    |\s*\^+\s*$)")
+_FRAME = re.compile(
+    r"(?: +File \"|Traceback \(|    |\s*\^+\s*$|The above exception|During handling of the above)"
+)
 
 
 class RunLog:

@@ -221,13 +221,14 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> No
     broken = copy.directory / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(BROKEN_DUCKDB)
-    done = copy.storewise("run", "s.yaml", env={**os.environ, "PYTHONPATH": str(broken)})
+    path = os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")])
+    done = copy.storewise("run", "s.yaml", env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert "Page: results/s/report.html" in lines and "Log: results/s/logs/run.log" in lines
     assert lines[-1] == "Next: storewise run s.yaml --retry-failed"
     # A line for each attempt, its reason, and the end of its log; nothing of Snakemake.
-    fails = [line for line in lines if line.startswith("FAIL DuckDB: load.0: ")]
+    fails = [line for line in lines if line.startswith("FAIL DuckDB, 1 worker: write.0: ")]
     assert len(fails) == 2 and all("the disk is broken" in line for line in fails)
     assert any(line.startswith("     | ") for line in lines)
     assert not re.search(r"Traceback|WorkflowError|Job \d+|\x1b", done.stdout + done.stderr)
