@@ -268,7 +268,8 @@ def plan_study(request: Request, view: View, *, verbose: bool = False) -> int:
             view.note(note)
     planned = set(opened_trials(done.stdout))
     trials = [trial for trial in study.trials() if trial.id in planned]
-    view.line(plan_line(study, trials, results_of(study)))
+    here = request.profile in (None, "local")
+    view.line(plan_line(study, trials, results_of(study), here=here))
     return 0
 
 

@@ -132,8 +132,8 @@ def test_too_little_space_is_refused_before_anything_starts(
 
 def test_a_plan_ends_with_trials_and_time(study: Study) -> None:
     results = Path("results/s")
-    assert plan_line(study, study.trials(), results) == "2 trials, about 18 s"
+    assert plan_line(study, study.trials(), results) == "2 trials, about 10 s"
     assert plan_line(study, study.trials()[:1], results) == (
-        "1 trial, about 9 s (1 measured already)"
+        "1 trial, about 5 s (1 measured already)"
     )
     assert plan_line(study, [], results) == "nothing to measure (2 measured already)"
