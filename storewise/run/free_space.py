@@ -13,8 +13,9 @@ from storewise.layout import MANIFEST
 from storewise.study.study import Study
 from storewise.workloads.registry import workload
 
-#: Of any run: results, logs, the report and Snakemake's own records, B.
-LEAST = 50 << 20
+#: Of any run, B: results, logs, the report, and the test of the host before each phase: it writes
+#: as fast as it can for a twentieth of a second.
+LEAST = 256 << 20
 
 
 def too_little(study: Study, results: Path) -> str | None:
