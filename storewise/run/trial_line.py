@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storewise.analysis.common.engines import title
+from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import number, setting
 from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
@@ -62,6 +62,8 @@ def _rates(trial: Trial, directory: Path) -> dict[str, float]:
     table = throughput(rows, series(rows))
     known, rates = workload(trial.workload).phases, {}
     for phase in phases:
+        if trial.engine == BASELINE and known[phase].loads:
+            continue  # the files store nothing
         measure = "documents_per_s" if known[phase].loads else "operations_per_s"
         of_phase = table[(table["phase"] == phase) & (table["measure"] == measure)]
         if len(of_phase):
