@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.engines import CEILING, client_side, embedded, title
+from storewise.analysis.common.engines import BASELINE, CEILING, client_side, embedded, title
 from storewise.analysis.common.frames import keys_of, numbered, rows_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION
@@ -184,7 +184,9 @@ def _near_ceiling(rates: pd.DataFrame, summary: pd.DataFrame, results: Results) 
     top = ceiling.groupby(alike, dropna=False, observed=True)["mean"].max().rename("top")
     rates = rates[rates["measure"] == "operations_per_s"]
     rates = rates.merge(results.trials[["trial", *factors]], on="trial")
-    joined = rates[rates["engine"] != CEILING].merge(top.reset_index(), on=alike)
+    # The files store nothing either, when a study loads.
+    stores = rates[~rates["engine"].isin([CEILING, BASELINE])]
+    joined = stores.merge(top.reset_index(), on=alike)
     return joined[joined["value"] >= NEAR_CEILING * joined["top"]]
 
 

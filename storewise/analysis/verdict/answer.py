@@ -13,6 +13,7 @@ from typing import Literal
 
 from storewise.analysis.common.engines import BASELINE, embedded, title
 from storewise.analysis.common.text import all_of
+from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criteria import Criterion, Standing
@@ -25,6 +26,8 @@ Sure = Literal["good", "fair", "low"]
 LONG = 5.0
 #: Share of phases that are shorter from which on the answer is less sure.
 MOST = 0.5
+#: Share of steps whose hosts were busy mostly with other work, from which on nothing is sure.
+BUSY = 0.1
 #: Repeats from which on their spread is known at all.
 REPEATS = 3
 #: Reasons that are named beside the answer.
@@ -237,13 +240,11 @@ def _sureness(
         fair.append(f"{min(s.estimate.n for s in figures if s.estimate.n > 1)} repeats")
     if vague := sorted({c.short for c in used for s in c.stores if s.vague}):
         low.append(f"{all_of(vague)} not measured well enough")
-    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "wall"]
-    if len(walls) and (walls < LONG).mean() > MOST:
+    if short_share(tables) > MOST:
         fair.append(f"most phases shorter than {LONG:g} s")
-    codes = {warning.code for warning in tables.warnings}
-    if "busy_host" in codes:
+    if busy_share(tables) > BUSY:
         low.append("other work on the hosts")
-    elif "unsteady_host" in codes:
+    elif any(warning.code == "unsteady_host" for warning in tables.warnings):
         fair.append("hosts not equally fast all the time")
     first = [one.relative for one in scored if one.rank == 1]
     level = first[1] if not recommendation.choice and len(first) > 1 else None
@@ -251,3 +252,18 @@ def _sureness(
         fair.append("differences may be chance")
     sure: Sure = "low" if low else "fair" if fair else "good"
     return sure, [*low, *fair]
+
+
+def busy_share(tables: Tables) -> float:
+    """The share of steps that other work on a host limited."""
+    limits = tables.judged.get("limits")
+    if limits is None or limits.empty:
+        return 0.0
+    by_others = (limits["limited_by"] == FOREIGN_CPU) | limits["also"].str.contains(FOREIGN_CPU)
+    return float(by_others.mean())
+
+
+def short_share(tables: Tables) -> float:
+    """The share of phases of trials that were shorter than LONG."""
+    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "wall"]
+    return float((walls < LONG).mean()) if len(walls) else 0.0

@@ -10,7 +10,7 @@ from typing import Any
 from storewise.analysis.common.remedies import Group, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.answer import LONG, MOST, Answer
+from storewise.analysis.verdict.answer import BUSY, MOST, Answer, busy_share, short_share
 from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.scores import Counted
 from storewise.figures.verdict_chart import VerdictChart, verdict_chart
@@ -29,11 +29,9 @@ class Glance:
 
 def glance(tables: Tables, verdict: Verdict, more: Sequence[StudyWarning] = ()) -> Glance:
     """The first screen of a study; `more` are warnings beside those of its tables."""
-    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "wall"]
-    short = len(walls) > 0 and bool((walls < LONG).mean() > MOST)
-    busy = any(warning.code == "busy_host" for warning in tables.warnings)
+    doubtful = short_share(tables) > MOST or busy_share(tables) > BUSY
     groups = grouped_warnings([*tables.warnings, *more])
-    return Glance(verdict.answer, verdict_chart(tables, verdict), groups, short or busy)
+    return Glance(verdict.answer, verdict_chart(tables, verdict), groups, doubtful)
 
 
 def weights_payload(verdict: Verdict) -> dict[str, Any]:

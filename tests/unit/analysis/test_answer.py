@@ -13,6 +13,7 @@ from support.results.synthetic import make_study
 
 from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
@@ -139,8 +140,8 @@ def test_what_makes_an_answer_less_sure_is_named(tables: Tables) -> None:
     assert (
         "most phases shorter than 5 s" in verdict(replace(tables, throughput=short)).answer.reasons
     )
-    busy = [StudyWarning("busy_host", "", "busy", "")]
-    answer = verdict(replace(tables, warnings=busy)).answer
+    limits = tables.judged["limits"].assign(limited_by=FOREIGN_CPU, also="")
+    answer = verdict(replace(tables, judged={**tables.judged, "limits": limits})).answer
     assert (answer.sure, answer.reasons[0]) == ("low", "other work on the hosts")
 
 
