@@ -97,7 +97,7 @@ class VerdictChart:
         texts = [
             "Bar: relative to the best of its column, longer is better"
             f"{'; log: in powers of ten' if self.some_log else ''}.",
-            "Dark: best, or not told apart from it. Line across: 95 % interval.",
+            "Dark: best, or too close to the best to tell. Line across: 95 % interval.",
             "Hatched: not measured well enough." if self.some_vague else "",
             "Thin line at the end: the client's own ceiling." if self.some_ceiling else "",
         ]
@@ -134,11 +134,14 @@ def rows_of(criteria: Sequence[Criterion], verdict: Verdict) -> list[Row]:
     places = {one.choice: place for place, one in enumerate(verdict.scores)}
     names = sorted(labels, key=lambda name: (name != files, places.get(name, len(places))))
     drawn = [(one, bars(one)) for one in criteria]
+    shown = {name: _configuration(verdict.criteria, name) for name in names if name != files}
+    # What is the same for all tells them apart by nothing.
+    same = len(shown) > 1 and len(set(shown.values())) == 1
     return [
         Row(
             name,
             next(s.engine for c in verdict.criteria for s in c.standings if s.label == name),
-            _configuration(verdict.criteria, name),
+            "read again each time" if name == files else "" if same else shown[name],
             [_entry(one, bars_of.get(name), name) for one, bars_of in drawn],
         )
         for name in names

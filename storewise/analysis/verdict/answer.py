@@ -55,12 +55,14 @@ _QUESTIONS = ("query", "read", "scan", "aggregate")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`sentence` is what to take, `beside` what it is held against, `use` what counted; `reasons`
-    say why the answer is not surer. `uses` are the answers for other priorities."""
+    """`sentence` is what to take, `beside` what it is held against, `use` what counted, `change`
+    the weight that would change it; `reasons` say why the answer is not surer. `uses` are the
+    answers for other priorities."""
 
     sentence: str
     beside: str
     use: str
+    change: str
     sure: Sure
     reasons: Sequence[str]
     uses: Sequence[Choice]
@@ -114,7 +116,8 @@ def answer(
         )
     else:
         sentence, beside = "No store can be judged.", recommendation.sentences[0]
-    return Answer(sentence, beside, _use(used), sure, reasons, uses)
+    change = _change(criteria, recommendation)
+    return Answer(sentence, beside, _use(used), change, sure, reasons, uses)
 
 
 def _in_order(names: Sequence[str], scored: Sequence[Score]) -> list[str]:
@@ -132,6 +135,16 @@ def _use(used: Sequence[Criterion]) -> str:
         words = all_of([c.short for c in used])
         return f"{words}, equally" if len(used) > 1 else words
     return all_of([f"{c.short} {c.weight * 100:.0f} %" for c in used])
+
+
+def _change(criteria: Sequence[Criterion], recommendation: Recommendation) -> str:
+    """``DuckDB instead, if count weighs more than 45 %``."""
+    turn = recommendation.turn
+    if turn is None:
+        return ""
+    short = next(c.short for c in criteria if c.name == turn.criterion)
+    way = "more" if turn.share > turn.now else "less"
+    return f"{turn.choice} instead, if {short} weighs {way} than {turn.share * 100:.0f} %"
 
 
 def _factor(value: float) -> str:
@@ -158,20 +171,26 @@ def _times(criterion: Criterion, one: Standing, other: Standing) -> float:
 def _against_files(
     criteria: Sequence[Criterion], name: str, pays: Mapping[str, float]
 ) -> Iterator[str]:
-    """How much faster a store is than reading the files again, and from when on it pays."""
-    by_name = {c.name: c for c in criteria}
+    """How much faster a store is than reading the files again and than the next store, and from
+    when on it pays."""
     files = title(BASELINE)
-    for one in (by_name[key] for key in _QUESTIONS if key in by_name):
+    asked = [c for key in _QUESTIONS for c in criteria if c.name == key]
+    # What counted first: a reason that was no reason would mislead.
+    for one in sorted(asked, key=lambda c: c.weight == 0):
         standing, base = one.of(name), one.of(files)
         if standing is None or base is None:
             continue
         times = _times(one, standing, base)
         if times >= WORTH:
-            paid = pays.get(name, math.inf)
-            when = f"; pays from {times_asked(paid)} questions on" if math.isfinite(paid) else ""
-            if times_asked(paid) == "1":
-                when = "; pays from the first question on"
-            yield f"{_factor(times)} {_better(one)} than reading the files again{when}."
+            paid, others = pays.get(name, math.inf), [s for s in one.stores if s.label != name]
+            ahead = _times(one, standing, others[0]) if others else math.nan
+            next_one = f", {_factor(ahead)} than {others[0].label}" if ahead >= WORTH else ""
+            when = ""
+            if math.isfinite(paid):
+                first = times_asked(paid)
+                soon = "the first question" if first == "1" else f"{first} questions"
+                when = f"; pays for its load from {soon} on"
+            yield f"{_factor(times)} {_better(one)} than reading the files again{next_one}{when}."
             return
 
 
@@ -203,7 +222,7 @@ def _beside(
     ]
     if behind:
         times, one = max(behind, key=lambda item: item[0])
-        yield f"{one.stores[0].label}: {_factor(times)} {_better(one)}."
+        yield f"But {one.stores[0].label}: {_factor(times)} {_better(one)} than {name}."
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
@@ -245,7 +264,7 @@ def _sureness(
     if busy_share(tables) > BUSY:
         low.append("other work on the hosts")
     elif any(warning.code == "unsteady_host" for warning in tables.warnings):
-        fair.append("hosts not equally fast all the time")
+        fair.append("the machine's speed changed meanwhile")
     first = [one.relative for one in scored if one.rank == 1]
     level = first[1] if not recommendation.choice and len(first) > 1 else None
     if level is not None and not (level.known() and level.high < LEVEL * level.low):

@@ -63,6 +63,7 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
             "sentence": judged.answer.sentence,
             "beside": judged.answer.beside,
             "use": judged.answer.use,
+            "change": judged.answer.change,
             "sure": judged.answer.sure,
             "reasons": list(judged.answer.reasons),
             "lines": judged.answer.lines,

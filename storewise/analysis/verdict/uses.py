@@ -51,11 +51,14 @@ class Choice:
     use: Use
     stores: tuple[str, ...]
     shares: Mapping[str, float]
+    files_better: bool = False
+    """Whether the input files, which are no store, are better still."""
 
     @property
     def words(self) -> str:
         """``SQLite or DuckDB``."""
-        return names_of(self.stores)
+        more = "; the files alone are better still" if self.files_better else ""
+        return f"{names_of(self.stores)}{more}"
 
 
 def names_of(stores: Sequence[str]) -> str:
@@ -70,19 +73,38 @@ def choices(
 ) -> list[Choice]:
     """The answer for each use about which something was measured.
 
-    `clients` is the greatest number of clients that loaded at once: of one alone nothing follows
-    for many.
+    A store that is not measured well enough in what the use is about is named only where no other
+    is first. `clients` is the greatest number of clients that loaded at once: of one alone nothing
+    follows for many.
     """
     several = {one.name for one in criteria if len(one.stores) > 1}
     answers = []
     for use in USES:
-        if not several & set(use.about) or (use.key == "write" and clients < 2):
+        about = [one for one in criteria if one.name in several & set(use.about)]
+        if not about or (use.key == "write" and clients < 2):
             continue
-        used = usable(with_weights(counted, use.weights))
-        ranked = scores(used)
+        # What not all of these stores have (nodes of embedded ones) is no reason to leave any out.
+        compared = {s.label for one in about for s in one.stores}
+        weights = {
+            one.name: use.weights.get(one.name, 0.0)
+            for one in counted
+            if one.name in use.about or compared <= set(one.figures)
+        }
+        used = usable(with_weights(counted, weights))
+        first = [one.choice for one in scores(used) if one.rank == 1]
+        vague = {s.label for one in about for s in one.stores if s.vague}
+        stores = tuple(name for name in first if name not in vague) or tuple(first)
         total = sum(one.weight for one in used)
         shares = {one.name: one.weight / total for one in used}
-        stores = tuple(one.choice for one in ranked if one.rank == 1)
         if stores and set(shares) & set(use.about):
-            answers.append(Choice(use, stores, shares))
+            answers.append(Choice(use, stores, shares, all(map(_files_lead, about))))
     return answers
+
+
+def _files_lead(criterion: Criterion) -> bool:
+    """Whether reading the input files is better than any store."""
+    files = [s.estimate.mean for s in criterion.standings if s.baseline]
+    stores = [s.estimate.mean for s in criterion.stores]
+    if not files or not stores:
+        return False
+    return files[0] > max(stores) if criterion.more else files[0] < min(stores)

@@ -11,11 +11,11 @@ function weigh(announce = true) {
   const weights = Object.fromEntries(Array.from(slides, ([name, slide]) => [name, Number(slide.value)]));
   const order = scored(weighable, weights);
   const first = order.filter(({ rank }) => rank === 1).map(({ choice }) => choice);
-  const same = first.length === 1 && first[0] === priorities.choice;
+  const same = announce && first.length === 1 && first[0] === priorities.choice;
   const answer = byId("weighed");
   answer.replaceChildren(make("strong", {}, first.length ? `→ ${same ? "still " : ""}${anyOf(first)}` : "→ give a weight to something that was measured"));
   const rest = order.filter(({ choice }) => !(first.length === 1 && choice === first[0])).slice(0, 4);
-  if (rest.length) answer.append(make("span", {}, ` (score, best is 1: ${rest.map(({ choice, relative }) => `${choice} ${relative >= 0.995 ? "1.0" : relative.toPrecision(2)}`).join(", ")})`));
+  if (rest.length && first.length) answer.append(make("span", {}, ` (of the best score: ${rest.map(({ choice, relative }) => `${choice} ${Math.round(100 * relative)} %`).join(", ")})`));
   if (announce) say(answer.textContent);
 }
 /** Weights as shares on the sliders: the greatest is 10. */
@@ -31,13 +31,13 @@ if (weighable.length > 1) {
     slides.set(name, slide);
     box.append(make("label", {}, make("span", {}, priorities.titles[name] ?? name), slide));
   }
-  box.append(make("button", { type: "button", onclick: () => { slideTo(own); weigh(); } }, "as judged"));
+  box.append(make("button", { type: "button", onclick: () => { slideTo(own); weigh(); } }, "Reset"));
   slideTo(own);
   weigh(false);
   byId("weights").open = innerWidth >= 640;
   byId("weights").hidden = false;
   document.querySelectorAll("#uses [data-use]").forEach((line) => {
-    line.append(make("button", { type: "button", class: "set", title: "set the weights below to these", onclick: () => { slideTo(priorities.uses[Number(line.dataset.use)]); byId("weights").open = true; weigh(); } }, "weights", make("span", { class: "unseen" }, ` of: ${line.firstElementChild.textContent}`)));
+    line.append(make("button", { type: "button", class: "set", title: "set the weights below to these", onclick: () => { slideTo(priorities.uses[Number(line.dataset.use)]); byId("weights").open = true; weigh(); } }, "set weights", make("span", { class: "unseen" }, ` of: ${line.firstElementChild.textContent}`)));
   });
 }
 // For tests: the formula alone.
