@@ -82,7 +82,10 @@ def sessions_of(study: Path) -> list[LiveSession]:
         except FileNotFoundError:
             lease_age = None
         jobs = members(live)
-        reason = read_abort(live / ABORT).reason if holds(live, ABORT) else ""
+        try:
+            reason = read_abort(live / ABORT).reason if holds(live, ABORT) else ""
+        except FileNotFoundError:
+            continue  # cleared away by the next run while it was read
         listed.append(
             LiveSession(
                 id=f"{study.name}/{session.trial}",
