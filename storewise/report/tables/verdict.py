@@ -58,7 +58,7 @@ def verdict_tables(verdict: Verdict) -> list[Table]:
         )
     if verdict.pays:
         add(
-            "pays from so many questions on (of the kind that pays soonest)",
+            "pays from so many questions on",
             lambda name: _pays(name, verdict.pays.get(name)),
         )
     return [Table("verdict-table", _CAPTION, heads, cells)]
