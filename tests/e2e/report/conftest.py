@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.browsing import chromium, opened
 from support.results import synthetic
 from support.results.pages import EVIL, FACTORS, TAKEN, fail, publish_beside
 
@@ -28,3 +31,22 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def study(report: Report) -> Path:
     """The study's directory; no test changes it."""
     return report.path.parent
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as result:
+        yield result
+
+
+@pytest.fixture
+def page(browser: Any, study: Path) -> Iterator[Any]:
+    with opened(browser, study / "report.html") as result:
+        yield result
+
+
+@pytest.fixture(scope="module")
+def kept(browser: Any, study: Path) -> Iterator[Any]:
+    """One page for all tests that only look, or that put back what they open."""
+    with opened(browser, study / "report.html") as result:
+        yield result

@@ -5,42 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from support.browsing import chromium, opened
+from support.browsing import opened
 from support.results.pages import EVIL
 from support.waiting import wait_until
 
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.verdict.decision import verdict
-from storewise.analysis.verdict.scores import scores, usable, with_weights
-
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as result:
-        yield result
-
-
-@pytest.fixture
-def page(browser: Any, study: Path) -> Iterator[Any]:
-    with opened(browser, study / "report.html") as result:
-        yield result
-
-
-@pytest.fixture(scope="module")
-def kept(browser: Any, study: Path) -> Iterator[Any]:
-    """One page for all tests that only look, or that put back what they open."""
-    with opened(browser, study / "report.html") as result:
-        yield result
 
 
 def see(page: Any, figure: str) -> Any:
@@ -84,76 +58,6 @@ def open_table(page: Any, table: str) -> Any:
     result = page.locator(f"[data-table='{table}']")
     result.evaluate("box => { if (box.tagName === 'DETAILS') box.open = true; }")
     return result
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_the_first_screen_has_the_answer_the_chart_and_the_uses(
-    browser: Any, study: Path, width: int, scheme: str
-) -> None:
-    options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
-    with opened(browser, study / "report.html", folded=True, **options) as page:
-        answer = page.locator("#take strong")
-        assert len(answer.inner_text().split()) <= 20
-        assert page.locator(".beside .sure").inner_text().startswith("sure: ")
-        assert page.locator(".warning:visible").count() <= 1
-        # Every part below is closed, and nothing is wider than the screen.
-        assert page.locator("details.part[open]").count() == 0
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for thing in ("#take", "#chart"):
-            assert page.locator(thing).bounding_box()["y"] < 800, thing
-        if width > 1000:
-            for thing in ("#chart", "#uses", "#weights", ".warning"):
-                box = page.locator(thing).first.bounding_box()
-                assert box["y"] + box["height"] <= 800, thing
-        # A cell leads to its evidence.
-        page.locator("#chart a.source").first.click()
-        page.locator("dialog#source dl").first.wait_for()
-
-
-def test_weights_are_scored_on_the_page_as_by_the_analysis(kept: Any, study: Path) -> None:
-    page = kept
-    counted = verdict(build_tables(load_results(study))).counted
-    names: list[str] = page.evaluate("storewise.weighable.map(({ name }) => name)")
-    assert len(names) > 2
-    random = Random(20190601)
-    draws = [dict.fromkeys(names, 1.0), {names[0]: 1.0}, *({n: 0.0} for n in names[:1])]
-    draws += [{name: random.choice([0, 1, 2, 8]) for name in names} for _ in range(60)]
-    for weights in draws:
-        here = [
-            (one.choice, one.rank, one.relative.mean)
-            for one in scores(usable(with_weights(counted, weights)))
-            if one.rank
-        ]
-        there = page.evaluate("weights => storewise.scored(storewise.weighable, weights)", weights)
-        assert [(one["choice"], one["rank"]) for one in there] == [one[:2] for one in here], weights
-        relative = [one["relative"] for one in there]
-        assert relative == pytest.approx([one[2] for one in here], rel=1e-4)
-
-
-def test_sliders_answer_at_once_and_uses_set_them(page: Any) -> None:
-    before = page.locator("#weighed strong").inner_text()
-    assert before.startswith("→ ")
-    page.locator("#weights").evaluate("box => { box.open = true; }")
-    disk = page.locator("#weight-disk")
-    for slide in page.locator("#sliders input").all():
-        slide.fill("0")
-    assert "give a weight" in page.locator("#weighed").inner_text()
-    disk.fill("10")
-    alone = page.locator("#weighed strong").inner_text()
-    uses = page.locator("#uses li", has_text="keep it small")
-    assert uses.locator("strong").inner_text() in alone or " or " in alone
-    page.get_by_role("button", name="Reset").click()
-    assert page.locator("#weighed strong").inner_text().replace("still ", "") == before
-    uses.get_by_role("button").click()
-    assert float(disk.input_value()) == 10
-
-
-def test_the_summary_is_copied_or_selected(page: Any) -> None:
-    page.get_by_role("button", name="Copy summary").click()
-    until(page, "document.getElementById('said').textContent.includes('summary')")
-    text = page.locator("#summary-text").text_content()
-    assert page.locator("#take strong").inner_text() in text
-    assert "If you mostly" in text
 
 
 def test_verdict_first_then_figures_that_are_drawn_when_they_come_near(page: Any) -> None:
