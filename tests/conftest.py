@@ -60,8 +60,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run of the tests that leaves something behind has failed; told once, by the first process
-    of all, when the others have ended."""
-    if hasattr(session.config, "workerinput"):
+    of all, when the others have ended. A run that a test starts is none of the first: what it
+    would find may be in use by the tests beside it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
         return
     directory = session.config._tmp_path_factory.getbasetemp()
     left = traces(session.config.stash[_BEGAN], directory)
