@@ -156,6 +156,9 @@ class ParquetClient(DuckReads[_Shared]):
         if schema.index_time != "none" and schema.indexes:
             raise EngineError("parquet has no secondary indexes: its flags say so")
         with shared.lock:
+            # What a killed writer had not finished: a store has one writer at a time.
+            for unfinished in self._stores[0].rglob(".*.parquet.*.tmp"):
+                unfinished.unlink()
             shared.tables = make_tables(schema, self.keys)
             for kind, table in shared.tables.items():
                 # An empty part makes the columns known even where no document of a kind comes.

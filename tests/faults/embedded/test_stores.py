@@ -89,6 +89,16 @@ def test_a_killed_load_can_be_taken_up_again(name: str, tmp_path: Path) -> None:
     reader.close()
 
 
+def test_what_a_killed_writer_had_not_finished_is_not_left(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / f"{Kind.TASKS.table}.parts"):
+        place.mkdir(exist_ok=True)
+        (place / ".0000000001.parquet.host.1234.tmp").write_bytes(b"PAR1")
+    load("parquet", tmp_path, sample(1, 10))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{kind.table}.parquet" for kind in KINDS
+    )
+
+
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.parametrize("consistency", ["durable", "relaxed"])
 @pytest.mark.parametrize("name", STORING)
