@@ -30,6 +30,15 @@ def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
         place.unlink(missing_ok=True)
 
 
+def clear_unfinished(directory: Path) -> None:
+    """Remove what killed processes left of `aside` in a directory and below it.
+
+    Only where nobody writes at the same time; OSError where the user may not.
+    """
+    for place in directory.rglob(".*.tmp"):
+        place.unlink(missing_ok=True)
+
+
 def write_aside(path: Path, text: str) -> None:
     """Write a small file so that others see all of it or nothing."""
     with aside(path) as place:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import duckdb
 from pydantic import Field as Setting
 
-from storewise.atomic import aside
+from storewise.atomic import aside, clear_unfinished
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Engine, Mode, Schema
 from storewise.engines.sql.duckdb_reads import DuckReads, DuckSettings, open_duckdb, sql_string
@@ -156,9 +156,10 @@ class ParquetClient(DuckReads[_Shared]):
         if schema.index_time != "none" and schema.indexes:
             raise EngineError("parquet has no secondary indexes: its flags say so")
         with shared.lock:
-            # What a killed writer had not finished: a store has one writer at a time.
-            for unfinished in self._stores[0].rglob(".*.parquet.*.tmp"):
-                unfinished.unlink()
+            try:
+                clear_unfinished(self._stores[0])  # a store has one writer at a time
+            except OSError as error:
+                raise EngineError(f"parquet: {self._stores[0]}: {error}") from error
             shared.tables = make_tables(schema, self.keys)
             for kind, table in shared.tables.items():
                 # An empty part makes the columns known even where no document of a kind comes.
