@@ -1,9 +1,332 @@
-"""Snakemake's side: submits jobs to PBS and tells Snakemake how they ended."""
+"""Snakemake's side: hands jobs to PBS and tells Snakemake how they ended."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+from snakemake_executor_plugin_pbs import arrays, cancel, messages, names, script
+from snakemake_executor_plugin_pbs.dialects import TORQUE
+from snakemake_executor_plugin_pbs.jobs import JobTable, PbsJob
+from snakemake_executor_plugin_pbs.qstat import task_of
+from snakemake_executor_plugin_pbs.request import Request, RequestError, request_of
+from snakemake_executor_plugin_pbs.server import Hosts, Server, detect
+from snakemake_executor_plugin_pbs.settings import ALL
+from snakemake_executor_plugin_pbs.submission import Listener, Order, Submitter
+from snakemake_executor_plugin_pbs.watch import Ended, Watch
+
+#: Seconds for which a cancelled run waits for its jobs to be gone.
+GONE_WITHIN = 10.0
+#: Seconds between two looks at the marks, and the slices in which the end is heard.
+LOOK_EVERY = 1.0
+SLICE = 0.2
 
 
 class Executor(RemoteExecutor):
-    """Submits each job with qsub."""
+    """Submits each job with qsub, or several as an array."""
+
+    def __init__(self, workflow: Any, logger: Any) -> None:
+        """Raises WorkflowError where the run cannot work like this."""
+        if workflow.remote_execution_settings.immediate_submit:
+            raise WorkflowError("The executor pbs does not know --immediate-submit.")
+        # All of this before the base class: its thread begins to look at jobs at once.
+        settings = workflow.executor_settings
+        self._settings = settings
+        self._directory = Path(workflow.workdir_init)
+        logdir = settings.logdir or Path(".snakemake", "pbs_logs").resolve()
+        run = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        self._run_directory = (self._directory / logdir / run).resolve()
+        self._marks = self._run_directory / "marks"
+        self._tasks = self._run_directory / "tasks"
+        self._marks.mkdir(parents=True)
+        dialect, warning = (settings.dialect, None) if settings.dialect else detect()
+        if warning is not None:
+            logger.warning(warning)
+        #: Set when nobody wants to know any more how jobs are.
+        self._over = threading.Event()
+        self._ended = False
+        self._server = Server(dialect, self._over)
+        self._table = JobTable()
+        self._spent_logs: list[Path] = []
+        self._environment = script.exported(os.environ)
+        self._watch = Watch(
+            self._server,
+            self._table,
+            self._marks,
+            settings.status_interval,
+            settings.lost_after,
+            logger.info,
+            logger.warning,
+        )
+        self._submitter = Submitter(
+            self._server,
+            Hosts(self._server),
+            settings.status_interval,
+            Listener(
+                taken=self._taken,
+                refused=self._refused,
+                offered=self._table.unsure,
+                settled=self._settled,
+                answered=lambda: self._watch.answered(time.monotonic()),
+                unanswered=lambda words: self._watch.unanswered(words, time.monotonic()),
+                stopping=self._stopping,
+                lost=lambda: self._watch.lost,
+            ),
+        )
+        self._submitter.start()
+        super().__init__(workflow, logger)
+
+    # Submitting.
+
+    def run_jobs(self, jobs: Sequence[Any]) -> None:
+        """Submit jobs that are ready, those of rules in the setting `arrays` together."""
+        for job in jobs:
+            self.run_job_pre(job)
+        single, several = arrays.chunks(
+            ((job, self._array_key(job)) for job in jobs), self._settings.array_limit
+        )
+        for job in single:
+            self.run_job(job)
+        for group in several:
+            self._run_array(group)
+
+    def run_job(self, job: Any) -> None:
+        """Hand one job over to the thread that submits."""
+        request = self._request(job)
+        if request is None:
+            return
+        name = self._name(request.name)
+        log = self._run_directory / f"{name}.log"
+        path = Path(f"{self._jobscript(job)}.pbs")
+        content = script.single(
+            self._content(job), self._marks, name, self._environment, self._directory
+        )
+        _write_private(path, content)
+        info = SubmittedJobInfo(job, aux={"pbs_log": str(log)})
+        self._submitter.order(Order(request, name, path, log, (info,), (name,), (log,)))
+
+    def _run_array(self, jobs: Sequence[Any]) -> None:
+        """Hand jobs over that ask for the same, as one array."""
+        requests = [request for job in jobs if (request := self._request(job)) is not None]
+        readable = names.common([request.name for request in requests], jobs[0].rule.name)
+        name = self._name(readable)
+        tasks = self._tasks / name
+        tasks.mkdir(parents=True, mode=0o700)
+        torque = self._server.dialect == TORQUE
+        keys = tuple(f"{name}.{index}" for index in range(len(jobs)))
+        logs = tuple(self._run_directory / f"{key}.log" for key in keys)
+        infos = []
+        for index, (job, key, log) in enumerate(zip(jobs, keys, logs, strict=True)):
+            content = script.task(self._content(job), self._marks, key, log if torque else None)
+            _write_private(tasks / f"task.{index}", content)
+            infos.append(SubmittedJobInfo(job, aux={"pbs_log": str(log)}))
+        path = tasks / "array"
+        _write_private(
+            path,
+            script.array(tasks, self._server.dialect, self._environment, self._directory),
+        )
+        # qsub(1B): PBS puts the task's number in the place of this word.
+        log = self._run_directory / (f"{name}.log" if torque else f"{name}.^array_index^.log")
+        self._submitter.order(
+            Order(replace(requests[0], name=readable), name, path, log, tuple(infos), keys, logs)
+        )
+
+    def _array_key(self, job: Any) -> Hashable | None:
+        """What jobs of an array have in common, None for a job that is submitted alone."""
+        # While lost hosts are avoided, each job is given its host.
+        if job.is_group() or self._watch.lost:
+            return None
+        if not {ALL, job.rule.name} & self._settings.array_rules:
+            return None
+        try:
+            request = request_of("", int(job.threads), _plain(job.resources), self._settings)
+        except RequestError:
+            return None  # told when it is submitted
+        return job.rule.name, replace(request, name="")
+
+    def _request(self, job: Any) -> Request | None:
+        """What a job asks for; None, and Snakemake is told, where that cannot be said."""
+        values = [] if job.is_group() else [str(value) for value in job.wildcards_dict.values()]
+        readable = names.readable(str(job.name), values)
+        try:
+            return request_of(readable, int(job.threads), _plain(job.resources), self._settings)
+        except RequestError as error:
+            self._report_refused(SubmittedJobInfo(job), str(error))
+            return None
+
+    def _name(self, readable: str) -> str:
+        return names.clean(readable, secrets.token_hex(names.TOKEN_BYTES), self._server.dialect)
+
+    def _jobscript(self, job: Any) -> str:
+        return str(self.get_jobscript(job))
+
+    def _content(self, job: Any) -> str:
+        """Snakemake's script of a job."""
+        path = self._jobscript(job)
+        self.write_jobscript(job, path)
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+
+    def _settled(self, name: str, spare: list[str]) -> None:
+        """It is certain what PBS took under a name; `spare` are jobs that nobody needs."""
+        self._table.spare(spare)
+        self._table.sure(name)
+
+    def _taken(self, order: Order, job_id: str, host: str | None) -> None:
+        now = time.monotonic()
+        ids = [task_of(job_id, n) for n in range(order.tasks)] if order.tasks else [job_id]
+        jobs = [
+            PbsJob(info, one, order.name, key, log, now, host)
+            for info, one, key, log in zip(order.infos, ids, order.keys, order.logs, strict=True)
+        ]
+        # First of all: whatever happens now, the job is known.
+        self._table.add(jobs)
+        for job in jobs:
+            job.info.external_jobid = job.id
+            self.logger.info(
+                messages.submitted(_jobid(job.info.job), job.id, job.name, str(job.log))
+            )
+            self.report_job_submission(job.info)
+
+    def _refused(self, order: Order, message: str) -> None:
+        for info in order.infos:
+            self._report_refused(info, message)
+
+    def _report_refused(self, info: Any, message: str) -> None:
+        """A job that PBS never had is an error of the job, not of the run."""
+        self.report_job_submission(info, register_job=False)
+        self.report_job_error(info, msg=message)
+
+    # Seeing how jobs are.
+
+    async def check_active_jobs(self, active_jobs: Sequence[Any]) -> AsyncGenerator[Any, None]:
+        """Look at all jobs and tell Snakemake of those that are over; those that go on are
+        yielded."""
+        for ended in self._watch.look(time.monotonic(), self._stopping()):
+            self._report(ended)
+        for info in active_jobs:
+            if self._table.holds(info.external_jobid):
+                yield info
+
+    def _report(self, ended: Ended) -> None:
+        job = ended.job
+        if ended.what is not None:
+            message = messages.failed(job.id, job.name, ended.what, str(job.log))
+            self.report_job_error(job.info, msg=message, aux_logs=[str(job.log)])
+            return
+        if not self._settings.keep_successful_logs:
+            # Without direct writing it comes only now: it is looked for again at the end.
+            job.log.unlink(missing_ok=True)
+            self._spent_logs.append(job.log)
+        self.report_job_success(job.info)
+
+    def _stopping(self) -> bool:
+        """Whether Snakemake starts no more jobs: it was told to end (SIGTERM), or a job failed
+        without --keep-going. It waits for all that it has submitted then.
+
+        No interface tells this: `_user_kill`, `_errors` and `keepgoing` are internals of
+        Snakemake's scheduler (9.27). Where they are missing, waiting jobs are left as they are.
+        """
+        scheduler = getattr(self.workflow, "scheduler", None)
+        if getattr(scheduler, "_user_kill", None):
+            return True
+        return bool(getattr(scheduler, "_errors", False)) and not getattr(
+            scheduler, "keepgoing", True
+        )
+
+    async def sleep(self) -> None:
+        """Until the next look. The server's pace is kept by what looks."""
+        deadline = time.monotonic() + LOOK_EVERY
+        while self.wait and (left := deadline - time.monotonic()) > 0:
+            await asyncio.sleep(min(SLICE, left))
+
+    def print_job_error(self, job_info: Any, msg: str | None = None, **kwargs: Any) -> None:
+        """Without the general sentence that remote executors append: the message says it all."""
+        if job_info.external_jobid is not None:
+            kwargs["external_jobid"] = job_info.external_jobid
+        if job_info.job.is_group() and msg:
+            # A group's error has no room for a message.
+            self.logger.error(msg)
+        job_info.job.log_error(msg, **kwargs)
+
+    # The end.
+
+    def cancel(self) -> None:
+        """Delete every job of the run, whether Snakemake still thinks of it or not."""
+        self._end_questions()
+        self._delete_all(GONE_WITHIN)
+        self.shutdown()
+
+    def cancel_jobs(self, active_jobs: Sequence[Any]) -> None:
+        """Delete every job of the run."""
+        self._delete_all(GONE_WITHIN)
+
+    def shutdown(self) -> None:
+        """End the threads; delete what may be left in PBS, and what only served the run."""
+        if self._ended:
+            return
+        self._ended = True
+        self._end_questions()
+        # In an orderly end the table is empty, but for jobs that PBS would not delete at once.
+        self._delete_all(0)
+        super().shutdown()
+        for log in self._spent_logs:
+            log.unlink(missing_ok=True)
+        for directory in (self._marks, self._tasks):
+            shutil.rmtree(directory, ignore_errors=True)
+        if not any(self._run_directory.iterdir()):
+            self._run_directory.rmdir()
+
+    def _end_questions(self) -> None:
+        self._over.set()
+        self._submitter.end()
+        # A qsub that has begun is brought to its end: then it is known what it took.
+        self._submitter.join(GONE_WITHIN)
+
+    def _delete_all(self, patience: float) -> None:
+        """Start the process that deletes all jobs, and wait for it for some seconds. Ids that it
+        was given are not given again."""
+        ids, unsure = self._table.to_delete()
+        self._table.clear()
+        if not ids and not unsure:
+            return
+        process = cancel.start(self._run_directory, self._server.dialect, ids, unsure)
+        if not patience:
+            return
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.logger.warning(
+                "PBS has not ended all jobs yet; a process of its own goes on deleting them. "
+                f"Its log: {self._run_directory / 'cancel.log'}"
+            )
+
+
+def _jobid(job: Any) -> str:
+    return str(job.groupid if job.is_group() else job.jobid)
+
+
+def _plain(resources: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(resources.items())
+
+
+def _write_private(path: Path, text: str) -> None:
+    """A script that only its user may read: it holds the environment."""
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", opener=_private) as file:
+        file.write(text)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,152 @@
+"""Deletes jobs in a process of its own, which goes on until they are gone.
+
+``python -m snakemake_executor_plugin_pbs.cancel FILE``, where FILE is JSON: ``{"dialect": ...,
+"ids": [...], "names": [...]}``. Names are of jobs that PBS may have taken without an answer. The
+process outlives Snakemake and its terminal: a server that is down for minutes loses no deletion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from snakemake_executor_plugin_pbs.commands import NoAnswer, NoProgram
+from snakemake_executor_plugin_pbs.qstat import number_of
+from snakemake_executor_plugin_pbs.server import Server
+
+#: Seconds for which it goes on.
+LONGEST = 1800.0
+#: Seconds after the first accepted deletion before a job is taken out by force.
+FORCE_AFTER = 60.0
+#: Seconds for which a name is looked for that PBS does not know.
+NAME_FOR = 60.0
+#: Calls of qdel at a time.
+AT_ONCE = 8
+LONGEST_PAUSE = 10.0
+
+
+def start(directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str]) -> Process:
+    """Start the process; its file and its log are in `directory`."""
+    order = directory / f"cancel.{os.getpid()}.{time.monotonic_ns()}.json"
+    order.write_text(
+        json.dumps({"dialect": dialect, "ids": list(ids), "names": list(names)}), encoding="utf-8"
+    )
+    with (directory / "cancel.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "snakemake_executor_plugin_pbs.cancel", str(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+Process = subprocess.Popen[bytes]
+
+
+def until_gone(
+    server: Server,
+    ids: Sequence[str],
+    names: Sequence[str],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+    note: Callable[[str], object] = print,
+) -> list[str]:
+    """Delete jobs and wait until PBS knows them no more, or as ended. Returns what was still there
+    after `LONGEST` seconds."""
+    began = clock()
+    left, looked_for = list(ids), list(names)
+    asked: dict[str, float] = {}
+    accepted: set[str] = set()
+    pause = 0.5
+    while True:
+        try:
+            looked_for = _found(server, looked_for, left)
+            if clock() - began > NAME_FOR:
+                looked_for = []
+            _delete(server, left, asked, accepted, clock(), note)
+            answer = server.states(left) if left else None
+            if answer is not None:
+                left = [
+                    job_id
+                    for job_id in left
+                    if job_id not in answer.unknown
+                    and not (job_id in answer.states and answer.states[job_id].over)
+                ]
+        except NoAnswer as error:
+            note(f"no answer: {error}")
+        except NoProgram as error:
+            note(str(error))
+            return [*left, *looked_for]
+        if not left and not looked_for:
+            return []
+        if clock() - began > LONGEST:
+            return [*left, *looked_for]
+        # PBS needs time to end a job, and there is no event to wait for.
+        sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE)
+
+
+def _found(server: Server, names: Sequence[str], left: list[str]) -> list[str]:
+    """Adds to `left` the jobs of these names; returns the names that PBS does not know."""
+    known = {number_of(job_id) for job_id in left}
+    still = []
+    for name in names:
+        ids = server.find(name)
+        if not ids:
+            still.append(name)
+        left += [job_id for job_id in ids if number_of(job_id) not in known]
+    return still
+
+
+def _delete(
+    server: Server,
+    ids: Sequence[str],
+    asked: dict[str, float],
+    accepted: set[str],
+    now: float,
+    note: Callable[[str], object],
+) -> None:
+    """Ask for what was not accepted yet, and by force for what is late: a host that does not answer
+    makes qdel fail. `asked` is when the end of a job was first asked for."""
+    late = {job_id for job_id in ids if now - asked.setdefault(job_id, now) > FORCE_AFTER}
+
+    def one(job_id: str) -> tuple[str, str | None]:
+        return job_id, server.delete(job_id, force=job_id in late)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for job_id, words in pool.map(one, [i for i in ids if i in late or i not in accepted]):
+            if words is None:
+                accepted.add(job_id)
+            else:
+                note(f"qdel {job_id}: {words}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point; exit status 1 where jobs are left."""
+    # Whoever started us may have ignored it, and such things are inherited.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    (path,) = (Path(argument) for argument in arguments)
+    order = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+
+    def note(text: str) -> None:
+        sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
+        sys.stderr.flush()
+
+    left = until_gone(Server(order["dialect"]), order["ids"], order["names"], note=note)
+    if left:
+        note(f"still there after {LONGEST:.0f} s: {' '.join(left)}")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""The jobs that PBS has taken and that are not known to be over.
+
+Snakemake's own list of active jobs is empty while it asks for their states, and that is when a run
+is often ended. This table loses sight of no job.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from snakemake_executor_plugin_pbs.qstat import JobState, array_of
+
+
+@dataclass(slots=True, eq=False)
+class PbsJob:
+    """A submitted job. Times in seconds of `time.monotonic`.
+
+    `info` is what Snakemake is told of it. `key` names its marks, `host` is the one that it was
+    sent to, if any.
+    """
+
+    info: Any
+    id: str
+    name: str
+    key: str
+    log: Path
+    submitted: float
+    host: str | None = None
+    state: JobState | None = None
+    """What the server said last."""
+    began: bool = False
+    """Whether it has made its start mark."""
+    unknown_since: float | None = None
+    failed_since: float | None = None
+    """Since when it is known to have failed, while PBS is asked for the reason."""
+    exit_mark: int | None = None
+    never: int = 0
+    """How many times in a row the server has said that it can never run."""
+    told: str = ""
+    """The essence of the last comment that the user was told."""
+
+
+class JobTable:
+    """All jobs that may still wait or run in PBS; safe to use from several threads.
+
+    `unsure` are names of jobs that PBS may have taken although no answer came, `leftover` ids of
+    jobs that Snakemake has given up while PBS has not confirmed their end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, PbsJob] = {}
+        self._arrays: dict[str, int] = {}
+        self._unsure: set[str] = set()
+        self._leftover: set[str] = set()
+
+    def add(self, jobs: Iterable[PbsJob]) -> None:
+        with self._lock:
+            for job in jobs:
+                self._jobs[job.id] = job
+                array = array_of(job.id)
+                if array is not None:
+                    self._arrays[array] = self._arrays.get(array, 0) + 1
+
+    def remove(self, job: PbsJob) -> None:
+        with self._lock:
+            self._jobs.pop(job.id, None)
+
+    def all(self) -> list[PbsJob]:
+        with self._lock:
+            return list(self._jobs.values())
+
+    def holds(self, job_id: str | None) -> bool:
+        with self._lock:
+            return job_id in self._jobs
+
+    def unsure(self, name: str) -> None:
+        with self._lock:
+            self._unsure.add(name)
+
+    def sure(self, name: str) -> None:
+        with self._lock:
+            self._unsure.discard(name)
+
+    def give_up(self, job: PbsJob) -> None:
+        """Out of the table, yet to be deleted at the end."""
+        with self._lock:
+            self._jobs.pop(job.id, None)
+            self._leftover.add(job.id)
+
+    def spare(self, ids: Iterable[str]) -> None:
+        """Jobs that PBS has and nobody needs."""
+        with self._lock:
+            self._leftover.update(ids)
+
+    def clear(self) -> None:
+        """Forget all: somebody else sees to them."""
+        with self._lock:
+            self._jobs.clear()
+            self._unsure.clear()
+            self._leftover.clear()
+
+    def to_delete(self) -> tuple[list[str], list[str]]:
+        """Ids and names of all that may be left in PBS; an array whose jobs are all left counts as
+        one."""
+        with self._lock:
+            left = [*self._jobs, *sorted(self._leftover)]
+            of: dict[str | None, int] = {}
+            for job_id in left:
+                of[array_of(job_id)] = of.get(array_of(job_id), 0) + 1
+            whole = {
+                array for array, number in of.items() if array and number == self._arrays.get(array)
+            }
+            ids = [job_id for job_id in left if array_of(job_id) not in whole]
+            return [*ids, *sorted(whole)], sorted(self._unsure)
