@@ -317,7 +317,8 @@ def run(pbs: Pbs, job_id: str) -> int:
         "PBS_ENVIRONMENT": "PBS_BATCH",
         "TMPDIR": str(temporary),
     }
-    with spool.open("wb") as output:
+    # Others write into it too: what PBS itself says.
+    with spool.open("ab") as output:
         process = subprocess.Popen(
             ["/bin/sh", str(pbs.jobs_directory / f"{number}.sh")],
             stdin=subprocess.DEVNULL,
