@@ -99,7 +99,7 @@ class Watch:
         if self._table.all() and self._pace.due(now):
             yield from self._ask(now)
         for job in self._table.all():
-            if job.failed_since is not None and now - job.failed_since > REASON_FOR:
+            if self._explained(job, now):
                 yield self._failed(job)
         if stopping:
             yield from self._drop_waiting()
@@ -255,14 +255,21 @@ class Watch:
 
     def _failed(self, job: PbsJob) -> Ended:
         state = job.state
-        if state is not None and not state.over:
-            # It has written its mark, while PBS has not noticed its end: the mark tells more.
-            state = None
-        elif state is not None and job.began and not state.started:
-            # Where a task ran is not said without a history; that it ran is known.
-            state = replace(state, exec_host="?", exit_status=None)
+        if state is not None and job.began and not state.started:
+            # It has run, and PBS does not say so: of a task without a history, or not yet.
+            over = replace(state, exec_host="?", exit_status=job.exit_mark)
+            state = over if state.over else None
         what = reasons.ending(state, job.exit_mark, self._tail(job), self._server.dialect)
         return self._over(job, what)
+
+    def _explained(self, job: PbsJob, now: float) -> bool:
+        """Whether no more can be learned of a job that has said itself that it failed."""
+        if job.failed_since is None:
+            return False
+        if now - job.failed_since > REASON_FOR:
+            return True
+        by = reasons.deleted_by(job.state) if job.state is not None else None
+        return by is not None or reasons.killed_of(self._tail(job)) is not None
 
     def _over(self, job: PbsJob, what: str | None) -> Ended:
         self._table.remove(job)
