@@ -20,7 +20,7 @@ for name in ("form", "close"):
 
 rule open_session:
     input:
-        shards=shards_of,
+        shards=per_trial(shards_of),
     output:
         session=temp(f"{R}/live/{{trial}}/session.json"),
     log:
@@ -35,7 +35,7 @@ rule open_session:
         opening=1,
     params:
         results=lambda wildcards: R,
-        servers=lambda wildcards: bool(nodes(trial_of(wildcards))),
+        servers=per_trial(lambda trial: bool(nodes(trial))),
     message:
         "Trial {wildcards.trial}"
     script:
@@ -56,7 +56,7 @@ rule node:
         f"{R}/logs/{{trial}}/{{node}}.log",
     priority: 150
     conda:
-        engine_environment
+        per_trial(engine_environment)
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
         # Where the profile knows classes of hosts, each has its partition.
@@ -72,7 +72,7 @@ rule node:
         interface="lo",
         ports="",
     params:
-        trial=trial_param,
+        trial=per_trial(trial_param),
         results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: node {wildcards.node}"
@@ -89,14 +89,14 @@ rule form:
         f"{R}/logs/{{trial}}/form.log",
     priority: 140
     conda:
-        engine_environment
+        per_trial(engine_environment)
     threads: 1
     resources:
         mem_mb=1000,
         runtime=720,
         node_class="work",
     params:
-        trial=trial_param,
+        trial=per_trial(trial_param),
         results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: forming its cluster"
@@ -106,7 +106,7 @@ rule form:
 
 rule close:
     input:
-        lambda wildcards: measured_parts(trial_of(wildcards)),
+        f"{R}/trials/{{trial}}/verify.parquet",
         session=f"{R}/live/{{trial}}/session.json",
         cluster=f"{R}/live/{{trial}}/cluster.json",
     output:
@@ -122,7 +122,7 @@ rule close:
         runtime=30,
         node_class="work",
     params:
-        trial=trial_param,
+        trial=per_trial(trial_param),
         results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: closing its cluster"
