@@ -2,6 +2,7 @@
 import hashlib
 import inspect
 import os
+import shutil
 
 import snakemake.script
 from snakemake.common import overwrite_function_params
@@ -16,7 +17,7 @@ try:
     from storewise.schedulers.hosts import most_processors
     from storewise.study.references import find_reference, reference_texts
     from storewise.study.shares import Share, lost_indexes
-    from storewise.study.trial import node_jobs
+    from storewise.study.trial import job_name, node_jobs
     from storewise.workloads.registry import workload as workload_named
 except ImportError as error:
     raise WorkflowError(
@@ -285,6 +286,19 @@ HOSTS_OF_JOB = (
         "mpi": lambda wildcards: hosts_of_job(wildcards) and "srun",
     }
 )
+
+
+def named(job):
+    """The resource that names a job of a trial in the queue of PBS, after its wildcards; nothing
+    where there is no PBS: to evaluate it for each job takes time."""
+    if shutil.which("qsub") is None:
+        return {}
+    return {
+        "pbs_name": lambda wildcards: job_name(
+            job.format(**wildcards), ALL_TRIALS[wildcards.trial]
+        )
+    }
+
 
 #: Processes of a digest at most, and the variable that tells a job how many it has asked for.
 DIGEST_PROCESSES = 8

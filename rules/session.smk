@@ -59,6 +59,7 @@ rule node:
         per_trial(engine_environment)
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
+        **named("{node}"),
         # Where the profile knows classes of hosts, each has its partition.
         **({"slurm_partition": partition_of_node} if HOST_CLASSES else {}),
         # The node's own, and what Storewise's process beside the server takes.
@@ -92,6 +93,7 @@ rule form:
         per_trial(engine_environment)
     threads: 1
     resources:
+        **named("form"),
         mem_mb=1000,
         runtime=720,
         node_class="work",
@@ -118,6 +120,7 @@ rule close:
         "../envs/storewise.yaml"
     threads: 1
     resources:
+        **named("close"),
         mem_mb=1000,
         runtime=30,
         node_class="work",

@@ -9,6 +9,16 @@ if PHASES_GROUP is None:
     workflow.localrules("gather")
 
 
+# What each worker's job asks for.
+WORKER = {
+    **HOSTS_OF_JOB,
+    # Of each host.
+    "mem_mb": per_trial(lambda trial: 1000 * (1 + trial.processes)),
+    "runtime": 720,
+    "node_class": "work",
+}
+
+
 rule load:
     input:
         cluster=per_trial(cluster),
@@ -28,11 +38,8 @@ rule load:
     # Threads of one client process share one interpreter.
     threads: per_trial(lambda trial: trial.processes)
     resources:
-        **HOSTS_OF_JOB,
-        # Of each host.
-        mem_mb=per_trial(lambda trial: 1000 * (1 + trial.processes)),
-        runtime=720,
-        node_class="work",
+        **WORKER,
+        **named(f"{LOAD}.{{worker}}"),
     params:
         phase=LOAD,
         loads=True,
@@ -56,11 +63,12 @@ use rule load as phase with:
         f"{R}/logs/{{trial}}/{{phase}}.{{worker}}{'' if ONE_EACH else '.workers'}.log",
     wildcard_constraints:
         phase="|".join(AFTER_LOAD) or "none",
+    resources:
+        **WORKER,
+        **named("{phase}.{worker}"),
     params:
         phase="{phase}",
         loads=False,
-        per_job=STUDY.workers_per_job,
-        trial=per_trial(trial_param),
     message:
         "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
 
@@ -105,6 +113,7 @@ rule verify:
         "../envs/storewise.yaml"
     threads: 1
     resources:
+        **named("verify"),
         mem_mb=2000,
         runtime=240,
         node_class="work",
