@@ -161,10 +161,9 @@ class Watch:
             if not unclear:
                 return self._failed(job)
             # Of tasks that are over, a server without a history does not say how.
-            since = job.unknown_since = job.unknown_since or now
-            return self._failed(job) if now - since > TASK_GRACE else None
+            return self._failed(job) if now - _since(job, now) > TASK_GRACE else None
         job.unknown_since = None
-        if job.began and state.letter in "QHW":
+        if array_of(job.id) is not None and job.began and state.letter in "QHW":
             return self._sent_back(job, before)
         job.never = job.never + 1 if reasons.never(state.comment) and not state.started else 0
         if job.never >= NEVER:
@@ -174,7 +173,7 @@ class Watch:
 
     def _unknown(self, job: PbsJob, now: float) -> Ended | None:
         """A job that the server does not know: it has forgotten it, or not learned of it yet."""
-        since = job.unknown_since = job.unknown_since or now
+        since = _since(job, now)
         hosts = names_of(job.state.exec_host) if job.state else ()
         down = next((host for host in hosts if short(host) in self._down), None)
         known = job.exit_mark is not None or reasons.killed_of(self._tail(job)) is not None
@@ -305,6 +304,13 @@ def _status_in(mark: Path) -> int | None:
     except (OSError, UnicodeDecodeError):
         return None
     return int(text) if text.isdigit() else None
+
+
+def _since(job: PbsJob, now: float) -> float:
+    """Since when PBS has known nothing of a job, or not how it ended."""
+    if job.unknown_since is None:
+        job.unknown_since = now
+    return job.unknown_since
 
 
 def _hosts_of(job: PbsJob) -> tuple[str, ...]:
