@@ -20,6 +20,8 @@ from snakemake_executor_plugin_pbs.commands import (
 from snakemake_executor_plugin_pbs.dialects import OPENPBS, TORQUE, dialect_of
 from snakemake_executor_plugin_pbs.request import first_words, passing
 
+#: Seconds after which hosts are asked for again that the server did not tell.
+ASK_AGAIN = 10.0
 #: Ids of one qstat.
 BATCH = 500
 _ID = re.compile(r"\d+(\[\])?(\.\S+)?")
@@ -202,7 +204,7 @@ class Hosts:
             except (NoAnswer, NoProgram):
                 # It only saves a job from waiting for ever; qsub itself tells what is wrong. A
                 # server that is back soon is asked again soon.
-                self._not_before = now + ASK_TIMEOUT
+                self._not_before = now + ASK_AGAIN
                 return self._known
             self._answered = now
         return self._known
