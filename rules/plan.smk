@@ -107,6 +107,19 @@ def to_publish(wildcards):
     return [*always_new(), *([REPORT] if made else [])]
 
 
+def forget_lost_results():
+    """Of jobs with several workers the plan sees an index of their files: one that names a file
+    which is not there any more is none."""
+    for trial in TRIALS.values():
+        for index in lost_indexes(share(trial).directory):
+            index.unlink()
+            logger.warning(f"{index} named a result that is not there: it is made anew")
+
+
+if not ONE_EACH and workflow.is_main_process:
+    forget_lost_results()
+
+
 def planned_trials():
     """Jobs of the plan by trial."""
     plan = {}
@@ -115,6 +128,11 @@ def planned_trials():
         if trial is not None:
             plan.setdefault(trial, []).append(job)
     return plan
+
+
+def jobs_at_once(trial):
+    """The jobs of a trial that run together: its nodes, and those of all workers of a phase."""
+    return len(nodes(trial)) + len(share(trial).firsts)
 
 
 def check_plan(plan):
@@ -133,11 +151,9 @@ def check_plan(plan):
     check_host_classes([ALL_TRIALS[name] for name in sorted(plan)])
     # Sessions that are live at the same time must all fit: each would hold what another waits for.
     widest, *others = sorted(
-        (ALL_TRIALS[name] for name in plan),
-        key=lambda trial: len(nodes(trial)) + trial.workers,
-        reverse=True,
+        (ALL_TRIALS[name] for name in plan), key=jobs_at_once, reverse=True
     )[: STUDY.live_sessions]
-    needed = sum(len(nodes(trial)) + trial.workers for trial in (widest, *others))
+    needed = sum(map(jobs_at_once, (widest, *others)))
     together = [
         job
         for trial in (widest, *others)
@@ -160,13 +176,16 @@ def check_plan(plan):
         advice = f"use --jobs {needed} or more"
     if slots < needed:
         parts = f"{len(nodes(widest))} nodes and " if nodes(widest) else ""
+        jobs = len(share(widest).firsts)
+        shared = "" if jobs == widest.workers else f" in {jobs} jobs"
         more = (
             f" ({needed} jobs with those of {len(others)} more, by `live_sessions`)"
             if others
             else ""
         )
         raise WorkflowError(
-            f"trial {widest.id} has {parts}{widest.workers} workers that run together{more}, but "
+            f"trial {widest.id} has {parts}{widest.workers} workers{shared} that run together"
+            f"{more}, but "
             f"only {slots} jobs can run at once here: they would wait for each other for ever; "
             f"{advice}"
         )

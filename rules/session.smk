@@ -20,7 +20,7 @@ for name in ("form", "close"):
 
 rule open_session:
     input:
-        shards=shards_of,
+        shards=per_trial(shards_of),
     output:
         session=temp(f"{R}/live/{{trial}}/session.json"),
     log:
@@ -35,7 +35,7 @@ rule open_session:
         opening=1,
     params:
         results=lambda wildcards: R,
-        servers=lambda wildcards: bool(nodes(trial_of(wildcards))),
+        servers=per_trial(lambda trial: bool(nodes(trial))),
     message:
         "Trial {wildcards.trial}"
     script:
@@ -56,9 +56,10 @@ rule node:
         f"{R}/logs/{{trial}}/{{node}}.log",
     priority: 150
     conda:
-        engine_environment
+        per_trial(engine_environment)
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
+        **named("{node}"),
         # Where the profile knows classes of hosts, each has its partition or queue.
         **(
             {"slurm_partition": partition_of_node, "pbs_queue": partition_of_node}
@@ -76,7 +77,7 @@ rule node:
         interface="lo",
         ports="",
     params:
-        trial=trial_param,
+        trial=per_trial(trial_param),
         results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: node {wildcards.node}"
@@ -93,14 +94,15 @@ rule form:
         f"{R}/logs/{{trial}}/form.log",
     priority: 140
     conda:
-        engine_environment
+        per_trial(engine_environment)
     threads: 1
     resources:
+        **named("form"),
         mem_mb=1000,
         runtime=720,
         node_class="work",
     params:
-        trial=trial_param,
+        trial=per_trial(trial_param),
         results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: forming its cluster"
@@ -110,7 +112,7 @@ rule form:
 
 rule close:
     input:
-        lambda wildcards: measured_parts(trial_of(wildcards)),
+        f"{R}/trials/{{trial}}/verify.parquet",
         session=f"{R}/live/{{trial}}/session.json",
         cluster=f"{R}/live/{{trial}}/cluster.json",
     output:
@@ -122,11 +124,12 @@ rule close:
         "../envs/storewise.yaml"
     threads: 1
     resources:
+        **named("close"),
         mem_mb=1000,
         runtime=30,
         node_class="work",
     params:
-        trial=trial_param,
+        trial=per_trial(trial_param),
         results=lambda wildcards: R,
     message:
         "Trial {wildcards.trial}: closing its cluster"

@@ -1,6 +1,13 @@
 # Raw files -> manifest -> shards. Raw files are never inputs of a rule: a million files would be
 # a million checks of times at each start, and a touched file would plan every trial again.
 # `-R manifest` lists the inputs anew; only new and changed files are digested again.
+#
+# Only the digests are jobs of a cluster: the other rules take seconds, and each would wait in the
+# queue for longer.
+localrules:
+    manifest,
+    merge,
+    shard,
 
 
 rule manifest:
@@ -12,10 +19,6 @@ rule manifest:
         f"{R}/logs/manifest.log",
     conda:
         "../envs/storewise.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=240,
-        node_class="work",
     params:
         paths=STUDY.inputs.paths,
         sample=STUDY.inputs.sample.model_dump() if STUDY.inputs.sample else None,
@@ -35,7 +38,7 @@ rule digest:
         f"{R}/logs/digest.{{part}}.log",
     conda:
         "../envs/storewise.yaml"
-    threads: 8
+    threads: digest_threads
     resources:
         mem_mb=2000,
         runtime=720,
@@ -67,10 +70,6 @@ rule merge:
         f"{R}/logs/merge.log",
     conda:
         "../envs/storewise.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=60,
-        node_class="work",
     params:
         on_bad_input=STUDY.on_bad_input,
     message:
@@ -88,10 +87,6 @@ rule shard:
         f"{R}/logs/shard.{{shards}}.log",
     conda:
         "../envs/storewise.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=60,
-        node_class="work",
     params:
         state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
         seed=STUDY.seed,

@@ -5,34 +5,46 @@
 # disk would otherwise not be seen by the next phase.
 PHASES_GROUP = "phases" if STUDY.embedded == "one_host" else None
 
+if PHASES_GROUP is None:
+    workflow.localrules("gather")
+
+
+# What each worker's job asks for.
+WORKER = {
+    **HOSTS_OF_JOB,
+    # Of each host.
+    "mem_mb": per_trial(lambda trial: 1000 * (1 + trial.processes)),
+    "runtime": 720,
+    "node_class": "work",
+}
+
 
 rule load:
     input:
-        cluster=cluster_of,
+        cluster=per_trial(cluster),
         session=f"{R}/live/{{trial}}/session.json",
-        shards=shards_of,
+        shards=per_trial(shards_of),
     output:
-        result=f"{R}/trials/{{trial}}/{LOAD}.{{worker}}.parquet",
-        hdr=f"{R}/trials/{{trial}}/{LOAD}.{{worker}}.hlog",
-        written=f"{R}/trials/{{trial}}/written.{{worker}}.parquet",
-        store=store_output(f"{R}/trials/{{trial}}/store.{{worker}}"),
+        **phase_outputs(LOAD),
+        **({"written": f"{T}/written.{{worker}}.parquet"} if ONE_EACH else {}),
+        store=store_output(f"{T}/store.{{worker}}"),
     log:
-        f"{R}/logs/{{trial}}/{LOAD}.{{worker}}.log",
+        f"{R}/logs/{{trial}}/{LOAD}.{{worker}}{'' if ONE_EACH else '.workers'}.log",
     priority: 100
     group:
         PHASES_GROUP
     conda:
         "../envs/storewise.yaml"
     # Threads of one client process share one interpreter.
-    threads: lambda wildcards: trial_of(wildcards).processes
+    threads: per_trial(lambda trial: trial.processes)
     resources:
-        mem_mb=lambda wildcards: 1000 * (1 + trial_of(wildcards).processes),
-        runtime=720,
-        node_class="work",
+        **WORKER,
+        **named(f"{LOAD}.{{worker}}"),
     params:
         phase=LOAD,
-        trial=trial_param,
-        results=lambda wildcards: R,
+        loads=True,
+        per_job=STUDY.workers_per_job,
+        trial=per_trial(trial_param),
     message:
         "Trial {wildcards.trial}: loading, worker {wildcards.worker}"
     script:
@@ -43,37 +55,53 @@ use rule load as phase with:
     input:
         before=before_phase,
         session=f"{R}/live/{{trial}}/session.json",
-        cluster=cluster_of,
-        shards=shards_of,
-        written=lambda wildcards: written(trial_of(wildcards)),
-        stores=lambda wildcards: stores(trial_of(wildcards)),
+        cluster=per_trial(cluster),
+        shards=per_trial(shards_of),
     output:
-        result=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.parquet",
-        hdr=f"{R}/trials/{{trial}}/{{phase}}.{{worker}}.hlog",
+        **phase_outputs("{phase}"),
     log:
-        f"{R}/logs/{{trial}}/{{phase}}.{{worker}}.log",
+        f"{R}/logs/{{trial}}/{{phase}}.{{worker}}{'' if ONE_EACH else '.workers'}.log",
     wildcard_constraints:
         phase="|".join(AFTER_LOAD) or "none",
+    resources:
+        **WORKER,
+        **named("{phase}.{worker}"),
     params:
-        phase=lambda wildcards: wildcards.phase,
-        trial=trial_param,
-        results=lambda wildcards: R,
+        phase="{phase}",
+        loads=False,
     message:
         "Trial {wildcards.trial}: {wildcards.phase}, worker {wildcards.worker}"
 
 
+# One file for all workers of a phase. If each worker of the next phase named the files of all those
+# before, a plan would have N x N edges a phase: 512 workers took 540 s and 10 GB.
+rule gather:
+    input:
+        results=lambda wildcards: phase_results(trial_of(wildcards), wildcards.phase),
+    output:
+        temp(f"{R}/live/{{trial}}/{{phase}}.gathered"),
+    log:
+        f"{R}/logs/{{trial}}/{{phase}}.gathered.log",
+    priority: 100
+    group:
+        PHASES_GROUP
+    conda:
+        "../envs/storewise.yaml"
+    threads: 0
+    message:
+        "Trial {wildcards.trial}: {wildcards.phase} done"
+    shell:
+        "touch {output} 2> {log}"
+
+
 rule verify:
     input:
-        before=lambda wildcards: [
-            part
-            for phase in trial_of(wildcards).phases
-            for part in phase_results(trial_of(wildcards), phase.name)
-        ],
-        cluster=cluster_of,
+        before=per_trial(last_phase),
+        cluster=per_trial(cluster),
         session=f"{R}/live/{{trial}}/session.json",
-        shards=shards_of,
-        written=lambda wildcards: written(trial_of(wildcards)),
-        stores=lambda wildcards: stores(trial_of(wildcards)),
+        shards=per_trial(shards_of),
+        written=per_trial(written),
+        stores=per_trial(stores),
     output:
         result=f"{R}/trials/{{trial}}/verify.parquet",
     log:
@@ -85,12 +113,13 @@ rule verify:
         "../envs/storewise.yaml"
     threads: 1
     resources:
+        **named("verify"),
         mem_mb=2000,
         runtime=240,
         node_class="work",
     params:
-        trial=trial_param,
-        results=lambda wildcards: R,
+        trial=per_trial(trial_param),
+        per_job=STUDY.workers_per_job,
     message:
         "Trial {wildcards.trial}: verifying what was stored"
     script:

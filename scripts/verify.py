@@ -3,23 +3,28 @@
 from contextlib import ExitStack
 from pathlib import Path
 
+from storewise.driver.phase_job import await_files
 from storewise.driver.verify import run_verify
 from storewise.driver.worker_job import ClientJob
 from storewise.session.coordination.liveness import FINISHED
 from storewise.session.coordination.trial_job import trial_job
 from storewise.session.jobs.external import external_store, is_external
 from storewise.session.jobs.sidecar import phase_cluster
+from storewise.study.shares import Share
 from storewise.study.trial import Trial
 
-results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
-session = Path(snakemake.input.session)
+trial = Trial.model_validate(snakemake.params.trial)
+share = Share.of(trial, Path(snakemake.output.result).parent, snakemake.params.per_job)
+before = share.results(*(phase.name for phase in trial.phases))
+session, log_file = Path(snakemake.input.session), Path(snakemake.log[0])
+results = session.parents[2]
 defer = 3.0 if snakemake.input.get("cluster") else 0.0
-needs = list(snakemake.input)
+needs = [*map(Path, snakemake.input), *before, *share.stores(), *share.all_written()]
 with (
     trial_job(results, session, "verify", log_file, needs=needs, defer=defer) as job,
     ExitStack() as stack,
 ):
-    trial = Trial.model_validate(snakemake.params.trial)
+    await_files(needs, job.check)
     served, check = {}, job.check
     if snakemake.input.get("cluster"):
         servers = stack.enter_context(
@@ -43,9 +48,9 @@ with (
         ClientJob(
             trial=trial,
             shards=next(map(Path, snakemake.input.shards), None),
-            before=tuple(map(Path, snakemake.input.before)),
-            stores=tuple(map(Path, snakemake.input.stores)),
-            written=tuple(map(Path, snakemake.input.written)),
+            before=before,
+            stores=share.stores(),
+            written=share.all_written(),
             result=Path(snakemake.output.result),
             conditions={"run": job.session.run, "opened": job.session.opened},
             **served,

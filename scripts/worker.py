@@ -1,76 +1,23 @@
-"""One worker of one phase of a trial."""
+"""The workers of one job of a phase."""
 
-from contextlib import ExitStack
 from pathlib import Path
 
-from storewise.driver.worker import run_worker
-from storewise.driver.worker_job import WorkerJob
-from storewise.session.coordination.trial_job import trial_job
-from storewise.session.jobs.external import external_store, is_external
-from storewise.session.jobs.sidecar import phase_cluster
+from storewise.driver.phase_job import PhaseJob, run_phase_job
 from storewise.study.trial import Trial
 
-phase, worker = snakemake.params.phase, int(snakemake.wildcards.worker)
-results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
-session, name = Path(snakemake.input.session), f"{phase}.{worker}"
-defer = 3.0 if snakemake.input.get("cluster") else 0.0
-needs = list(snakemake.input)
-with (
-    trial_job(results, session, name, log_file, needs=needs, defer=defer) as job,
-    ExitStack() as stack,
-):
-    trial = Trial.model_validate(snakemake.params.trial)
-    store = snakemake.output.get("store")
-    files = snakemake.output.get("written")
-    conditions = {"run": job.session.run, "opened": job.session.opened}
-    served, check = {}, job.check
-    if snakemake.input.get("cluster"):
-        servers = stack.enter_context(
-            phase_cluster(
-                trial,
-                log_file.parent,
-                job,
-                phase=phase,
-                worker=worker,
-                workers=trial.workers,
-            )
-        )
-        check = servers.check
-        served = {
-            "cluster": servers.cluster,
-            "routers": servers.pids,
-            "versions": servers.formed.server_versions(),
-        }
-        conditions["beside"] = servers.beside
-        conditions["warnings"] = list(servers.formed.warnings)
-        if store:
-            Path(store).mkdir()  # the servers have the data
-    if is_external(trial):
-        outside = stack.enter_context(
-            external_store(
-                trial, job.session.run, results, job.log, creates=bool(store) and worker == 0
-            )
-        )
-        served = {"cluster": outside.cluster, "versions": outside.versions}
-        if store:
-            Path(store).mkdir()  # the database has the data
-    run_worker(
-        WorkerJob(
-            trial=trial,
-            phase=phase,
-            worker=worker,
-            shards=next(map(Path, snakemake.input.shards), None),
-            before=tuple(map(Path, snakemake.input.get("before", []))),
-            written=tuple(map(Path, snakemake.input.get("written", []))),
-            live=job.live,
-            store=Path(store) if store else None,
-            stores=tuple(map(Path, snakemake.input.get("stores", []))),
-            result=Path(snakemake.output.result),
-            hdr_log=Path(snakemake.output.hdr),
-            files=Path(files) if files else None,
-            conditions=conditions,
-            **served,
-        ),
-        check,
-        job.log,
+params, inputs = snakemake.params, snakemake.input
+run_phase_job(
+    PhaseJob(
+        trial=Trial.model_validate(params.trial),
+        phase=params.phase,
+        first=int(snakemake.wildcards.worker),
+        per_job=params.per_job,
+        results=Path(inputs.session).parents[2],
+        session=Path(inputs.session),
+        logs=Path(snakemake.log[0]).parent,
+        served=bool(inputs.get("cluster")),
+        loads=params.loads,
+        shards=next(map(Path, inputs.shards), None),
+        inputs=tuple(map(Path, inputs)),
     )
+)

@@ -95,6 +95,8 @@ class Study(Section):
     embedded: Literal["shared", "one_host"] = "shared"
     retries: int = Field(default=1, ge=0, le=100)
     live_sessions: int = Field(default=1, ge=1)
+    workers_per_job: int = Field(default=1, ge=1)
+    """Workers of a phase that share one job of the scheduler, each on a host of its own there."""
     keep_data: bool = False
     allow_open_ports: bool = False
     references: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)

@@ -21,6 +21,9 @@ from storewise.engines.registry import engine
 from storewise.study.host_classes import DATA
 from storewise.workloads.registry import workload
 
+#: Characters of a job's name that qstat(1B) and squeue(1) show.
+SHOWN = 15
+
 
 class _Plain(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -150,6 +153,18 @@ def trial_id(factors: Mapping[str, Any], repeat: int) -> str:
     store = re.sub(r"[^a-z0-9]+", "", str(factors.get("engine", "trial")).lower())
     workers = f"-w{factors['workers']}" if "workers" in factors else ""
     return f"{store}{workers}-r{repeat}-{digest}"
+
+
+def job_name(job: str, trial: Trial) -> str:
+    """A name for a job of a trial in a scheduler's queue, ``data0.pos-w2-r1.0d8fc281``.
+
+    Lists of jobs show 15 characters: the job, the trial's workers and its repeat are among them,
+    and of the engine what room is left.
+    """
+    store, _, rest = trial.id.partition("-")
+    rest, _, digest = rest.rpartition("-")
+    room = max(2, SHOWN - len(job) - len(rest) - 2)
+    return f"{job}.{store[:room]}-{rest}.{digest}"
 
 
 def trial_seed(study_seed: int, identifier: str) -> int:

@@ -3,14 +3,13 @@
 ``python -m snakemake_executor_plugin_pbs.cancel FILE``, where FILE is JSON: ``{"dialect": ...,
 "ids": [...], "names": [...]}``. Names are of jobs that PBS may have taken without an answer. The
 process outlives Snakemake and its terminal: a server that is down for minutes loses no deletion.
+What is left after each look stands in a file beside FILE (`handover.left_of`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from snakemake_executor_plugin_pbs.commands import NoAnswer, NoProgram
+from snakemake_executor_plugin_pbs.handover import LEFT, tidy
 from snakemake_executor_plugin_pbs.qstat import number_of
 from snakemake_executor_plugin_pbs.server import Server
 
@@ -32,25 +32,6 @@ AT_ONCE = 8
 LONGEST_PAUSE = 10.0
 
 
-def start(directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str]) -> Process:
-    """Start the process; its file and its log are in `directory`."""
-    order = directory / f"cancel.{os.getpid()}.{time.monotonic_ns()}.json"
-    order.write_text(
-        json.dumps({"dialect": dialect, "ids": list(ids), "names": list(names)}), encoding="utf-8"
-    )
-    with (directory / "cancel.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "snakemake_executor_plugin_pbs.cancel", str(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-Process = subprocess.Popen[bytes]
-
-
 def until_gone(
     server: Server,
     ids: Sequence[str],
@@ -59,9 +40,10 @@ def until_gone(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
     note: Callable[[str], object] = print,
+    progress: Callable[[list[str]], object] = lambda left: None,
 ) -> list[str]:
     """Delete jobs and wait until PBS knows them no more, or as ended. Returns what was still there
-    after `LONGEST` seconds."""
+    after `LONGEST` seconds; `progress` gets what is there after each look."""
     began = clock()
     left, looked_for = list(ids), list(names)
     asked: dict[str, float] = {}
@@ -81,6 +63,7 @@ def until_gone(
                     if job_id not in answer.unknown
                     and not (job_id in answer.states and answer.states[job_id].over)
                 ]
+            progress([*left, *looked_for])
         except NoAnswer as error:
             note(f"no answer: {error}")
         except NoProgram as error:
@@ -142,7 +125,16 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
         sys.stderr.flush()
 
-    left = until_gone(Server(order["dialect"]), order["ids"], order["names"], note=note)
+    def progress(left: list[str]) -> None:
+        aside = path.with_suffix(".tmp")
+        aside.write_text(json.dumps(left), encoding="utf-8")
+        aside.replace(path.with_suffix(LEFT))
+
+    left = until_gone(
+        Server(order["dialect"]), order["ids"], order["names"], note=note, progress=progress
+    )
+    path.with_suffix(LEFT).unlink(missing_ok=True)
+    tidy(path.parent)
     if left:
         note(f"still there after {LONGEST:.0f} s: {' '.join(left)}")
     return 1 if left else 0

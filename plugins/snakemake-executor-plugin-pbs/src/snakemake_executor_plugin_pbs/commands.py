@@ -39,8 +39,11 @@ class Done:
 
     @property
     def words(self) -> str:
-        """What it said of itself, in one line."""
-        return " ".join((self.stderr.strip() or self.stdout.strip() or "no message").split())
+        """What it said of itself, in one line: each of its lines once (it repeats itself for each
+        job that it is asked for), and no more than a few."""
+        said = self.stderr.strip() or self.stdout.strip() or "no message"
+        lines = dict.fromkeys(line.strip() for line in said.splitlines() if line.strip())
+        return " ".join(" ".join(list(lines)[:3]).split())
 
 
 def run(command: Sequence[str], timeout: float, given_up: threading.Event | None = None) -> Done:

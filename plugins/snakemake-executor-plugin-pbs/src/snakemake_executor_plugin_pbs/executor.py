@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import shutil
@@ -18,18 +19,21 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from snakemake_executor_plugin_pbs import arrays, cancel, messages, names, script
+from snakemake_executor_plugin_pbs import arrays, handover, messages, names, script
 from snakemake_executor_plugin_pbs.dialects import TORQUE
 from snakemake_executor_plugin_pbs.jobs import JobTable, PbsJob
-from snakemake_executor_plugin_pbs.qstat import task_of
+from snakemake_executor_plugin_pbs.qstat import array_of, task_of
 from snakemake_executor_plugin_pbs.request import Request, RequestError, request_of
 from snakemake_executor_plugin_pbs.server import Hosts, Server, detect
 from snakemake_executor_plugin_pbs.settings import ALL
 from snakemake_executor_plugin_pbs.submission import Listener, Order, Submitter
 from snakemake_executor_plugin_pbs.watch import Ended, Watch
 
-#: Seconds for which a cancelled run waits for its jobs to be gone.
-GONE_WITHIN = 10.0
+#: Seconds for which a cancelled run waits for its jobs to be gone: PBS gives a job 10 s to end
+#: (the queue attribute `kill_delay`), and often sees its end only then.
+GONE_WITHIN = 15.0
+#: Seconds for which a qsub that has begun is waited for.
+QSUB_WITHIN = 10.0
 #: Seconds between two looks at the marks, and the slices in which the end is heard.
 LOOK_EVERY = 1.0
 SLICE = 0.2
@@ -224,7 +228,9 @@ class Executor(RemoteExecutor):
         job = ended.job
         if ended.what is not None:
             message = messages.failed(job.id, job.name, ended.what, str(job.log))
-            self.report_job_error(job.info, msg=message, aux_logs=[str(job.log)])
+            # Of a job that never started there is none.
+            logs = [str(job.log)] if job.log.exists() else []
+            self.report_job_error(job.info, msg=message, aux_logs=logs)
             return
         if not self._settings.keep_successful_logs:
             # Without direct writing it comes only now: it is looked for again at the end.
@@ -286,32 +292,55 @@ class Executor(RemoteExecutor):
             log.unlink(missing_ok=True)
         for directory in (self._marks, self._tasks):
             shutil.rmtree(directory, ignore_errors=True)
-        if not any(self._run_directory.iterdir()):
-            self._run_directory.rmdir()
+        handover.tidy(self._run_directory)
 
     def _end_questions(self) -> None:
         self._over.set()
         self._submitter.end()
         # A qsub that has begun is brought to its end: then it is known what it took.
-        self._submitter.join(GONE_WITHIN)
+        self._submitter.join(QSUB_WITHIN)
 
     def _delete_all(self, patience: float) -> None:
-        """Start the process that deletes all jobs, and wait for it for some seconds. Ids that it
-        was given are not given again."""
+        """Start the process that deletes all jobs, and wait for `patience` seconds until nothing of
+        them is at work. What was handed over is not handed over again."""
+        jobs = self._table.all()
         ids, unsure = self._table.to_delete()
         self._table.clear()
         if not ids and not unsure:
             return
-        process = cancel.start(self._run_directory, self._server.dialect, ids, unsure)
-        if not patience:
+        handed = handover.start(self._run_directory, self._server.dialect, ids, unsure)
+        deadline = time.monotonic() + patience
+        while not self._gone(handed, jobs):
+            if time.monotonic() > deadline:
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                handed.process.wait(SLICE)
+        else:
             return
-        try:
-            process.wait(patience)
-        except subprocess.TimeoutExpired:
+        if patience:
             self.logger.warning(
                 "PBS has not ended all jobs yet; a process of its own goes on deleting them. "
-                f"Its log: {self._run_directory / 'cancel.log'}"
+                f"Its log: {self._run_directory / handover.LOG}"
             )
+
+    def _gone(self, handed: handover.Handover, jobs: Sequence[PbsJob]) -> bool:
+        """Whether no job can be at work any more: PBS has ended it or the job has said so itself,
+        which PBS may notice half a minute later."""
+        left = handed.left_of()
+        if left is None:
+            return False
+        unsure = set(left)
+        for job in jobs:
+            array = array_of(job.id)
+            if not {job.id, array} & left:
+                continue
+            unsure -= {job.id, array}
+            if script.exit_mark(self._marks, job.key).exists():
+                continue
+            # Tasks that wait went with their array.
+            if array not in left or script.start_mark(self._marks, job.key).exists():
+                return False
+        return not unsure
 
 
 def _jobid(job: Any) -> str:

@@ -47,6 +47,12 @@ _OWN = {
 }
 
 
+def deleted_by(state: JobState) -> str | None:
+    """Who deleted a job, from its comment: it says so before the job has ended."""
+    match = _BY.search(state.comment)
+    return match[1] if match else None
+
+
 def killed_of(log_tail: str) -> str | None:
     """Why PBS killed a job, from the end of its log."""
     found: list[str] = _KILLED.findall(log_tail)
@@ -66,19 +72,20 @@ def ending(state: JobState | None, mark: int | None, log_tail: str, dialect: str
         return f"was started twice: {AGAIN_WORDS}".rstrip(".")
     if state is None:
         return "is not known to PBS any more" if mark is None else _program(mark, "")
-    code = state.exit_status
+    # PBS often learns of a job's end seconds after the job has said so itself.
+    code = state.exit_status if state.over else mark
     lost = _lost(state)
     if lost is not None:
         return lost
     limits = _TORQUE_LIMITS if dialect == TORQUE else _LIMITS
     if code is not None and code in limits:
         return f"was ended by PBS: {_exceeded(state, limits[code])}"
-    by = _BY.search(state.comment)
+    by = deleted_by(state)
+    who = f" by {by}" if by else ""
     if not state.started:
-        who = f" by {by[1]}" if by else ""
         return f"was deleted{who} before it started{_comment(state)}"
     if by or state.substate == "91":
-        return f"was deleted{f' by {by[1]}' if by else ''}"
+        return f"was deleted{who}"
     if code is None:
         return f"ended without an exit status{_comment(state)}"
     if code < 0:
@@ -93,7 +100,7 @@ def ending(state: JobState | None, mark: int | None, log_tail: str, dialect: str
 def _lost(state: JobState) -> str | None:
     """In words that the job's host was lost, None where it was not."""
     named = _HOST_DOWN.search(state.comment)
-    code = state.exit_status
+    code = state.exit_status if state.over else None
     if named is not None:
         return messages.lost_host(named[1], state.comment)
     if code in _HOST_LOST and state.exec_host:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from snakemake_executor_plugin_pbs import nodes, qstat
@@ -20,6 +20,8 @@ from snakemake_executor_plugin_pbs.commands import (
 from snakemake_executor_plugin_pbs.dialects import OPENPBS, TORQUE, dialect_of
 from snakemake_executor_plugin_pbs.request import first_words, passing
 
+#: Seconds after which hosts are asked for again that the server did not tell.
+ASK_AGAIN = 10.0
 #: Ids of one qstat.
 BATCH = 500
 _ID = re.compile(r"\d+(\[\])?(\.\S+)?")
@@ -179,20 +181,30 @@ def detect() -> tuple[str, str | None]:
 class Hosts:
     """The hosts, asked for at most once in `fresh` seconds; an old answer is better than none."""
 
-    def __init__(self, server: Server, fresh: float = 600.0) -> None:
+    def __init__(
+        self,
+        server: Server,
+        fresh: float = 600.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._server = server
         self._fresh = fresh
+        self._clock = clock
         self._known: list[nodes.Host] = []
-        self._asked: float | None = None
+        self._not_before = self._answered = float("-inf")
 
     def get(self, fresh: float | None = None) -> list[nodes.Host]:
         """The hosts as of the last `fresh` seconds; none where PBS does not say."""
         limit = self._fresh if fresh is None else fresh
-        if self._asked is None or time.monotonic() - self._asked > limit:
-            self._asked = time.monotonic()
+        now = self._clock()
+        if now >= self._not_before and now - self._answered >= limit:
             try:
                 self._known = self._server.hosts()
             except (NoAnswer, NoProgram):
-                # It only saves a job from waiting for ever; qsub itself tells what is wrong.
+                # It only saves a job from waiting for ever; qsub itself tells what is wrong. A
+                # server that is back soon is asked again soon.
+                self._not_before = now + ASK_AGAIN
                 return self._known
+            self._answered = now
         return self._known

@@ -105,11 +105,6 @@ class Submitter(threading.Thread):
         host = None
         if lost and not order.tasks:
             host = other_host(request, self._hosts.get(self._interval), lost)
-        command = self._command(order, host)
-        too_much = too_large(request, self._hosts.get())
-        if too_much is not None:
-            self._tell.refused(order, refused(request, too_much, command))
-            return
         try:
             job_id = self._offer(order, host)
         except GivenUp:
@@ -134,6 +129,12 @@ class Submitter(threading.Thread):
                 raise GivenUp("qsub")
             if self._tell.stopping():
                 raise Refused(STOPPED)
+            # Each time: a server that did not answer at first may now say which hosts it has. PBS
+            # itself lets such a job wait for ever, and says so only where all hosts together are
+            # too small.
+            too_much = too_large(order.request, self._hosts.get())
+            if too_much is not None:
+                raise Refused(too_much)
             self._tell.offered(order.name)
             try:
                 job_id = self._server.submit(self._command(order, host))

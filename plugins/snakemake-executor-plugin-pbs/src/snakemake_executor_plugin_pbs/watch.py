@@ -99,7 +99,7 @@ class Watch:
         if self._table.all() and self._pace.due(now):
             yield from self._ask(now)
         for job in self._table.all():
-            if job.failed_since is not None and now - job.failed_since > REASON_FOR:
+            if self._explained(job, now):
                 yield self._failed(job)
         if stopping:
             yield from self._drop_waiting()
@@ -161,10 +161,9 @@ class Watch:
             if not unclear:
                 return self._failed(job)
             # Of tasks that are over, a server without a history does not say how.
-            since = job.unknown_since = job.unknown_since or now
-            return self._failed(job) if now - since > TASK_GRACE else None
+            return self._failed(job) if now - _since(job, now) > TASK_GRACE else None
         job.unknown_since = None
-        if job.began and state.letter in "QHW":
+        if array_of(job.id) is not None and job.began and state.letter in "QHW":
             return self._sent_back(job, before)
         job.never = job.never + 1 if reasons.never(state.comment) and not state.started else 0
         if job.never >= NEVER:
@@ -174,7 +173,7 @@ class Watch:
 
     def _unknown(self, job: PbsJob, now: float) -> Ended | None:
         """A job that the server does not know: it has forgotten it, or not learned of it yet."""
-        since = job.unknown_since = job.unknown_since or now
+        since = _since(job, now)
         hosts = names_of(job.state.exec_host) if job.state else ()
         down = next((host for host in hosts if short(host) in self._down), None)
         known = job.exit_mark is not None or reasons.killed_of(self._tail(job)) is not None
@@ -255,14 +254,21 @@ class Watch:
 
     def _failed(self, job: PbsJob) -> Ended:
         state = job.state
-        if state is not None and not state.over:
-            # It has written its mark, while PBS has not noticed its end: the mark tells more.
-            state = None
-        elif state is not None and job.began and not state.started:
-            # Where a task ran is not said without a history; that it ran is known.
-            state = replace(state, exec_host="?", exit_status=None)
+        if state is not None and job.began and not state.started:
+            # It has run, and PBS does not say so: of a task without a history, or not yet.
+            over = replace(state, exec_host="?", exit_status=job.exit_mark)
+            state = over if state.over else None
         what = reasons.ending(state, job.exit_mark, self._tail(job), self._server.dialect)
         return self._over(job, what)
+
+    def _explained(self, job: PbsJob, now: float) -> bool:
+        """Whether no more can be learned of a job that has said itself that it failed."""
+        if job.failed_since is None:
+            return False
+        if now - job.failed_since > REASON_FOR:
+            return True
+        by = reasons.deleted_by(job.state) if job.state is not None else None
+        return by is not None or reasons.killed_of(self._tail(job)) is not None
 
     def _over(self, job: PbsJob, what: str | None) -> Ended:
         self._table.remove(job)
@@ -298,6 +304,13 @@ def _status_in(mark: Path) -> int | None:
     except (OSError, UnicodeDecodeError):
         return None
     return int(text) if text.isdigit() else None
+
+
+def _since(job: PbsJob, now: float) -> float:
+    """Since when PBS has known nothing of a job, or not how it ended."""
+    if job.unknown_since is None:
+        job.unknown_since = now
+    return job.unknown_since
 
 
 def _hosts_of(job: PbsJob) -> tuple[str, ...]:

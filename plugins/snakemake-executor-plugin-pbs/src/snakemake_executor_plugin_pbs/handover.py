@@ -1,0 +1,66 @@
+"""Hands jobs over to a process of its own, which deletes them (`cancel`).
+
+It is not in that module, so that Python can start it as a program after this package was loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Ending of the file that says what is left.
+LEFT = ".left"
+#: What the process could not do, in the directory of the run.
+LOG = "cancel.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """The process that deletes jobs, and the file in which it says what is left."""
+
+    process: subprocess.Popen[bytes]
+    left: Path
+
+    def left_of(self) -> set[str] | None:
+        """Ids and names that PBS had not ended at the last look; None before the first look."""
+        if self.process.poll() is not None:
+            return set() if self.process.returncode == 0 else None
+        try:
+            return set(json.loads(self.left.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+
+def start(directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str]) -> Handover:
+    """Start the process; its order and its log (`LOG`) are files in `directory`."""
+    order = directory / f"cancel.{os.getpid()}.{time.monotonic_ns()}.json"
+    order.write_text(
+        json.dumps({"dialect": dialect, "ids": list(ids), "names": list(names)}), encoding="utf-8"
+    )
+    with (directory / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "snakemake_executor_plugin_pbs.cancel", str(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    return Handover(process, order.with_suffix(LEFT))
+
+
+def tidy(directory: Path) -> None:
+    """Remove a run's directory where nothing is left in it: logs stay, and what a process that
+    deletes jobs still needs."""
+    log = directory / LOG
+    busy = any(path != log for path in directory.glob("cancel.*"))
+    if not busy and log.exists() and not log.stat().st_size:
+        log.unlink()
+    with contextlib.suppress(OSError):  # something is in it
+        directory.rmdir()

@@ -1,0 +1,136 @@
+"""Whole workflows, on a real PBS (``SNAKEMAKE_PBS_REAL=1``) or the stand-in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from snakemake_executor_plugin_pbs import messages
+
+SNAKEFILE = """
+rule all:
+    input: expand("{i}.txt", i=range(3))
+rule one:
+    output: "{i}.txt"
+    resources: mem_mb=100, runtime=5
+    shell: "echo $FROM_OUTSIDE > {output}"
+rule bad:
+    output: "bad"
+    resources: mem_mb=100, runtime=5
+    shell: "exit 3"
+rule big:
+    output: "big"
+    threads: 6400
+    shell: "touch {output}"
+rule long:
+    output: "long"
+    resources: mem_mb=100, runtime=5
+    shell: "touch started; sleep 300; touch {output}"
+"""
+
+
+class Run:
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        (directory / "Snakefile").write_text(SNAKEFILE)
+        dialect = [] if os.environ.get("SNAKEMAKE_PBS_REAL") == "1" else ["--pbs-dialect=openpbs"]
+        self.log = directory / "out"
+        with self.log.open("w") as out:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "snakemake", "--executor", "pbs", "-j", "9"),
+                    *("--pbs-status-interval", "2", *dialect, *arguments),
+                ],
+                cwd=directory,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "FROM_OUTSIDE": "it's here"},
+                start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+
+    def lines(self) -> list[str]:
+        return [line.strip() for line in self.log.read_text().splitlines()]
+
+    def submitted(self) -> list[messages.Submitted]:
+        return [job for line in self.lines() if (job := messages.submitted_of(line))]
+
+    def error(self) -> str:
+        (text,) = (line for line in self.lines() if line.startswith("message: "))
+        return text.removeprefix("message: ")
+
+
+def until(condition: Callable[[], object], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def left(run: Run) -> list[str]:
+    """Names of the run's jobs that PBS still has."""
+    names = {job.name for job in run.submitted()}
+    ask = {name: ["qselect", "-N", name] for name in names}
+    return [
+        name
+        for name, command in ask.items()
+        if subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    ]
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_jobs_run_with_the_environment(pbs: str, tmp_path: Path, arrays: bool) -> None:
+    if arrays and pbs != "real":
+        pytest.skip("the stand-in knows no arrays")
+    run = Run(tmp_path, *(["--pbs-arrays", "all"] if arrays else []))
+    assert run.process.wait(120) == 0, run.log.read_text()
+    assert [(tmp_path / f"{i}.txt").read_text() for i in range(3)] == ["it's here\n"] * 3
+    assert len(run.submitted()) == 3
+    assert all(("[" in job.id) == arrays for job in run.submitted())
+    assert not (tmp_path / ".snakemake" / "pbs_logs").exists() or not list(
+        (tmp_path / ".snakemake" / "pbs_logs").iterdir()
+    )
+
+
+@pytest.mark.usefixtures("pbs")
+def test_a_job_that_fails(tmp_path: Path) -> None:
+    run = Run(tmp_path, "bad")
+    assert run.process.wait(120) == 1
+    failed = messages.failed_of(run.error())
+    assert failed is not None
+    assert failed.what == "ended with exit status 1"
+    assert [failed.id] == [job.id for job in run.submitted()]
+
+
+@pytest.mark.usefixtures("pbs")
+def test_a_job_that_is_too_large(tmp_path: Path) -> None:
+    run = Run(tmp_path, "big")
+    assert run.process.wait(120) == 1
+    refused = messages.refused_of(run.error())
+    assert refused is not None
+    assert "6400 CPUs" in refused.words
+    assert run.submitted() == []
+
+
+@pytest.mark.usefixtures("pbs")
+def test_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
+    run = Run(tmp_path, "long")
+    until(lambda: (tmp_path / "started").exists())
+    os.killpg(run.process.pid, signal.SIGINT)
+    assert run.process.wait(60) == 1
+    until(lambda: not left(run))
+
+
+@pytest.mark.usefixtures("pbs")
+def test_a_job_that_somebody_deletes(tmp_path: Path) -> None:
+    run = Run(tmp_path, "long")
+    until(lambda: (tmp_path / "started").exists())
+    (job,) = run.submitted()
+    subprocess.run(["qdel", job.id], check=True)
+    assert run.process.wait(60) == 1
+    assert messages.failed_of(run.error()) is not None

@@ -1,0 +1,49 @@
+"""How workers share jobs, and where each leaves its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storewise.study.shares import Share, lost_indexes
+
+TRIAL = Path("trials/t")
+
+
+@given(st.integers(1, 200), st.integers(1, 50))
+def test_each_worker_belongs_to_one_job(workers: int, per_job: int) -> None:
+    share = Share(TRIAL, workers, per_job)
+    members = [worker for first in share.firsts for worker in share.members(first)]
+    assert members == list(range(workers))
+    assert len(set(share.results("read", "scan"))) == 2 * workers
+    assert len(set(share.stores())) == workers
+
+
+def test_a_job_of_one_worker_has_that_worker_s_files() -> None:
+    share = Share(TRIAL, 2)
+    assert list(share.outputs("write")) == [TRIAL / "write.0.parquet", TRIAL / "write.1.parquet"]
+    assert share.store(1) == TRIAL / "store.1"
+
+
+def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores() -> None:
+    share = Share(TRIAL, 5, 2)
+    outputs = [path.name for path in share.outputs("write")]
+    assert outputs == ["write.0.workers", "write.2.workers", "write.4.workers"]
+    assert list(share.members(4)) == [4]
+    assert [share.store(k) for k in (2, 3)] == [TRIAL / "store.2" / "2", TRIAL / "store.2" / "3"]
+
+
+@pytest.mark.parametrize("lost", ["read.1.parquet", None])
+def test_an_index_that_names_a_lost_file_is_told(tmp_path: Path, lost: str | None) -> None:
+    names = ["read.0.parquet", "read.1.parquet"]
+    for name in names:
+        (tmp_path / name).touch()
+    index = tmp_path / "read.0.workers"
+    index.write_text("\n".join(names) + "\n")
+    if lost is not None:
+        (tmp_path / lost).unlink()
+    assert lost_indexes(tmp_path) == ([index] if lost is not None else [])
+    assert lost_indexes(tmp_path / "nothing") == []
