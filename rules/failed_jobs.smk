@@ -87,6 +87,8 @@ class Controller(Witness):
         super().__init__()
         #: By Snakemake's id of a job (a group's, for those in it): its trial, and its scheduler's id.
         self.trials, self.groups, self.submitted = {}, {}, {}
+        #: By thread, what it has last said of a failed job.
+        self.said = {}
 
     def hear(self, record):
         super().hear(record)
@@ -104,6 +106,9 @@ class Controller(Witness):
         elif name := slurm.run_name(message):
             register(Path(), RUN.id, ClusterJob(name, SLURM_RUN))
             in_background(watch_queue, slurm.Waiting(name))
+        elif pbs.failed_job(message) or pbs.refusal(message):
+            # Of a group. The same thread says next which jobs it had.
+            self.said[threading.get_ident()] = message
         elif job := pbs.submitted_job(message):
             self.register(job.jobid, job.id, PBS, job.name)
         elif job := slurm.submitted_job(message):
@@ -124,7 +129,10 @@ class Controller(Witness):
     def failed(self, record, trial, log, status, killed):
         live = Path(R) / "live" / trial
         rule_name = getattr(record, "rule_name", "a job")
-        message = str(getattr(record, "rule_msg", "") or "")
+        message = str(
+            getattr(record, "rule_msg", None)
+            or self.said.get(threading.get_ident(), "")
+        )
         name = Path(log).stem if log else rule_name
         refused = slurm.refusal(message) or pbs.refusal(message)
         in_pbs, lost = pbs.failed_job(message), slurm.lost_job(message)

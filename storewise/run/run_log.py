@@ -140,8 +140,8 @@ def explanation(text: str) -> Explanation:
     if failed := _FAILED_JOB.search(text):
         message = _ITS_MESSAGE.search(failed["rest"])
         said = message["message"] if message else ""
-        if refused := pbs.refusal(said):
-            return Explanation(f"the job `{failed['rule']}` was refused: {refused}")
+        if words := pbs.refusal(said):
+            return Explanation(f"the job `{failed['rule']}` was refused: {words}")
         in_pbs = pbs.failed_job(said)
         if in_pbs and in_pbs.cause:
             return Explanation(
