@@ -83,7 +83,7 @@ def finish(reason):
         say(lost)
     if reason is not None:
         cancel_jobs(RUN.id)
-    elif RUN.id in runs(Path()):
+    else:
         remove_registry(Path(), RUN.id)  # all its jobs have ended
     for name in RUN.end(reason):
         say(
