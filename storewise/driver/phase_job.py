@@ -234,6 +234,9 @@ def _on_this_host(job: PhaseJob, members: Sequence[int], frame: TrialJob) -> Non
                 raise StorewiseError(
                     f"{job.phase}.{worker} (pid {pid}) {how_it_ended(code, before, pid)}"
                 )
+    except BaseException as error:
+        frame.tell(error)  # before the others end because of it, and say so first
+        raise
     finally:
         # They see the trial's end within half a second; what does not is not waited for longer.
         for pid in running:
@@ -278,7 +281,7 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
     place = frame.live / JOBS / f"{job.phase}.{job.first}"
     place.parent.mkdir(exist_ok=True)
     order, program = place.with_suffix(".json"), place.with_suffix(".sh")
-    write_aside(order, json.dumps(_plain(job)) + "\n")
+    write_aside(order, as_order(job))
     # What the launcher hands on of an environment differs: pbsdsh nothing at all.
     keep = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONUTF8", "HOME")
     mine = library_environment()
@@ -305,6 +308,9 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
                 f"{job.phase}.{job.first}: {Path(launcher[0]).name} ended with status {status}; "
                 "the logs of its workers say more"
             )
+    except BaseException as error:
+        frame.tell(error)
+        raise
     finally:
         if process.poll() is None:
             process.terminate()
@@ -332,11 +338,10 @@ def launch_command(environment: Mapping[str, str], workers: int, program: Path) 
     )
 
 
-def _plain(job: PhaseJob) -> dict[str, Any]:
-    """The job as JSON has it: read again by `main`."""
+def as_order(job: PhaseJob) -> str:
+    """The job as JSON, which `main` reads on its hosts."""
     plain = {**asdict(job), "trial": job.trial.model_dump(mode="json")}
-    text = json.dumps(plain, default=str)
-    return json.loads(text)  # type: ignore[no-any-return]
+    return json.dumps(plain, default=str) + "\n"
 
 
 def main(arguments: Sequence[str]) -> None:
