@@ -81,6 +81,12 @@ def host_of(job_id: str) -> str:
     return _squeue("--states=all", f"--jobs={job_id}", "--format=%N", timeout=HOST_TIMEOUT).strip()
 
 
+def number_of_hosts(job_id: str) -> int:
+    """How many hosts a job has; 1 where squeue does not say."""
+    text = _squeue(f"--jobs={job_id}", "--format=%D", timeout=TIMEOUT).strip()
+    return int(text) if text.isdigit() else 1
+
+
 def _squeue(*options: str, timeout: float) -> str:
     """What squeue prints; empty where it gives no answer."""
     try:

@@ -26,7 +26,6 @@ def test_hosts_are_those_of_the_scheduler(tmp_path: Path) -> None:
     listing = tmp_path / "nodefile"
     listing.write_text("n1\nn1\nn2\n")
     assert hosts_of_job({}) == 1
-    assert hosts_of_job({"SLURM_JOB_NUM_NODES": "12"}) == 12
     assert hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
 
 
