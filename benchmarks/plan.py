@@ -1,29 +1,41 @@
-"""What the full case costs before anything is measured: 1,119,820 files of 12 MB, 13 TB.
+"""What a plan costs before anything is measured: of many files, and of many workers and trials.
 
-    python benchmarks/plan.py [--files 1119820] [--megabytes 12] [--json FILE] [--directory DIR]
+    python benchmarks/plan.py files [--files 1119820] [--megabytes 12] [--directory DIR]
+    python benchmarks/plan.py workers [--quick]
 
-Makes a tree of that many sparse files, each with the preamble of an SSEARCH output that is its own
-and holes behind it (4 kB on disk each), and a study that names the tree and takes sampled digests.
-Then it times, each in a child process:
+`workers` plans (``snakemake -n``) studies of two engines that read no data: 10 trials with 32, 128
+and 512 workers and two phases, and 1,000 trials with 32 workers and three phases, once with a job
+for each worker (100,000 jobs) and once with jobs of 32 workers. `--quick` leaves the 100,000 jobs
+out. Exit status 1 where one of these is missed: 512 workers in 30 s; 4 times the workers in 5 times
+the time; 100,000 jobs in 10 minutes and 4 GB; 1,000 trials whose workers share jobs in 60 s.
+
+`files` is the full case of the study that this project began with: 1,119,820 files of 12 MB, 13
+TB. It makes a tree of that many sparse files, each with the preamble of an SSEARCH output that is
+its own and holes behind it (4 kB on disk each), and a study that names the tree and takes sampled
+digests. Then it times, each in a child process:
 
 - the plan (``snakemake -n``) before anything was made;
 - the manifest, made by the workflow's own rules, and made again with nothing new;
 - the plan with the manifest there.
 
-Exit status 1 where a plan takes more than 20 s or 500 MB. Peak memory is that of the largest
-process of each run (``ru_maxrss``).
+Exit status 1 where a plan takes more than 20 s or 500 MB. Both take `--json FILE`. Peak memory is
+that of the largest process of each run (``ru_maxrss``).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +68,76 @@ phases:
   - write: {{batch_size: 1000}}
   - read: {{operations: 100000}}
 """
+
+
+WORKERS = """title: Many workers
+inputs:
+  paths: {sample}
+engines: [null, sqlite]
+factors: {{workers: [{workers}]}}
+repeats: {repeats}
+workers_per_job: {per_job}
+phases:
+  - write: {{batch_size: 1000}}
+  - read: {{operations: 1000}}
+"""
+THIRD_PHASE = "  - query: {operations: 100}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A study of `trials` (an even number) and the most that its plan may take."""
+
+    name: str
+    trials: int
+    workers: int
+    per_job: int = 1
+    phases: int = 2
+    seconds: float = math.inf
+    megabytes: float = math.inf
+
+    def study(self) -> str:
+        text = WORKERS.format(
+            sample=ROOT / "resources" / "sample",
+            workers=self.workers,
+            repeats=self.trials // 2,
+            per_job=self.per_job,
+        )
+        return text + THIRD_PHASE * (self.phases - 2)
+
+
+CASES = (
+    Case("32 workers", 10, 32),
+    Case("128 workers", 10, 128),
+    Case("512 workers", 10, 512, seconds=30.0),
+    Case("1,000 trials, 32 workers a job", 1000, 32, per_job=32, phases=3, seconds=60.0),
+    Case("1,000 trials, a job each", 1000, 32, phases=3, seconds=600.0, megabytes=4000.0),
+)
+#: At most so many times the time for four times the workers.
+GROWTH = 5.0
+
+
+def measure_workers(work: Path, cases: Sequence[Case]) -> tuple[dict[str, Any], list[str]]:
+    """What each plan takes, and what is missed."""
+    rows: dict[str, Any] = {}
+    missed = []
+    for case in cases:
+        study = work / "workers.yaml"
+        study.write_text(case.study())
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+        command += ["--directory", str(work), "--dry-run", "--cores", "600"]
+        row = rows[case.name] = timed([*command, "--config", f"study={study}"], work)
+        print(
+            f"{case.name:32} {row['jobs']:8,} jobs {row['seconds']:8.1f} s "
+            f"{row['megabytes']:8.0f} MB {1000 * row['seconds'] / row['jobs']:6.2f} ms a job"
+        )
+        if row["seconds"] > case.seconds or row["megabytes"] > case.megabytes:
+            missed.append(case.name)
+    growth = rows["512 workers"]["seconds"] / rows["128 workers"]["seconds"]
+    print(f"4 times the workers take {growth:.1f} times as long")
+    if growth > GROWTH:
+        missed.append("growth")
+    return {"runs": rows, "growth": round(growth, 2)}, missed
 
 
 def make_tree(tree: Path, files: int, size: int) -> None:
@@ -119,36 +201,47 @@ def measure(work: Path, files: int, size: int) -> dict[str, Any]:
     return result
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--files", type=int, default=FULL_CASE)
-    arguments.add_argument("--megabytes", type=float, default=12.0, help="apparent size of a file")
-    arguments.add_argument("--directory", type=Path, help="where the tree is made (and removed)")
-    arguments.add_argument("--json", type=Path, help="write the figures here as well")
-    values = arguments.parse_args()
-    with tempfile.TemporaryDirectory(dir=values.directory) as work:
-        result = measure(Path(work), values.files, int(values.megabytes * 1e6))
-    plans = {name: row for name, row in result.items() if name.startswith("plan")}
+def measure_files(work: Path, files: int, size: int) -> tuple[dict[str, Any], list[str]]:
+    """What the full case takes, and which plans of it take too much."""
+    result = measure(work, files, size)
     over = [
         name
-        for name, row in plans.items()
-        if row["seconds"] > LIMIT_SECONDS or row["megabytes"] > LIMIT_MEGABYTES
+        for name, row in result.items()
+        if name.startswith("plan")
+        and (row["seconds"] > LIMIT_SECONDS or row["megabytes"] > LIMIT_MEGABYTES)
     ]
-    figures = {
-        "files": values.files,
-        "bytes": int(values.files * values.megabytes * 1e6),
-        "runs": result,
-        "limits": {"seconds": LIMIT_SECONDS, "megabytes": LIMIT_MEGABYTES},
+    limits = {"seconds": LIMIT_SECONDS, "megabytes": LIMIT_MEGABYTES}
+    return {"files": files, "bytes": files * size, "runs": result, "limits": limits}, over
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("what", choices=("files", "workers"))
+    arguments.add_argument("--files", type=int, default=FULL_CASE)
+    arguments.add_argument("--megabytes", type=float, default=12.0, help="apparent size of a file")
+    arguments.add_argument("--quick", action="store_true", help="without the 100,000 jobs")
+    arguments.add_argument("--directory", type=Path, help="where files are made (and removed)")
+    arguments.add_argument("--json", type=Path, help="write the figures here as well")
+    values = arguments.parse_args()
+    with tempfile.TemporaryDirectory(dir=values.directory) as place:
+        work = Path(place)
+        if values.what == "files":
+            figures, over = measure_files(work, values.files, int(values.megabytes * 1e6))
+        else:
+            figures, over = measure_workers(work, CASES[:-1] if values.quick else CASES)
+    figures |= {
         "within": not over,
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "snakemake": version("snakemake"),
+        "load": os.getloadavg()[0],
     }
     if values.json:
         values.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures))
     if over:
-        sys.exit(f"over {LIMIT_SECONDS:.0f} s or {LIMIT_MEGABYTES:.0f} MB: {', '.join(over)}")
+        sys.exit(f"over the limits of {Path(__file__).name}: {', '.join(over)}")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from storewise.errors import StorewiseError
 from storewise.layout import TRIALS
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import dies_with_parent, library_environment
+from storewise.schedulers.slurm import number_of_hosts
 from storewise.session.coordination.ending import how_it_ended
 from storewise.session.coordination.trial_job import TrialJob, trial_job
 from storewise.session.jobs.external import external_store, is_external
@@ -202,11 +203,11 @@ def _run_together(job: PhaseJob) -> None:
 def hosts_of_job(environment: Mapping[str, str]) -> int:
     """How many hosts the scheduler has given the job that this process belongs to; 1 without one.
 
-    Slurm: ``SLURM_JOB_NUM_NODES``, and the processes of an array's task see only theirs; PBS: the
-    distinct lines of ``PBS_NODEFILE``.
+    PBS: the distinct lines of ``PBS_NODEFILE``. Slurm: as squeue tells, for Snakemake's executor
+    keeps only the job's number of Slurm's variables.
     """
-    if nodes := environment.get("SLURM_JOB_NUM_NODES"):
-        return int(nodes)
+    if job := environment.get("SLURM_JOB_ID"):
+        return number_of_hosts(job)
     if listing := environment.get("PBS_NODEFILE"):
         return max(1, len(set(Path(listing).read_text().split())))
     return 1
@@ -234,6 +235,9 @@ def _on_this_host(job: PhaseJob, members: Sequence[int], frame: TrialJob) -> Non
                 raise StorewiseError(
                     f"{job.phase}.{worker} (pid {pid}) {how_it_ended(code, before, pid)}"
                 )
+    except BaseException as error:
+        frame.tell(error)  # before the others end because of it, and say so first
+        raise
     finally:
         # They see the trial's end within half a second; what does not is not waited for longer.
         for pid in running:
@@ -277,8 +281,8 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
         )
     place = frame.live / JOBS / f"{job.phase}.{job.first}"
     place.parent.mkdir(exist_ok=True)
-    order, program = place.with_suffix(".json"), place.with_suffix(".sh")
-    write_aside(order, json.dumps(_plain(job)) + "\n")
+    order, program = (place.with_name(f"{place.name}{end}") for end in (".json", ".sh"))
+    write_aside(order, as_order(job))
     # What the launcher hands on of an environment differs: pbsdsh nothing at all.
     keep = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONUTF8", "HOME")
     mine = library_environment()
@@ -288,8 +292,13 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
         if key in keep or key.startswith("STOREWISE_")
     ]
     command = [sys.executable, "-m", "storewise.driver.phase_job", str(order.absolute())]
-    text = "\n".join(["#!/bin/sh", f"cd {shlex.quote(str(Path.cwd()))}", *lines, ""])
-    program.write_text(f"{text}exec {shlex.join(command)}\n", encoding="utf-8")
+    # Whoever is killed leaves no word: the shell around it says how it ended, and where.
+    place_of = "".join(f"${{{name}:-}}" for name in _PLACES)
+    end = (
+        f"status=$?\necho $status $(hostname) > {shlex.quote(f'{place.absolute()}.end.')}{place_of}"
+    )
+    text = ["#!/bin/sh", f"cd {shlex.quote(str(Path.cwd()))}", *lines, shlex.join(command), end]
+    program.write_text("\n".join([*text, "exit $status", ""]), encoding="utf-8")
     program.chmod(0o700)
     launcher = launch_command(os.environ, workers, program.absolute())
     frame.log.info("%s", shlex.join(launcher))
@@ -299,12 +308,20 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
     try:
         while (status := process.poll()) is None:
             frame.check()
+            # The launcher waits for all: the others wait for the one that has failed.
+            if failed := _failed_worker(job, place):
+                raise StorewiseError(failed)
             time.sleep(LOOK_EVERY)
         if status:
+            name = Path(launcher[0]).name
             raise StorewiseError(
-                f"{job.phase}.{job.first}: {Path(launcher[0]).name} ended with status {status}; "
-                "the logs of its workers say more"
+                _failed_worker(job, place)
+                or f"{job.phase}.{job.first}: {name} ended with status {status}; the logs of its "
+                "workers say more"
             )
+    except BaseException as error:
+        frame.tell(error)
+        raise
     finally:
         if process.poll() is None:
             process.terminate()
@@ -313,6 +330,21 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _failed_worker(job: PhaseJob, place: Path) -> str:
+    """How the first worker that has failed ended, and on which host; empty where none has."""
+    ended = set(os.listdir(place.parent))  # noqa: PTH208 - makes an NFS client ask its server
+    for k, worker in enumerate(job.share.members(job.first)):
+        name = f"{place.name}.end.{k}"
+        text = (place.parent / name).read_text() if name in ended else ""
+        status, _, host = text.strip().partition(" ")
+        if host and (number := int(status)):
+            # A shell's 128 and the number of a signal.
+            code = 128 - number if number > 128 else number
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+            return f"{job.phase}.{worker} on host {host} {how}"
+    return ""
 
 
 def launch_command(environment: Mapping[str, str], workers: int, program: Path) -> list[str]:
@@ -332,11 +364,10 @@ def launch_command(environment: Mapping[str, str], workers: int, program: Path) 
     )
 
 
-def _plain(job: PhaseJob) -> dict[str, Any]:
-    """The job as JSON has it: read again by `main`."""
+def as_order(job: PhaseJob) -> str:
+    """The job as JSON, which `main` reads on its hosts."""
     plain = {**asdict(job), "trial": job.trial.model_dump(mode="json")}
-    text = json.dumps(plain, default=str)
-    return json.loads(text)  # type: ignore[no-any-return]
+    return json.dumps(plain, default=str) + "\n"
 
 
 def main(arguments: Sequence[str]) -> None:

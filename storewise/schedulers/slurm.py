@@ -87,6 +87,12 @@ def cause(message: str) -> str:
     return ended_job(message) or "" if match and match["state"] in STATES else ""
 
 
+def number_of_hosts(job_id: str) -> int:
+    """How many hosts a job has; 1 where squeue does not say."""
+    text = _squeue(f"--jobs={job_id}", "--format=%D", timeout=TIMEOUT).strip()
+    return int(text) if text.isdigit() else 1
+
+
 def _squeue(*options: str, timeout: float) -> str:
     """What squeue prints; empty where it gives no answer."""
     try:

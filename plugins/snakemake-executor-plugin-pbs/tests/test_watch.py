@@ -61,6 +61,7 @@ class Scene:
     def job(self, job_id: str = "1.s", state: JobState | None = None) -> PbsJob:
         key = f"a.{job_id}"
         job = PbsJob(None, job_id, "a", key, self.marks.parent / f"{key}.log", 0.0)
+        job.announced = True
         self.table.add([job])
         if state is not None:
             self.server.jobs[job_id] = state
@@ -89,6 +90,15 @@ def test_a_mark_of_zero_is_enough(scene: Scene) -> None:
     assert scene.look(1) == {"1.s": None}
     assert scene.server.asked == 1
     assert scene.table.all() == []
+
+
+def test_the_end_is_not_told_before_the_submission(scene: Scene) -> None:
+    job = scene.job(state=RUNS)
+    job.announced = False
+    scene.mark(job, 0)
+    assert scene.look(0) == {}
+    job.announced = True
+    assert scene.look(1) == {"1.s": None}
 
 
 def test_pbs_is_asked_why_a_job_failed(scene: Scene) -> None:

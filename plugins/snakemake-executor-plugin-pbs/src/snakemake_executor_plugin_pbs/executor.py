@@ -203,6 +203,7 @@ class Executor(RemoteExecutor):
                 messages.submitted(_jobid(job.info.job), job.id, job.name, str(job.log))
             )
             self.report_job_submission(job.info)
+            job.announced = True
 
     def _refused(self, order: Order, message: str) -> None:
         for info in order.infos:

@@ -30,6 +30,8 @@ class PbsJob:
     log: Path
     submitted: float
     host: str | None = None
+    announced: bool = False
+    """Whether Snakemake knows that it was submitted: its end must not be told before."""
     state: JobState | None = None
     """What the server said last."""
     began: bool = False
@@ -73,6 +75,10 @@ class JobTable:
     def all(self) -> list[PbsJob]:
         with self._lock:
             return list(self._jobs.values())
+
+    def announced(self) -> list[PbsJob]:
+        with self._lock:
+            return [job for job in self._jobs.values() if job.announced]
 
     def holds(self, job_id: str | None) -> bool:
         with self._lock:

@@ -96,9 +96,9 @@ class Watch:
             self._pace.hurry()
         self._stopping = stopping
         yield from self._read_marks(now)
-        if self._table.all() and self._pace.due(now):
+        if self._table.announced() and self._pace.due(now):
             yield from self._ask(now)
-        for job in self._table.all():
+        for job in self._table.announced():
             if self._explained(job, now):
                 yield self._failed(job)
         if stopping:
@@ -106,7 +106,7 @@ class Watch:
         self._tell_waiting(now)
 
     def _read_marks(self, now: float) -> Iterator[Ended]:
-        jobs = self._table.all()
+        jobs = self._table.announced()
         if not jobs:
             return
         # Listing opens the directory anew: on NFS a file that was asked for too early may seem
@@ -128,7 +128,7 @@ class Watch:
                 self._pace.hurry()
 
     def _ask(self, now: float) -> Iterator[Ended]:
-        jobs = self._table.all()
+        jobs = self._table.announced()
         try:
             answer = self._server.states([job.id for job in jobs])
         except GivenUp:
@@ -194,7 +194,7 @@ class Watch:
 
     def _see_hosts(self, now: float) -> Iterator[Ended]:
         """Gives up jobs on hosts that are down for long."""
-        at = {job: hosts for job in self._table.all() if (hosts := _hosts_of(job))}
+        at = {job: hosts for job in self._table.announced() if (hosts := _hosts_of(job))}
         if not at:
             self._down.clear()
             return
@@ -218,7 +218,7 @@ class Watch:
 
     def _drop_waiting(self) -> Iterator[Ended]:
         """Deletes what has not started: a run that ends must not wait for a full queue."""
-        for job in self._table.all():
+        for job in self._table.announced():
             if job.state is None or job.began or job.state.started or job.exit_mark is not None:
                 continue
             # It may have started since PBS was asked.
@@ -232,7 +232,7 @@ class Watch:
         if now - self._last_told < TELL_EVERY:
             return
         news: dict[PbsJob, str] = {}
-        for job in self._table.all():
+        for job in self._table.announced():
             state = job.state
             if state is None or state.started or state.over or now - job.submitted < TELL_AFTER:
                 continue
