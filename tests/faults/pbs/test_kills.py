@@ -104,13 +104,13 @@ CELLS: list[tuple[Cause, str | None]] = [
     (lose_worker_s_host, r"load\.1 lost its host \S+: PBS reports it \S*down"),
 ]
 FURTHER: list[tuple[Cause, str | None]] = [
+    # The clients see it first.
+    (lose_node_s_host, r""),
     (kill_server, r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_node, r"data0 on host \S+ was ended by SIGKILL"),
     (kill_worker, r"load\.0 on host \S+ was ended by SIGKILL"),
     (kill_job, ENDED),
     (delete_worker, rf"load\.1 was ended by signal SIGTERM; PBS says: ({DELETED})"),
-    # The clients see it first.
-    (lose_node_s_host, r""),
     (kills.terminate, None),
     # Last: a killed run cleans up nothing, the plain run after it does.
     (kills.kill_snakemake, None),

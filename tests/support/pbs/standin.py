@@ -367,10 +367,13 @@ def run(pbs: Pbs, job_id: str) -> int:
 def lose(pbs: Pbs, job_id: str, process: subprocess.Popen[bytes]) -> int:
     """What becomes of a job whose host is gone: PBS shows it as running until it is deleted by
     force."""
-    below = psutil.Process(process.pid).children(recursive=True)
-    for one in (*below, psutil.Process(process.pid)):
-        with suppress(psutil.NoSuchProcess):
-            one.kill()
+    with suppress(psutil.NoSuchProcess):
+        below = psutil.Process(process.pid).children(recursive=True)
+        # No shell may live to write down how its program has ended.
+        os.killpg(process.pid, signal.SIGKILL)
+        for one in below:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
     process.wait()
     shutil.rmtree(pbs.scratch / f"pbs.{job_id}", ignore_errors=True)
     while pbs.jobs()[job_id]["delete"] != "force":

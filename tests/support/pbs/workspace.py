@@ -123,8 +123,10 @@ class PbsWorkspace(Workspace):
 
     def left(self) -> list[str]:
         """Processes, jobs and node-local directories that have not gone yet."""
+        # qsub of OpenPBS leaves a process that keeps its connection for a minute (qsub(1B), "-f").
+        here = [p for p in Workspace(self.top).processes() if p.name() != "qsub"]
         result = [
-            *(f"process {p.pid}" for p in Workspace(self.top).processes()),
+            *(f"process {p.pid}" for p in here),
             *(f"job {job_id}" for job_id in self.pbs.alive()),
         ]
         if isinstance(self.pbs, RealPbs):
