@@ -177,6 +177,7 @@ class Controller(Witness):
             tell(failure)
         elif host:
             # Others saw its silence first, and did not know.
+            RUN.explain(trial, why.reason)
             say(why.reason)
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -225,6 +225,16 @@ class Run:
             for live in self.aborted()
             if read_abort(live / ABORT).killed and (failure := self._record(live)) is not None
         ]
+
+    def explain(self, trial: str, words: str) -> None:
+        """Add what was learned later to the reason of a trial's last failed attempt, if this run
+        has recorded one."""
+        attempts = failures(self.results, trial)
+        if not attempts or attempts[-1].run != self.id:
+            return
+        attempts[-1] = replace(attempts[-1], reason=f"{attempts[-1].reason}; {words}")
+        text = "".join(f"{json.dumps(asdict(attempt))}\n" for attempt in attempts)
+        write_aside(self.results / FAILURES / f"{trial}.jsonl", text)
 
     def aborted(self) -> list[Path]:
         """Live directories of this run's trials that are to end."""

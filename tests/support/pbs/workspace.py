@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 from support.paths import ROOT
 from support.pbs.real import WANTED, RealPbs
 from support.pbs.standin import Config, Pbs
@@ -123,10 +124,8 @@ class PbsWorkspace(Workspace):
 
     def left(self) -> list[str]:
         """Processes, jobs and node-local directories that have not gone yet."""
-        # qsub of OpenPBS leaves a process that keeps its connection for a minute (qsub(1B), "-f").
-        here = [p for p in Workspace(self.top).processes() if p.name() != "qsub"]
         result = [
-            *(f"process {p.pid}" for p in here),
+            *(f"process {p.pid}" for p in Workspace(self.top).processes() if not _is_qsub(p)),
             *(f"job {job_id}" for job_id in self.pbs.alive()),
         ]
         if isinstance(self.pbs, RealPbs):
@@ -155,3 +154,11 @@ class PbsWorkspace(Workspace):
             wait_until(lambda: not self.pbs.alive(), 60, "the end of the jobs")
         if isinstance(self.pbs, RealPbs):
             self.pbs.end()
+
+
+def _is_qsub(process: psutil.Process) -> bool:
+    """OpenPBS's leaves a process that keeps its connection for a minute (qsub(1B), "-f")."""
+    try:
+        return process.name() == "qsub"
+    except psutil.NoSuchProcess:
+        return False

@@ -331,6 +331,19 @@ def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reas
     run.end()
 
 
+def test_what_is_learned_later_is_added_to_the_reason(tmp_path: Path, run: Run) -> None:
+    run.explain("t", "nothing has failed")
+    assert failures(tmp_path, "t") == []
+    opened(tmp_path, run.id)
+    assert run.job_failed("t", Abort("load.0: connection lost", failure=True)) is not None
+    run.explain("t", "data1 lost its host n3")
+    (failure,) = failures(tmp_path, "t")
+    assert failure.reason == "load.0: connection lost; data1 lost its host n3"
+    Run(tmp_path).explain("t", "another run's")
+    assert failures(tmp_path, "t") == [failure]
+    run.end()
+
+
 def test_a_trial_that_a_live_run_has_yet_to_open_is_left_alone(tmp_path: Path, run: Run) -> None:
     (tmp_path / "live" / "waits").mkdir(parents=True)  # as Snakemake makes it
     output: list[str] = []
