@@ -29,6 +29,7 @@ from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import dies_with_parent, library_environment
 from storewise.schedulers.slurm import number_of_hosts
 from storewise.session.coordination.ending import how_it_ended
+from storewise.session.coordination.liveness import Abort, abort
 from storewise.session.coordination.trial_job import TrialJob, trial_job
 from storewise.session.jobs.external import external_store, is_external
 from storewise.session.jobs.sidecar import phase_cluster
@@ -232,9 +233,8 @@ def _on_this_host(job: PhaseJob, members: Sequence[int], frame: TrialJob) -> Non
                 continue
             worker = running.pop(pid)
             if code := os.waitstatus_to_exitcode(status):
-                raise StorewiseError(
-                    f"{job.phase}.{worker} (pid {pid}) {how_it_ended(code, before, pid)}"
-                )
+                how = f"(pid {pid}) {how_it_ended(code, before, pid)}"
+                raise _worker_failed(job, worker, how, frame)
     except BaseException as error:
         frame.tell(error)  # before the others end because of it, and say so first
         raise
@@ -309,15 +309,13 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
         while (status := process.poll()) is None:
             frame.check()
             # The launcher waits for all: the others wait for the one that has failed.
-            if failed := _failed_worker(job, place):
-                raise StorewiseError(failed)
+            _look_for_failed(job, place, frame)
             time.sleep(LOOK_EVERY)
+        _look_for_failed(job, place, frame)
         if status:
-            name = Path(launcher[0]).name
             raise StorewiseError(
-                _failed_worker(job, place)
-                or f"{job.phase}.{job.first}: {name} ended with status {status}; the logs of its "
-                "workers say more"
+                f"{Path(launcher[0]).name} ended with status {status}; the logs of the workers say "
+                "more"
             )
     except BaseException as error:
         frame.tell(error)
@@ -332,8 +330,8 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
                 process.wait()
 
 
-def _failed_worker(job: PhaseJob, place: Path) -> str:
-    """How the first worker that has failed ended, and on which host; empty where none has."""
+def _look_for_failed(job: PhaseJob, place: Path, frame: TrialJob) -> None:
+    """Raise for the first worker on another host that has failed."""
     ended = set(os.listdir(place.parent))  # noqa: PTH208 - makes an NFS client ask its server
     for k, worker in enumerate(job.share.members(job.first)):
         name = f"{place.name}.end.{k}"
@@ -341,10 +339,17 @@ def _failed_worker(job: PhaseJob, place: Path) -> str:
         status, _, host = text.strip().partition(" ")
         if host and (number := int(status)):
             # A shell's 128 and the number of a signal.
-            code = 128 - number if number > 128 else number
-            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-            return f"{job.phase}.{worker} on host {host} {how}"
-    return ""
+            killed = signal.Signals(number - 128).name if number > 128 else ""
+            how = f"was ended by {killed}" if killed else f"ended with status {number}"
+            raise _worker_failed(job, worker, f"on host {host} {how}", frame)
+
+
+def _worker_failed(job: PhaseJob, worker: int, how: str, frame: TrialJob) -> StorewiseError:
+    """The trial ends with this as its reason, unless the worker itself has given one."""
+    name = f"{job.phase}.{worker}"
+    log = str(job.logs / f"{name}.log")
+    abort(frame.live, Abort(f"{name} {how}", failure=True, log=log))
+    return StorewiseError(f"{name} {how}")
 
 
 def launch_command(environment: Mapping[str, str], workers: int, program: Path) -> list[str]:

@@ -81,6 +81,6 @@ def test_a_killed_worker_ends_its_job_and_the_trial(tmp_path: Path) -> None:
     assert run.wait() != 0
     (failures,) = place.results.glob("failures/*.jsonl")
     reason = json.loads(failures.read_text().splitlines()[-1])["reason"]
-    assert "read.1 (pid" in reason, reason
+    assert reason.startswith("read.1 (pid"), reason
     assert "was ended by SIGKILL" in reason
     assert place.left_behind() == []
