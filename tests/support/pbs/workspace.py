@@ -136,7 +136,8 @@ class PbsWorkspace(Workspace):
         ]
         if isinstance(self.pbs, RealPbs):
             return result + self.pbs.left()
-        return [*result, *map(str, self.pbs.scratch.glob("*"))]
+        # The directory itself is PBS's: it is removed once, also where a server still writes there.
+        return [*result, *map(str, self.pbs.scratch.glob("*/*"))]
 
     def nothing_left(self, seconds: float) -> float:
         """Wait until nothing is left, also no Snakemake; returns the seconds that it took."""
