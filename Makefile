@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Snakemake's executor for PBS, a distribution of its own.
+PBS := plugins/snakemake-executor-plugin-pbs
 
 .DEFAULT_GOAL := help
 .PHONY: help env test-env system-packages run cassandra hbase docs test test-slow test-all lint clean
@@ -17,12 +19,12 @@ help:
 	@echo "make docs       the documentation as a site, docs/_build/html/index.html"
 	@echo "make clean      remove .venv and caches (results stay)"
 
-$(BIN)/storewise: pyproject.toml constraints.txt
+$(BIN)/storewise: pyproject.toml $(PBS)/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Storewise needs Python >= 3.11, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV) (about 1 minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --editable $(PBS)
 	@touch $@
 	@echo "$(VENV) is ready"
 
@@ -70,6 +72,7 @@ lint: test-env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd $(PBS) && ../../$(BIN)/mypy
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint
 

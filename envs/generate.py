@@ -24,9 +24,7 @@ COMMAND_LINE = {
     "platformdirs",
     "typer",
     "rich",
-    "yte",
     "snakemake-executor-plugin-slurm",
-    "snakemake-executor-plugin-cluster-generic",
 }
 #: What conda-forge does not have.
 FROM_PIP = {"hdrhistogram"}

@@ -1,10 +1,9 @@
 # The run's side of its sessions, in the main Snakemake process only: lease, abort on the first
 # error or on a shutdown, and a clean end. facts behind each part: docs/sessions.md.
 #
-# This file touches internals of Snakemake 9.27 (logging events, scheduler flags, lock files);
-# pyproject.toml pins that series and tests/faults/workflow holds each part to its promise.
+# This file touches internals of Snakemake 9.27, which pyproject.toml pins: docs/architecture.md lists
+# them, with the tests that hold each to its promise.
 import _thread
-import asyncio
 import time
 from contextlib import ExitStack, contextmanager
 
@@ -13,10 +12,10 @@ from snakemake.logging import logger
 from snakemake.persistence import PersistenceBase
 from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
-from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from storewise.layout import RECORD
 from storewise.schedulers.job_registry import cancel_all, remove_registry, runs
+from storewise.schedulers.queue import present as in_queue
 from storewise.session.coordination import run_record
 from storewise.session.coordination.run import (
     LIVE_VARIABLE,
@@ -31,21 +30,6 @@ from storewise.session.coordination.run_record import measured_by
 os.umask(os.umask(0o077) | 0o002)
 #: Seconds from Snakemake's lock to its lease, at most.
 JUST_STARTED = 5
-
-
-async def steady_pace(executor):
-    """Waiting between two looks at cluster jobs.
-
-    The Slurm plugin looks ever more seldom, every 3 minutes in the end, and is deaf meanwhile:
-    each phase, each failure and Ctrl-C would wait for that. So its first pace is kept, and a
-    shutdown is heard.
-    """
-    pace = getattr(
-        executor.workflow.executor_settings, "init_seconds_before_status_checks", None
-    )
-    end = time.monotonic() + (pace or executor.next_seconds_between_status_checks)
-    while executor.wait and time.monotonic() < end:
-        await asyncio.sleep(0.5)
 
 
 @contextmanager
@@ -93,11 +77,13 @@ def cancel_jobs(run):
 
 def finish(reason):
     ENDED.set()
+    for failure in RUN.unrecorded():
+        tell(failure)
     if lost := RUN.lost():
         say(lost)
     if reason is not None:
         cancel_jobs(RUN.id)
-    elif RUN.id in runs(Path()):
+    else:
         remove_registry(Path(), RUN.id)  # all its jobs have ended
     for name in RUN.end(reason):
         say(
@@ -117,16 +103,15 @@ if workflow.is_main_process:
         settings.cores = available_cpu_count()
         workflow.register_resource("_cores", settings.cores)
     try:
-        swept = sweep_dead(Path(R), say)
+        swept = sweep_dead(Path(R), say, in_queue)
     except StorewiseError as error:
         raise WorkflowError(str(error))
     for dead in swept:
         if dead in runs(Path()):
             cancel_jobs(dead)
-    RUN = Run(Path(R))
+    RUN = Run(Path(R), ask=in_queue)
     RUN.tell_jobs(STUDY.live_sessions)
     logger.addHandler(Controller())
-    RemoteExecutor.sleep = steady_pace
     PersistenceBase.lock = say_who_locks
 else:
     logger.addHandler(Witness())
@@ -146,6 +131,8 @@ onstart:
         RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks), watch=shutting_down)
+        if not workflow.local_exec:
+            in_background(watch_ends)
         # Again, now that another one that starts at this moment sees our lease.
         if other := measured_by(Path(R), RUN.id):
             RUN.end()

@@ -9,21 +9,14 @@ from contextlib import suppress
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.schedulers.pbs.request import refusal as pbs_refusal
-from storewise.schedulers.job_registry import register
+from storewise.schedulers import pbs, slurm
+from storewise.schedulers.job_registry import ClusterJob, forget, register
+from storewise.schedulers.overdue import Overdue
+from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN, host_of
 from storewise.session.coordination.ending import killed_job, status_of
 from storewise.session.coordination.liveness import Abort, abort, lose_host
-from storewise.schedulers.slurm import KIND as SLURM_RUN
-from storewise.schedulers.slurm import (
-    Waiting,
-    ended_job,
-    host_of,
-    lost_job,
-    run_name,
-)
-from storewise.schedulers.slurm import refusal as slurm_refusal
 
-#: Seconds between two looks at jobs that wait.
+#: Seconds between two looks at jobs that wait, or do not end.
 LOOK_AT_QUEUE = 10
 ENDED = threading.Event()
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
@@ -87,26 +80,68 @@ class Witness(logging.Handler):
 
 
 class Controller(Witness):
-    """Ends live trials as soon as Snakemake reports a failed job or a shutdown."""
+    """Ends live trials as soon as Snakemake reports a failed job or a shutdown, and registers what
+    executors submit."""
+
+    def __init__(self):
+        super().__init__()
+        #: By Snakemake's id of a job (a group's, for those in it): its trial, and its scheduler's id.
+        self.trials, self.groups, self.submitted = {}, {}, {}
+        #: By thread, what it has last said of a failed job.
+        self.said = {}
 
     def hear(self, record):
         super().hear(record)
-        if str(record.msg).startswith(SHUTDOWN_MESSAGES):
+        event, message = getattr(record, "event", None), str(record.msg)
+        if message.startswith(SHUTDOWN_MESSAGES):
             RUN.abort_live(Abort("the run was stopped", failure=False))
-        elif name := run_name(str(record.msg)):
-            register(Path(), RUN.id, name, SLURM_RUN)
-            threading.Thread(
-                target=watch_queue, args=[Waiting(name)], daemon=True
-            ).start()
+        elif event == LogEvent.GROUP_INFO:
+            self.groups |= {str(job.jobid): record.group_id for job in record.jobs}
+        elif event == LogEvent.JOB_INFO:
+            # A group's jobs are told after it, and are of one trial.
+            job = self.cluster_job(record.jobid)
+            self.trials[job] = dict(record.wildcards or {}).get("trial", "")
+        elif event == LogEvent.JOB_FINISHED:
+            self.ended(record.job_id)
+        elif name := slurm.run_name(message):
+            register(Path(), RUN.id, ClusterJob(name, SLURM_RUN))
+            in_background(watch_queue, slurm.Waiting(name))
+        elif pbs.failed_job(message) or pbs.refusal(message):
+            # Of a group. The same thread says next which jobs it had.
+            self.said[threading.get_ident()] = message
+        elif job := pbs.submitted_job(message):
+            self.register(job.jobid, job.id, PBS, job.name)
+        elif job := slurm.submitted_job(message):
+            self.register(*job, SLURM)
+
+    def cluster_job(self, jobid):
+        return self.groups.get(str(jobid), str(jobid))
+
+    def register(self, jobid, job_id, kind, name=""):
+        self.submitted[jobid] = job_id
+        trial = self.trials.get(jobid, "")
+        register(Path(), RUN.id, ClusterJob(job_id, kind, trial, name))
+
+    def ended(self, jobid):
+        if job_id := self.submitted.pop(self.cluster_job(jobid), None):
+            forget(Path(), RUN.id, [job_id])
 
     def failed(self, record, trial, log, status, killed):
+        live = Path(R) / "live" / trial
         rule_name = getattr(record, "rule_name", "a job")
-        message = str(getattr(record, "rule_msg", "") or "")
-        refused = slurm_refusal(message) or pbs_refusal(message)
-        lost, ended = lost_job(message), ended_job(message)
-        if lost is not None:
-            host = host_of(lost)
-            lose_host(Path(R) / "live" / trial, host)
+        message = str(
+            getattr(record, "rule_msg", None)
+            or self.said.get(threading.get_ident(), "")
+        )
+        name = Path(log).stem if log else rule_name
+        refused = slurm.refusal(message) or pbs.refusal(message)
+        in_pbs, lost = pbs.failed_job(message), slurm.lost_job(message)
+        host = in_pbs.lost_host if in_pbs else host_of(SLURM, lost) if lost else ""
+        in_slurm = slurm.ended_job(message)
+        self.ended(getattr(record, "jobid", None))
+        if host or lost:
+            lose_host(live, host)
+        if lost:
             why = Abort(
                 f"{rule_name} lost its host{f' {host}' if host else ''}: Slurm says that "
                 "it is gone (NODE_FAIL), as an instance that was taken back or could not "
@@ -114,23 +149,45 @@ class Controller(Witness):
                 True,
                 log,
             )
-        elif refused is not None:
+        elif refused:
             # It never ran: a log that is there is of an earlier run.
             why = Abort(f"{rule_name} was refused: {refused}", True)
         elif killed is not None:
             why = killed
+        elif in_pbs:
+            own = log if Path(log).is_file() else in_pbs.log
+            why = Abort(
+                f"{name} {in_pbs.what}; PBS's log of it: {in_pbs.log}", True, own
+            )
         else:
-            name = Path(log).stem if log else rule_name
-            how = ended or (
-                "failed without a message of its own: was it killed with all of its processes, "
-                "or out of memory?"
-                if status is None
-                else f"ended with status {status} and without a message of its own"
+            how = (
+                f"ended early: {in_slurm}"
+                if in_slurm
+                else (
+                    "failed without a message of its own: was it killed with all of its "
+                    "processes, or out of memory?"
+                    if status is None
+                    else f"ended with status {status} and without a message of its own"
+                )
             )
             why = Abort(f"{name} {how}", True, log)
-        failure = RUN.job_failed(trial, why)
+        cause = in_pbs.cause if in_pbs else slurm.cause(message)
+        failure = RUN.job_failed(trial, why, job=name, scheduler=cause)
         if failure is not None:
-            say(f"trial {trial} ended: {failure.reason}")
+            tell(failure)
+        elif host:
+            # Others saw its silence first, and did not know.
+            RUN.explain(trial, why.reason)
+            say(why.reason)
+
+
+def tell(failure):
+    say(f"trial {failure.trial} ended: {failure.reason}")
+
+
+def in_background(look, *arguments):
+    """Looks at the scheduler while the run goes on, beside it: it may be slow to answer."""
+    threading.Thread(target=look, args=arguments, daemon=True).start()
 
 
 def watch_queue(waiting):
@@ -143,3 +200,11 @@ def watch_queue(waiting):
             if not trials:  # else it is said when the trial ends
                 say(sentence)
             waiting.cancel(job_id)
+
+
+def watch_ends():
+    """Deletes by force what a scheduler still shows of trials that ended long ago."""
+    overdue = Overdue(Path(), RUN.id)
+    while not ENDED.wait(LOOK_AT_QUEUE):
+        for sentence in overdue.end([live.name for live in RUN.aborted()]):
+            say(sentence)

@@ -60,14 +60,18 @@ rule node:
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
         **named("{node}"),
-        # Where the profile knows classes of hosts, each has its partition.
-        **({"slurm_partition": partition_of_node} if HOST_CLASSES else {}),
+        # Where the profile knows classes of hosts, each has its partition or queue.
+        **(
+            {"slurm_partition": partition_of_node, "pbs_queue": partition_of_node}
+            if HOST_CLASSES
+            else {}
+        ),
+        **({"pbs_select": select_of_node} if NODE_SELECTS else {}),
         # The node's own, and what Storewise's process beside the server takes.
         mem_mb=lambda wildcards: node_of(wildcards).memory_mb + 256,
         runtime=720,
         disk_mb=10000,
         node_class=lambda wildcards: trial_of(wildcards).node_class,
-        exclusive=0,
         # What only a profile can know: node-local directory, network, range of ports.
         scratch="",
         interface="lo",

@@ -75,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 #: Groups and tiers that take longest begin first, so that all processes end at about the same time.
-FIRST = ("cassandra", "hbase", "slurm", "kills", "faults", "e2e", "contract", "unit")
+FIRST = ("cassandra", "hbase", "slurm", "kills", "faults", "plugins", "e2e", "contract", "unit")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,13 +85,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     be a failure in CI)."""
     order: dict[pytest.Item, int] = {}
     for item in items:
-        tier, *_ = item.path.relative_to(TESTS).parts
-        item.add_marker(getattr(pytest.mark, tier))
+        # Those of a plugin stand beside it, and have no tier.
+        ours = item.path.is_relative_to(TESTS)
+        tier = item.path.relative_to(TESTS).parts[0] if ours else "plugins"
+        if ours:
+            item.add_marker(getattr(pytest.mark, tier))
         if tier == "faults" and not item.get_closest_marker("every_run"):
             item.add_marker(pytest.mark.slow)
         mark = item.get_closest_marker("xdist_group")
         if mark is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS.parent))))
         group = mark.args[0] if mark is not None else tier
         order[item] = FIRST.index(group if group in FIRST else tier)
     items.sort(key=order.__getitem__)

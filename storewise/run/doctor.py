@@ -24,7 +24,7 @@ PROGRAMS = (
 PACKAGES = (
     ("snakemake", "all of it", "make env"),
     ("snakemake-executor-plugin-slurm", "profiles/slurm", "make env"),
-    ("snakemake-executor-plugin-cluster-generic", "profiles/pbs", "make env"),
+    ("snakemake-executor-plugin-pbs", "profiles/pbs", "make env"),
 )
 
 

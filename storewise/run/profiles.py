@@ -11,12 +11,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from platformdirs import site_config_dir, user_config_dir
 
 from storewise.atomic import aside
-from storewise.errors import ConfigError, StorewiseError
+from storewise.errors import StorewiseError
 from storewise.run.runner import workflow_home
 from storewise.study.host_classes import NodeClass, parse_classes, text_of
 from storewise.yamlfile import nearest, read_yaml
@@ -85,29 +84,14 @@ def find_profile(name: str, home: Path) -> Path:
 
 def node_classes(name: str, home: Path) -> dict[str, NodeClass]:
     """The classes of hosts that a profile knows, empty where it has none; ConfigError where they
-    cannot be read. A profile that is a template (`__use_yte__`) is filled in first, as Snakemake
-    does."""
-    path = find_profile(name, home)
-    resources = _filled_in(path).get("set-resources") or {}
+    cannot be read. (Snakemake would fill in a profile that is a template, `__use_yte__`.)"""
+    resources = read_yaml(find_profile(name, home), "profile").data.get("set-resources") or {}
     if isinstance(resources, list):  # as on the command line: RULE:NAME=VALUE
         entries = [str(entry).partition("=") for entry in resources]
         texts = [value for key, _, value in entries if key == "node:node_classes"]
     else:
         texts = [(resources.get("node") or {}).get("node_classes", "")]
     return parse_classes(text_of(texts[-1])) if texts else {}
-
-
-def _filled_in(path: Path) -> dict[str, Any]:
-    data = read_yaml(path, "profile").data
-    if not data.get("__use_yte__"):
-        return data
-    from yte import process_yaml
-    from yte.exceptions import YteError
-
-    try:
-        return dict(process_yaml(path.read_text(encoding="utf-8")))
-    except YteError as error:
-        raise ConfigError(f"{path}: {error}") from error
 
 
 def install(

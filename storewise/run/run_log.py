@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from storewise.errors import StorewiseError
+from storewise.schedulers import pbs
 
 #: A job that starts, with its rule's message.
 _JOB = re.compile(r"(?:local)?[jJ]ob \d+: (?P<message>.+)")
@@ -25,7 +26,8 @@ _OF_TRIAL = re.compile(
     re.M,
 )
 _FAILED_JOB = re.compile(r"^Error in (?:group )?rule (?P<rule>\w+):\n(?P<rest>(?: {4}.*\n)*)", re.M)
-_ITS_LOG = re.compile(r"^ {4}log: (?P<log>\S+)", re.M)
+_ITS_MESSAGE = re.compile(r"^ {4}message: (?P<message>.+)", re.M)
+_ITS_LOG = re.compile(r"^ {4}log: (?P<log>[^\s,]+)", re.M)
 #: An exception as Snakemake and Python print it: its class, where it was, and what it says.
 _EXCEPTION = re.compile(
     r"^[A-Za-z.]*(?:Error|Exception)(?: in (?:file|rule) .*)?:[ \n]"
@@ -109,6 +111,8 @@ def step_of(line: str) -> str | None:
 
 def note_of(line: str) -> str | None:
     """What a line tells the user, None where it is Snakemake's own."""
+    if waiting := pbs.notice(line):
+        return waiting
     if not line.startswith(_NOTE) or _OF_TRIAL.match(line):
         return None
     return line.removeprefix(_NOTE)
@@ -134,6 +138,15 @@ def explanation(text: str) -> Explanation:
     if trial := _OF_TRIAL.search(text):
         return Explanation(trial["reason"])
     if failed := _FAILED_JOB.search(text):
+        message = _ITS_MESSAGE.search(failed["rest"])
+        said = message["message"] if message else ""
+        if words := pbs.refusal(said):
+            return Explanation(f"the job `{failed['rule']}` was refused: {words}")
+        in_pbs = pbs.failed_job(said)
+        if in_pbs and in_pbs.cause:
+            return Explanation(
+                f"the job `{failed['rule']}` failed; {in_pbs.cause}; its log is {in_pbs.log}"
+            )
         log = _ITS_LOG.search(failed["rest"])
         where = f"; its log is {log['log']}" if log else ""
         sentence = f"the job `{failed['rule']}` failed{where}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-from storewise.schedulers.job_registry import run_command
+from storewise.schedulers.queue import run_command
 
 #: Seconds for an answer. Without one nothing is known.
 TIMEOUT = 10.0

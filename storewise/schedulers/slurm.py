@@ -7,14 +7,13 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 
-from storewise.schedulers.job_registry import run_command
+from storewise.schedulers.queue import run_command
 
-#: The kind under which a run's name is registered in `storewise.schedulers.job_registry`.
-KIND = "slurm-run"
 #: What snakemake-executor-plugin-slurm 2.8 says when it starts, before it submits anything
 #: (``Executor.__post_init__``). The id is the ``--job-name`` of all its jobs.
 _RUN_ID = re.compile(r"SLURM run ID: (?P<name>[\w-]+)")
-#: ... and when sbatch refuses a job (``Executor.run_job``).
+#: ... and when sbatch has taken a job, or refuses it (``Executor.run_job``).
+_SUBMITTED = re.compile(r"Job (?P<jobid>\S+) has been submitted with SLURM jobid (?P<id>\d+) \(.+")
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(?P<why>.*?)'\.\n", re.DOTALL)
 #: ... and when a job has failed, or its host is gone (``Executor.check_active_jobs``).
 _ENDED = re.compile(r"^SLURM-job '(?P<job>\w+)' failed, SLURM status is: '(?P<state>\w+)")
@@ -45,14 +44,19 @@ NEVER = {
 #: Looks in a row that must agree: a controller that has just started may not know all its hosts.
 LOOKS = 3
 TIMEOUT = 30.0
-#: The run waits for this answer before it ends a trial.
-HOST_TIMEOUT = 5.0
 
 
 def run_name(message: str) -> str | None:
     """The name that all Slurm jobs of a run share, if this message of the plugin tells it."""
     match = _RUN_ID.fullmatch(message.strip())
     return match["name"] if match else None
+
+
+def submitted_job(message: str) -> tuple[str, str] | None:
+    """Snakemake's id of a job that was submitted and Slurm's, if this message of the plugin tells
+    of one."""
+    match = _SUBMITTED.fullmatch(message.strip())
+    return (match["jobid"], match["id"]) if match else None
 
 
 def refusal(message: str) -> str | None:
@@ -73,12 +77,14 @@ def ended_job(message: str) -> str | None:
     if match is None:
         return None
     why = STATES.get(match["state"], "without a message of its own; its log may say more")
-    return f"ended early: Slurm says {match['state']} of job {match['job']}, {why}"
+    return f"Slurm says {match['state']} of job {match['job']}, {why}"
 
 
-def host_of(job_id: str) -> str:
-    """The host on which a job ran; empty where squeue does not know (any more)."""
-    return _squeue("--states=all", f"--jobs={job_id}", "--format=%N", timeout=HOST_TIMEOUT).strip()
+def cause(message: str) -> str:
+    """Why Slurm has ended a job, if this message of the plugin tells it; empty where the job has
+    ended by itself."""
+    match = _ENDED.search(message)
+    return ended_job(message) or "" if match and match["state"] in STATES else ""
 
 
 def number_of_hosts(job_id: str) -> int:

@@ -81,7 +81,7 @@ def killed_job(directory: Path, name: str, status: int, before: MemoryKills, log
     job = members(directory).get(name)
     how = how_it_ended(status, before, job.pid if job is not None and job.is_here() else None)
     reason = f"{name} on host {socket.gethostname()} {how}"
-    return Abort(reason, failure=status != -signal.SIGINT, log=log)
+    return Abort(reason, failure=status != -signal.SIGINT, log=log, killed=name)
 
 
 def _name(number: int) -> str | None:

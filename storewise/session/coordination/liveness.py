@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
@@ -35,6 +36,10 @@ ABORT = "abort"
 #: Written when a trial's last job is done: the next trial may open.
 FINISHED = "finished"
 MEMBERS = "members"
+#: Seconds between two questions to a scheduler.
+ASK_EVERY = 2.0
+#: A scheduler is asked which of its jobs are still there.
+Ask = Callable[[str, Sequence[str]], set[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,14 @@ class Process:
     host: str
     pid: int
     started: float
+    scheduler: str = ""
+    """``pbs`` or ``slurm`` where it belongs to a job of theirs, `job`; else empty."""
+    job: str = ""
 
     @classmethod
     def current(cls) -> Process:
-        return cls(socket.gethostname(), os.getpid(), psutil.Process().create_time())
+        started = psutil.Process().create_time()
+        return cls(socket.gethostname(), os.getpid(), started, *scheduler_job(os.environ))
 
     def is_here(self) -> bool:
         return self.host == socket.gethostname()
@@ -64,6 +73,21 @@ class Process:
     def alive(self) -> bool | None:
         """Whether it runs; None where it is on another host and we cannot tell."""
         return self.here() is not None if self.is_here() else None
+
+
+def scheduler_job(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The scheduler's job whose environment this is, as kind and id; both empty outside of jobs.
+
+    Sources: qsub(1B) and sbatch(1), the variables that jobs get. A task of an array is what squeue
+    calls it (``%i``), ARRAY_TASK; in PBS the id has the index already.
+    """
+    if job := environment.get("PBS_JOBID"):
+        return "pbs", job
+    if array := environment.get("SLURM_ARRAY_JOB_ID"):
+        return "slurm", f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
+    if job := environment.get("SLURM_JOB_ID"):
+        return "slurm", job
+    return "", ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +182,8 @@ class Abort:
     log: str = ""
     until: float = 0.0
     """Another attempt before this time (Unix time) may meet the same; 0: at once."""
+    killed: str = ""
+    """The job that a signal has ended, where that is all: its scheduler may know why."""
 
 
 def abort(directory: Path, why: Abort) -> bool:
@@ -238,6 +264,45 @@ def members(directory: Path) -> dict[str, Process]:
             # It ended while we looked, or its host crashed before the file was on disk.
             continue
     return jobs
+
+
+@dataclass
+class Elsewhere:
+    """Jobs of a live directory on other hosts, which nobody can look at from here.
+
+    `ask` says which of a scheduler's jobs (kind, ids) are still queued or running, None where it
+    does not answer.
+    """
+
+    directory: Path
+    ask: Ask | None
+    clock: Callable[[], float] = time.monotonic
+    _asked: float = -math.inf
+    _over: set[tuple[str, str]] = field(default_factory=set)
+
+    def left(self) -> list[str]:
+        """Names of the jobs that have not ended: those that their scheduler does not call over.
+
+        It is asked for all of them at once, every two seconds at most.
+        """
+        there = {
+            name: process
+            for name, process in members(self.directory).items()
+            if not process.is_here()
+        }
+        now = self.clock()
+        if self.ask is not None and now - self._asked >= ASK_EVERY:
+            self._asked = now
+            for kind in sorted({process.scheduler for process in there.values()} - {""}):
+                ids = sorted({p.job for p in there.values() if p.scheduler == kind})
+                present = self.ask(kind, ids)
+                if present is not None:
+                    self._over |= {(kind, job) for job in ids if job not in present}
+        return [
+            f"{name} (process {process.pid} on {process.host})"
+            for name, process in there.items()
+            if (process.scheduler, process.job) not in self._over
+        ]
 
 
 def remove_tree(

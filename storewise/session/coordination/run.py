@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -30,6 +30,8 @@ from storewise.session.coordination.liveness import (
     FINISHED,
     OWNER,
     Abort,
+    Ask,
+    Elsewhere,
     LeaseWatch,
     Process,
     Session,
@@ -113,6 +115,8 @@ class Run:
 
     results: Path
     lease_seconds: float = LOCAL_LEASE
+    ask: Ask | None = None
+    """See `Elsewhere`."""
     id: str = field(
         default_factory=lambda: (
             f"{socket.gethostname()}.{os.getpid()}.{time.time_ns():x}{secrets.token_hex(2)}"
@@ -196,9 +200,13 @@ class Run:
         for directory in self.live():
             abort(directory, why)
 
-    def job_failed(self, trial: str, why: Abort) -> Failure | None:
+    def job_failed(
+        self, trial: str, why: Abort, *, job: str = "", scheduler: str = ""
+    ) -> Failure | None:
         """A job of a trial failed: end the trial and record the attempt, once per session.
 
+        `scheduler` is what the job's scheduler says of its end. Where the first reason is only that
+        a signal has ended a job, the attempt is recorded when that job is reported, with it.
         Nothing is recorded where the run itself was being stopped.
         """
         directory = self.results / LIVE / trial
@@ -206,12 +214,43 @@ class Run:
             return None  # it was not opened: whoever kept it from opening has failed
         abort(directory, why)
         first = read_abort(directory / ABORT)
+        if first.killed and job and first.killed != job:
+            return None
+        return self._record(directory, scheduler if first.killed else "", why.log)
+
+    def unrecorded(self) -> list[Failure]:
+        """Record the failed attempts of which nobody has reported the job that a signal ended."""
+        return [
+            failure
+            for live in self.aborted()
+            if read_abort(live / ABORT).killed and (failure := self._record(live)) is not None
+        ]
+
+    def explain(self, trial: str, words: str) -> None:
+        """Add what was learned later to the reason of a trial's last failed attempt, if this run
+        has recorded one."""
+        attempts = failures(self.results, trial)
+        if not attempts or attempts[-1].run != self.id:
+            return
+        attempts[-1] = replace(attempts[-1], reason=f"{attempts[-1].reason}; {words}")
+        text = "".join(f"{json.dumps(asdict(attempt))}\n" for attempt in attempts)
+        write_aside(self.results / FAILURES / f"{trial}.jsonl", text)
+
+    def aborted(self) -> list[Path]:
+        """Live directories of this run's trials that are to end."""
+        return [live for live in self.live() if (live / ABORT).exists()]
+
+    def _record(self, directory: Path, scheduler: str = "", log: str = "") -> Failure | None:
+        first, trial = read_abort(directory / ABORT), directory.name
         mark = directory / "failure-recorded"
         if not first.failure or mark.exists():
             return None
         mark.touch()
-        tail = _tail(first.log or why.log)
-        failure = Failure(trial, first.reason, tail, self.id, time.time(), first.until)
+        tail = _tail(first.log or log)
+        reason = first.reason
+        if scheduler:
+            reason += f"{'' if reason.endswith('?') else ';'} {scheduler}"
+        failure = Failure(trial, reason, tail, self.id, time.time(), first.until)
         path = self.results / FAILURES / f"{trial}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
@@ -229,13 +268,17 @@ class Run:
         if self._thread is not None:
             self._thread.join(timeout=6.0)
         try:
-            left = [name for directory in self.live() for name in sweep(self.results, directory)]
+            left = [
+                name
+                for directory in self.live()
+                for name in sweep(self.results, directory, ask=self.ask)
+            ]
             alone = all(path.name == self.id for path in lease_files(self.results))
             # Snakemake makes the directory before a trial is opened; jobs may write to one that
             # somebody is removing.
             for directory in [d for d, session in sessions(self.results) if session is None]:
                 if alone:
-                    left += sweep(self.results, directory)
+                    left += sweep(self.results, directory, ask=self.ask)
                 else:
                     _remove_if_empty(directory)
         finally:
@@ -352,11 +395,11 @@ def live_leases(results: Path) -> list[Path]:
     return [path for path in lease_files(results) if path not in dead]
 
 
-def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
+def sweep_dead(results: Path, say: Callable[[str], None], ask: Ask | None = None) -> list[str]:
     """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
 
     Returns their ids. To be called before the workflow is planned; live runs of others are left
-    alone. ConfigError where another user has made what we would go by.
+    alone. `ask` as for `Elsewhere`. ConfigError where another user has made what we would go by.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
@@ -373,7 +416,7 @@ def sweep_dead(results: Path, say: Callable[[str], None]) -> list[str]:
         if session is None and known:
             continue
         if session is None or session.run not in known:
-            left = sweep(results, directory)
+            left = sweep(results, directory, ask=ask)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
             for name in left:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
@@ -386,6 +429,7 @@ def sweep(
     directory: Path,
     patience: float | None = None,
     *,
+    ask: Ask | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
@@ -393,7 +437,7 @@ def sweep(
 
     Jobs get `patience` seconds to end by themselves: 10, or 45 where nodes have servers to end in
     order. Then those on this host are killed; those on other hosts, which we can only tell, are
-    returned.
+    returned, but for those that their scheduler calls over (`ask`, see `Elsewhere`).
     """
     started = started_nodes(directory)
     if patience is None:
@@ -407,13 +451,8 @@ def sweep(
             for process in (*job.children(recursive=True), job):
                 process.kill()
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    while (
-        left := [
-            f"{name} (process {process.pid} on {process.host})"
-            for name, process in members(directory).items()
-            if not process.is_here()
-        ]
-    ) and clock() < deadline:
+    elsewhere = Elsewhere(directory, ask, clock)
+    while (left := elsewhere.left()) and clock() < deadline:
         sleep(POLL)
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()

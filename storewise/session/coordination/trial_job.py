@@ -43,11 +43,11 @@ TEMPORARY = "temporary"
 class Ended(Aborted):
     """This one job is to end: a signal told it to, or EC2 takes back its host.
 
-    `failure` and `until` are those of `Abort`.
+    `failure`, `until` and `killed` are those of `Abort`.
     """
 
-    def __init__(self, reason: str, *, failure: bool, until: float = 0.0) -> None:
-        self.failure, self.until = failure, until
+    def __init__(self, reason: str, *, failure: bool, until: float = 0.0, killed: str = "") -> None:
+        self.failure, self.until, self.killed = failure, until, killed
         super().__init__(reason)
 
 
@@ -112,7 +112,7 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
 def _reason(name: str, error: BaseException, log: str) -> Abort:
     """What an error that ends a job says to the other jobs of its trial."""
     if isinstance(error, Ended):
-        return Abort(str(error), failure=error.failure, log=log, until=error.until)
+        return Abort(str(error), error.failure, log, error.until, error.killed)
     if isinstance(error, Aborted):
         return Abort(str(error), failure=False, log=log)
     if isinstance(error, MemoryError):
@@ -189,7 +189,8 @@ def trial_job(
     def ended(number: int, frame: FrameType | None) -> None:
         # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
         sign = signal.Signals(number)
-        raise Ended(f"{name} was ended by signal {sign.name}", failure=sign is not signal.SIGINT)
+        reason = f"{name} was ended by signal {sign.name}"
+        raise Ended(reason, failure=sign is not signal.SIGINT, killed=name)
 
     watch, interruption = Watch(results, session, clock=clock), Interruption(clock=clock)
 

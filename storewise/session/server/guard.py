@@ -127,7 +127,8 @@ def _abort(order: Order) -> None:
         await_reason(Path(order.live), WITNESS_SECONDS)
         host = socket.gethostname()
         reason = f"{order.node}: its job on host {host} has ended without ending its server"
-        abort(Path(order.live), Abort(f"{reason}: was it killed?", failure=True, log=order.log))
+        why = Abort(f"{reason}: was it killed?", failure=True, log=order.log, killed=order.node)
+        abort(Path(order.live), why)
 
 
 class Guarded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from support.profiles import node_resources, settings
 
 from storewise.errors import StorewiseError
 from storewise.run.profiles import install, profiles
-from storewise.schedulers.pbs.options import NODE_CLASSES, status_options, submit_options
+from storewise.schedulers.pbs import parse_selects
 from storewise.study.host_classes import parse_classes
 
 SHIPPED = ["aws", "local", "pbs", "slurm"]
@@ -84,87 +84,45 @@ def test_aws_is_slurm_with_queues_of_instances() -> None:
     assert aws["set_resources"].keys() == {"node", "load", "phase", "form", "close"}
 
 
-def test_pbs_hands_its_values_to_the_commands() -> None:
+def test_pbs_has_its_own_executor() -> None:
     result = shipped("pbs")
-    assert result["executor"] == "cluster-generic"
-    submit, *words = shlex.split(result["cluster_generic_submit_cmd"])
-    assert Path(submit).is_file()
-    options, script = submit_options([*words, "script"])
-    assert (script, options.dialect, options.walltime) == ("script", "openpbs", 60)
-    assert options.export == ("PATH", "LD_LIBRARY_PATH")
-    assert options.queue == options.select == {}
-    assert options.account == options.disk == ""
-    status, *words = shlex.split(result["cluster_generic_status_cmd"])
-    assert Path(status).is_file()
-    assert status_options([*words, "1"])[0].every == 10
-    # Run without a shell: a path and nothing else.
-    assert os.access(result["cluster_generic_cancel_cmd"], os.X_OK)
-    assert int(result["cluster_generic_cancel_nargs"]) == 100
+    assert result["executor"] == "pbs"
+    assert float(result["pbs_status_interval"]) == 10
+    assert result["pbs_keep_successful_logs"] is True
     assert result["set_threads"] == {}
     assert int(result["latency_wait"]) >= 60
-    assert result["set_resources"].keys() == {"node", "form"}
+    # Many queues allow no more.
     assert node_resources(ROOT / "profiles" / "pbs", "form") == {"runtime": 720}
     assert node_resources(ROOT / "profiles" / "pbs") == {
         "scratch": "",
         "interface": "auto",
         "ports": "",
-        "exclusive": 1,
+        "pbs_place": "excl",
         "runtime": 720,
-        "node_classes": "data=default, work=default",
     }
 
 
-def test_values_of_the_pbs_profile_arrive(tmp_path: Path) -> None:
-    """A user edits one file: each value of its first section reaches its place."""
+def test_what_the_pbs_profile_leaves_out_can_be_written_as_it_says(tmp_path: Path) -> None:
+    """Each value in a comment, taken as it stands there."""
     text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
-    edits = {
-        "dialect: openpbs": "dialect: torque",
-        'queue_data: ""': "queue_data: dbq",
-        'queue_work: ""': "queue_work: batch",
-        'account: ""': "account: proj 1",
-        "walltime: 60": "walltime: 240",
-        "session_walltime: 720": "session_walltime: 90",
-        'scratch: ""': "scratch: /scratch/$USER/x",
-        "interface: auto": "interface: 10.1.0.0/16",
-        'ports: ""': "ports: 20000-20999",
-        'select_data: ""': "select_data: bigmem:ib=true",
-        'disk: ""': "disk: scratch_local",
-        'extra: ""': 'extra: "-V -W group_list=x"',
-        "jobs: 100": "jobs: 7",
-        "qstat_every: 10": "qstat_every: 33",
-    }
-    for old, new in edits.items():
-        assert text.count(f"  {old}\n") == 1, old
-        text = text.replace(f"  {old}\n", f"  {new}\n")
-    assert text.count("  classes: {}\n") == 1
-    values = "  classes: {large: {queue: bigq, select: 'host_type=x:y=1'}, small: {}}\n"
-    (tmp_path / "config.yaml").write_text(text.replace("  classes: {}\n", values))
+    values = re.compile(r"^( *)# ((?:[a-z_-]+): (?:\"'.*'\"|\".*\"|\d+|[\w.]+))$", re.M)
+    (tmp_path / "config.yaml").write_text(values.sub(r"\1\2", text))
     result = settings(str(tmp_path))
-    words = shlex.split(result["cluster_generic_submit_cmd"])[1:]
-    options, _ = submit_options([*words, "script"])
-    assert options.dialect == "torque"
-    assert options.classes == (*NODE_CLASSES, "large", "small")
-    assert options.queue == {"data": "dbq", "work": "batch", "large": "bigq"}
-    assert options.select == {"data": "bigmem:ib=true", "large": "host_type=x:y=1"}
-    assert (options.account, options.walltime, options.disk) == ("proj 1", 240, "scratch_local")
-    assert options.extra == ("-V", "-W", "group_list=x")
-    assert result["jobs"] == 7
-    words = shlex.split(result["cluster_generic_status_cmd"])[1:]
-    assert status_options([*words, "1"])[0].every == 33
+    assert result["pbs_queue"] == "workq"
+    assert result["pbs_account"] == "my_project"
+    assert result["pbs_extra"] == "-W group_list=my_group"
+    assert result["pbs_dialect"] == "torque"
     resources = node_resources(tmp_path)
-    known = parse_classes(resources.pop("node_classes"))
-    assert {name: one.partition for name, one in known.items()} == {
-        **{"data": "dbq", "work": "batch"},
-        **{"large": "bigq", "small": "default"},
+    assert resources["pbs_queue"] == "data"
+    assert resources["pbs_select"] == "host_type=nvme:scratch_local=10gb"
+    assert resources["mem_mb"] == 64000
+    assert node_resources(tmp_path, "form")["run_local"] == 1
+    classes = parse_classes(resources["node_classes"])
+    assert {name: one.partition for name, one in classes.items()} == {
+        "data": "workq",
+        "large": "bigmem",
     }
-    assert resources == {
-        "scratch": "/scratch/$USER/x",
-        "interface": "10.1.0.0/16",
-        "ports": "20000-20999",
-        "exclusive": 1,
-        "runtime": 90,
-    }
-    assert node_resources(tmp_path, "form") == {"runtime": 90}
+    assert parse_selects(resources["node_selects"]).keys() == classes.keys()
 
 
 # ------------------------------------------------------------------ installing
@@ -184,7 +142,7 @@ def test_an_installed_profile_works_by_its_name_anywhere(folder: Path, tmp_path:
     assert [profile.link for profile in installed] == [folder / "pbs"]
     assert [p.name for p in profiles(ROOT) if p.installed] == ["pbs"]
     result = settings("pbs", tmp_path, XDG_CONFIG_HOME=str(folder.parent))
-    assert result["executor"] == "cluster-generic"
+    assert result["executor"] == "pbs"
     install(home=ROOT)
     assert sorted(path.name for path in folder.iterdir()) == SHIPPED
     install(home=ROOT)

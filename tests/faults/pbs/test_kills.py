@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from support import kills
 from support.kills import SOON, Cause, Run
-from support.pbs.real import WANTED
+from support.pbs.real import ADMIN, WANTED
 from support.pbs.standin import Pbs
-from support.pbs.workspace import EDITED, LOCAL_ENDS, PbsWorkspace
+from support.pbs.workspace import EDITED, LOCAL_ENDS, LOST_AFTER, PbsWorkspace
 from support.slurm.on_host import ask
 from support.waiting import wait_until
 
@@ -33,7 +33,9 @@ phases:
 """
 
 #: For nodes that ask for more wall time than other jobs.
-LONG_SESSIONS = {"session_walltime: 720": "session_walltime: 1440"}
+LONG_SESSIONS = {
+    "qstat -Qf).\n    runtime: 720\n": "qstat -Qf).\n    runtime: 1440\n",
+}
 
 
 @pytest.fixture
@@ -44,9 +46,28 @@ def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
     place.end()
 
 
+def delete(place: PbsWorkspace, member: str) -> None:
+    subprocess.run(["qdel", place.job_of(member)["id"]], env=place.environment, check=True)
+
+
 def delete_node(place: PbsWorkspace, run: Run) -> None:
-    job = place.node_job("data0")["id"]
-    subprocess.run(["qdel", job], env=place.environment, check=True)
+    delete(place, "data0")
+
+
+def delete_worker(place: PbsWorkspace, run: Run) -> None:
+    delete(place, "load.1")
+
+
+def pass_wall_time(place: PbsWorkspace, run: Run) -> None:
+    place.pbs.shorten(place.job_of("load.0")["id"])
+
+
+def lose_worker_s_host(place: PbsWorkspace, run: Run) -> None:
+    place.pbs.lose(place.job_of("load.1")["host"])
+
+
+def lose_node_s_host(place: PbsWorkspace, run: Run) -> None:
+    place.pbs.lose(place.job_of("data1")["host"])
 
 
 def kill_server(place: PbsWorkspace, run: Run) -> None:
@@ -57,28 +78,45 @@ def kill_node(place: PbsWorkspace, run: Run) -> None:
     ask(place.host("data0"), "kill", str(place.members()["data0"]))
 
 
+def kill_worker(place: PbsWorkspace, run: Run) -> None:
+    ask(place.host("load.0"), "kill", str(place.members()["load.0"]))
+
+
 def kill_job(place: PbsWorkspace, run: Run) -> None:
     """All that a job has but the guard of its server, which has a process session of its own."""
-    ask(place.host("data0"), "kill_session", str(place.node_job("data0")["group"]))
+    ask(place.host("data0"), "kill_session", str(place.job_of("data0")["group"]))
 
 
 #: Whoever sees it first: the other jobs of the trial, or Snakemake.
 ENDED = (
-    r"data0: its job on host \S+ has ended without ending its server"
-    r"|data0 failed without a message of its own: was it killed with all of its processes"
+    r"data0: its job on host \S+ has ended without ending its server: was it killed\? PBS says: "
+    r"|data0 was ended by a signal|data0 ended with exit status"
+)
+#: What PBS says of a job that qdel has ended.
+DELETED = (
+    r"was deleted|it was ended by a signal \(15, SIGTERM\)|was ended by a signal \(15, SIGTERM\)"
 )
 #: Cause, and what the recorded reason must say (None: no failure of the trial).
 CELLS: list[tuple[Cause, str | None]] = [
     (kills.interrupt, None),
-    (delete_node, r"data0 was ended by signal SIGTERM"),
-    (kill_server, r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
+    (delete_node, rf"data0 was ended by signal SIGTERM; PBS says: ({DELETED})"),
+    (pass_wall_time, r"load\.0 was ended by signal SIGTERM; PBS says: walltime \d+ exceeded limit"),
+    (lose_worker_s_host, r"load\.1 lost its host \S+: PBS reports it \S*down"),
 ]
 FURTHER: list[tuple[Cause, str | None]] = [
+    # The clients see it first; why comes later.
+    (lose_node_s_host, r"data1 lost its host \S+: PBS reports it \S*down"),
+    (kill_server, r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
     (kill_node, r"data0 on host \S+ was ended by SIGKILL"),
+    (kill_worker, r"load\.0 on host \S+ was ended by SIGKILL"),
     (kill_job, ENDED),
+    (delete_worker, rf"load\.1 was ended by signal SIGTERM; PBS says: ({DELETED})"),
+    (kills.terminate, None),
     # Last: a killed run cleans up nothing, the plain run after it does.
     (kills.kill_snakemake, None),
 ]
+#: They need an administrator of a real PBS.
+ADMINISTERED = (lose_worker_s_host, lose_node_s_host)
 
 
 def reasons(place: PbsWorkspace) -> list[str]:
@@ -113,8 +151,13 @@ def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
     # Where jobs wait in a queue of others, too.
     wait_until(loading, 600 if WANTED else 150, "both loaders at work")
     cause(place, run)
-    place.nothing_left(SOON)
+    lost = cause in ADMINISTERED
+    seconds = place.nothing_left(SOON + (LOST_AFTER if lost else 0))
+    print(f"{cause.__name__}: nothing is left after {seconds:.1f} s")
     assert run.wait() != 0
+    if lost:
+        assert re.search(r"lost its host \S+: PBS reports it", place.output())
+        place.pbs.bring_back()
     for log in place.results.glob("logs/*/load.?.log"):
         assert not log.read_text().rstrip().endswith("INFO done"), "the load had ended"
     if not killed:
@@ -128,10 +171,11 @@ def strike(place: PbsWorkspace, cause: Cause, reason: str | None) -> None:
     else:
         (recorded,) = new
         assert re.search(reason, recorded)
-        assert [recorded.splitlines()[0]] == message
+        (line,) = message
+        assert recorded.startswith(line)
     if cause is delete_node and not WANTED:
         # Whatever the job itself said.
-        assert place.node_job("data0")["exit"] == 271
+        assert place.job_of("data0")["exit"] == 271
     if cause in (kills.interrupt, delete_node):
         # SIGTERM was enough: neither PBS nor the guard had to kill anything.
         assert in_order(place, "data0")
@@ -146,11 +190,11 @@ def refuse(place: PbsWorkspace) -> None:
     place.pbs.configure(replace(place.pbs.config, walltime=0))
     (reason,) = reasons(place)
     assert re.match(
-        r"node was refused: PBS did not take node-\S+: qsub: Job violates queue and/or server "
-        r"resource limits\. Asked: qsub .*; it asks for a wall time of 24:00:00.*session_walltime",
+        r"node was refused: PBS did not take \S+: qsub: Job violates queue and/or server resource "
+        r"limits\. Asked: qsub .*; it asks for .*a wall time of 24:00:00; .*runtime",
         reason,
     )
-    assert place.jobs("node") == []
+    assert place.jobs("data0") == []
     place.nothing_left(SOON)
     assert place.left_behind() == []
 
@@ -170,9 +214,11 @@ def test_whatever_fails_nothing_is_left(
     if not WANTED:
         refuse(place)
     for cause, reason in cells:
+        if cause in ADMINISTERED and WANTED and not ADMIN:
+            continue
         strike(place, cause, reason)
     place.goes_on()
     place.nothing_left(5)
     assert place.registered() == []
-    assert place.jobs("node")
+    assert place.jobs("data0")
     assert place.jobs("form") == place.jobs("close") == [], "the profile wants them here"

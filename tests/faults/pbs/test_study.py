@@ -53,7 +53,7 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     # Each server runs in a job of its own, on that job's own disk, on the network of the site.
     for node in ("data0", "data1"):
         server = ask(place.host(node), "server", str(place.server(node)))
-        job = place.node_job(node)
+        job = place.job_of(node)
         assert job["state"] == "R"
         assert f"pbs.{job['id']}" in Path(server["cwd"]).parts
         (listens,) = server["listens"]
@@ -74,14 +74,13 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     jobs = place.pbs.jobs().values()
     # A real server without a job history forgets how jobs have ended.
     assert {job["exit"] for job in jobs} - ({None} if WANTED else set()) <= {0}
-    rules = {job["name"].split("-")[0] for job in jobs}
-    assert {"digest", "node", "form", "load", "phase", "verify", "close"} <= rules
-    assert "open_session" not in rules
-    # Two workers and two nodes: jobs of their own.
-    assert [len(place.jobs(rule)) for rule in ("node", "load", "phase")] == [2, 2, 2]
+    # Two workers and two nodes: jobs of their own, with names that a person finds in qstat.
+    names = ["data0", "data1", "form", "write", "read", "verify", "close"]
+    assert [len(place.jobs(name)) for name in names] == [1, 1, 1, 2, 2, 1, 1]
+    assert place.jobs("open_session") == []
     (session,) = place.results.glob("trials/*/session.parquet")
     counted = pq.read_table(session.with_name("node.data0.parquet")).to_pylist()
     assert {row["node"] for row in counted if row["metric"] == "node_bytes"} == {"data0"}
-    load = place.jobs("load")[0]
+    load = place.job_of("write.0")
     assert load["resources"]["place"] == "free"
     assert Path(load["output"]).is_file()

@@ -13,6 +13,8 @@ from typing import Any
 from support.paths import DATA
 
 OPENPBS = DATA / "openpbs"
+#: The comment of a job that waits for its turn.
+WAITS = "Not Running: Not enough free nodes available"
 VERSION = "23.06.06"
 
 
@@ -77,10 +79,16 @@ def _split(text: str) -> dict[str, str]:
 def block(job: Mapping[str, Any]) -> str:
     """``qstat -f`` of a job of the stand-in, as it was recorded of a job in that state."""
     letter = job["state"]
-    text = blocks()["deleted" if letter == "F" and job["exit"] is None else letter]
+    ran = bool(job["host"])
+    text = blocks()["deleted" if letter == "F" and not ran else letter].replace("\n\t", "")
     new = {"Job_Name": job["name"], "job_state": letter, "queue": job["queue"]}
-    if job["exit"] is not None:
-        new["Exit_status"] = str(job["exit"])
+    if letter == "F" and ran:
+        new["Exit_status"] = "" if job["exit"] is None else str(job["exit"])
+    if ran:
+        new["exec_host"] = f"{job['host']}/0"
+    if not ran or job["comment"]:
+        # As recorded, it could never run.
+        new["comment"] = job["comment"] or WAITS
     text = re.sub(r"^Job Id: .*", lambda _: f"Job Id: {job['id']}", text)
     for key, value in new.items():
         text, count = re.subn(
@@ -90,7 +98,7 @@ def block(job: Mapping[str, Any]) -> str:
             flags=re.MULTILINE,
         )
         assert count == 1, key
-    return text
+    return text.replace("    Exit_status = \n", "")
 
 
 def table(rows: list[Mapping[str, Any]]) -> str:

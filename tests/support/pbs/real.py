@@ -1,12 +1,14 @@
 """A real PBS as the tests of profiles/pbs see it, with the names of `pbs_standin.Pbs`.
 
 They take it where ``STOREWISE_PBS=1`` is set, by an ordinary user who may submit jobs and reach the
-hosts with ssh, in a directory that all hosts see::
+hosts with ssh (or by the command of ``STOREWISE_ON_HOST``), in a directory that all hosts see::
 
-    STOREWISE_PBS=1 python -m pytest --basetemp=$HOME/pbs-tests tests/faults/pbs/test_study.py \\
-        tests/faults/pbs/test_kills.py
+    STOREWISE_PBS=1 python -m pytest --basetemp=$HOME/pbs-tests tests/faults/pbs
 
-The queue must be otherwise empty enough for two nodes of their own and two workers.
+The queue must be otherwise empty enough for two nodes of their own and two workers. What only an
+administrator may do to a PBS is done by the program that ``STOREWISE_PBS_ADMIN`` names, called with
+``lose HOST``, ``return HOST``, ``stop-queue``, ``start-queue``, ``stop-server`` or
+``start-server``; without it the tests that need that are left out.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from support.pbs.answers import states_of
 from support.slurm.on_host import ask
 
 WANTED = os.environ.get("STOREWISE_PBS") == "1"
+ADMIN = os.environ.get("STOREWISE_PBS_ADMIN", "")
 
 
 class RealPbs:
@@ -36,6 +39,7 @@ class RealPbs:
         #: Where $TMPDIR of jobs is, as far as it was seen.
         self.scratch: set[str] = set()
         self._seen: dict[str, dict[str, Any]] = {}
+        self._lost: set[str] = set()
         #: Jobs of the same user elsewhere: each one more in a question makes its answer slower.
         self._others: set[str] = set()
         self._lock = threading.Lock()
@@ -44,6 +48,27 @@ class RealPbs:
 
     def end(self) -> None:
         self._ended.set()
+
+    def lose(self, host: str) -> None:
+        """The host is gone with all of its processes."""
+        self._lost.add(host)
+        administer("lose", host)
+
+    def bring_back(self) -> None:
+        """Lost hosts are there again."""
+        for host in self._lost:
+            administer("return", host)
+        self._lost.clear()
+
+    def shorten(self, job_id: str) -> None:
+        """The wall time of a running job is over soon."""
+        subprocess.run(["qalter", "-l", "walltime=00:00:05", job_id], check=True)
+
+    def stop_queue(self, stopped: bool) -> None:
+        administer("stop-queue" if stopped else "start-queue")
+
+    def stop_server(self, stopped: bool) -> None:
+        administer("stop-server" if stopped else "start-server")
 
     def _watch(self) -> None:
         while not self._ended.wait(1):
@@ -83,6 +108,8 @@ class RealPbs:
         def on(host: str) -> list[str]:
             ran = [job["id"] for job in jobs if job["host"] == host]
             scratch = [f"{root}/pbs.{job_id}" for root in self.scratch for job_id in ran]
+            if host in self._lost:
+                return []
             running = ask(host, "below", str(self.directory), *scratch)
             return [
                 *(f"process {pid} on {host}" for pid in running),
@@ -107,6 +134,10 @@ def _job(job_id: str, output: dict[str, str]) -> dict[str, Any]:
         "host": output.get("exec_host", "").partition("/")[0],
         "group": output.get("session_id"),
     }
+
+
+def administer(*words: str) -> None:
+    subprocess.run([ADMIN, *words], check=True, timeout=300)
 
 
 def _said(*command: str) -> str:

@@ -1,10 +1,11 @@
 """Stand-ins for the commands of PBS, where no PBS is installed.
 
-What they print and their exit statuses are what a real OpenPBS answered (`answers.py`), as
-far as the profile uses them: ids, states Q R H E F, the text of ``qstat -f``, JSON of the first job
-only, history or none, refusals, wall times, a server that is down, a job's own $TMPDIR, and its
-output file that appears when it has ended. With ``dialect: torque`` they print ``qstat -f`` as
-Torque's manual page does. The jobs really run, each below a runner process that takes its turn.
+What they print and their exit statuses are what a real OpenPBS answered (`answers.py`), as far as
+the executor uses them for single jobs: ids, states Q R H E F, the text of ``qstat -f``, JSON of the
+first job only, history or none, refusals, wall times, a stopped queue, a server that is down, hosts
+that are lost, a job's own $TMPDIR, and its output file, which is there while it runs. With
+``dialect: torque`` they print ``qstat -f`` as Torque's manual page does. The jobs really run, each
+below a runner process that takes its turn.
 
 As a program: ``pbs_standin.py STATE COMMAND ARGUMENT...``; `install` makes executables of it.
 State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``calls`` (a line a call),
@@ -23,19 +24,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 # The commands run isolated from the environment, so Python does not look here.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from support.pbs.answers import Answer, answers, block, first_as_json, states_of, table
+from support.pbs.answers import VERSION, Answer, answers, block, first_as_json, states_of, table
 
 COMMANDS = ("qsub", "qstat", "qdel", "qselect", "pbsnodes")
 SERVER = "standin"
 TICK = 0.1
 STATES, HISTORY, REFUSALS = answers("states"), answers("history"), answers("refusals")
+HOSTS = answers("hosts")
 UNKNOWN = HISTORY["history on: an unknown job"]
 FINISHED = HISTORY["history on: one finished job without -x"]
 NO_HISTORY = HISTORY["history off: one finished job"]
@@ -77,9 +81,13 @@ class Config:
     qdel_busy: int = 0
     crashed: bool = False
     """Whether the server has died; then nothing answers."""
+    stopped: bool = False
+    """Whether no queue starts its jobs."""
     nodes: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"n1": {"ncpus": 16, "mem": "65536mb"}}
+        default_factory=lambda: {f"n{n}": {"ncpus": 16, "mem": "65536mb"} for n in range(1, 5)}
     )
+    lost: list[str] = field(default_factory=list)
+    """Hosts that are gone with all of their processes; PBS shows their jobs as running."""
 
 
 class Pbs:
@@ -152,6 +160,28 @@ class Pbs:
         lines = path.read_text().splitlines() if path.exists() else []
         return [line for line in lines if line.split()[0] == command]
 
+    def lose(self, host: str) -> None:
+        """The host is gone with all of its processes."""
+        self.set(lost=[*self.config.lost, host])
+
+    def bring_back(self) -> None:
+        """Lost hosts are there again."""
+        self.set(lost=[])
+
+    def shorten(self, job_id: str) -> None:
+        """The wall time of a running job is over."""
+        self.change(job_id, resources={**self.jobs()[job_id]["resources"], "walltime": "0:0:1"})
+
+    def stop_queue(self, stopped: bool) -> None:
+        self.set(stopped=stopped)
+
+    def stop_server(self, stopped: bool) -> None:
+        self.set(crashed=stopped)
+
+    def set(self, **values: Any) -> None:
+        with self.locked():
+            self.configure(replace(self.config, **values))
+
     def spend(self, key: str) -> bool:
         """Use up one of the troubles that the configuration counts."""
         with self.locked():
@@ -189,7 +219,7 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
     for flag in flags_left:
         if flag == "-n" and config.dialect == "torque":
             continue
-        if flag not in {"-N", "-r", "-j", "-o", "-q", "-A", "-l"}:
+        if flag not in {"-N", "-r", "-j", "-o", "-q", "-A", "-l", "-m", "-k", "-S"}:
             print(REFUSALS["an unknown option"].stderr, end="", file=sys.stderr)
             return REFUSALS["an unknown option"].exit_status
         value = next(flags_left)
@@ -225,6 +255,9 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
             "account": options.get("-A", ""),
             "resources": resources,
             "output": options.get("-o", ""),
+            "direct": "d" in options.get("-k", ""),
+            "host": "",
+            "comment": "",
             "directory": str(Path.cwd()),
             "submitted": time.time(),
             "delete": "",
@@ -259,15 +292,19 @@ def run(pbs: Pbs, job_id: str) -> int:
                 job["state"] = "F"
                 pbs.write(job)
                 return 0
-            busy = sum(other["state"] in "RE" for other in pbs.jobs().values())
+            running = [other["host"] for other in pbs.jobs().values() if other["state"] in "RE"]
             waited = time.time() - job["submitted"]
-            if busy < config.running and waited >= config.start_delay:
-                job["state"] = "R"
-                pbs.write(job)
+            job["comment"] = stopped_comment() if config.stopped else ""
+            free = [host for host in config.nodes if host not in config.lost]
+            ready = free and not config.stopped and waited >= config.start_delay
+            if ready and len(running) < config.running:
+                job |= {"state": "R", "host": min(free, key=running.count)}
+            pbs.write(job)
+            if job["state"] == "R":
                 break
         time.sleep(TICK)
     number = job_id.partition(".")[0]
-    spool = pbs.jobs_directory / f"{number}.OU"
+    spool = Path(job["output"]) if job["direct"] else pbs.jobs_directory / f"{number}.OU"
     temporary = pbs.scratch / f"pbs.{job_id}"
     temporary.mkdir(mode=0o700, parents=True)
     # What PBS gives to a job: a login's variables and its own, nothing of the submitting shell.
@@ -280,7 +317,8 @@ def run(pbs: Pbs, job_id: str) -> int:
         "PBS_ENVIRONMENT": "PBS_BATCH",
         "TMPDIR": str(temporary),
     }
-    with spool.open("wb") as output:
+    # Others write into it too: what PBS itself says.
+    with spool.open("ab") as output:
         process = subprocess.Popen(
             ["/bin/sh", str(pbs.jobs_directory / f"{number}.sh")],
             stdin=subprocess.DEVNULL,
@@ -291,12 +329,22 @@ def run(pbs: Pbs, job_id: str) -> int:
             start_new_session=True,
         )
     pbs.change(job_id, group=process.pid)
-    limit = time.monotonic() + seconds_of(job["resources"].get("walltime", "1000:00:00"))
+    started = time.monotonic()
     own = None
     while process.poll() is None:
-        if time.monotonic() > limit:
+        if job["host"] in pbs.config.lost:
+            return lose(pbs, job_id, process)
+        job = pbs.jobs()[job_id]  # a test may have changed it
+        passed = time.monotonic() - started
+        limit = seconds_of(job["resources"].get("walltime", "1000:00:00"))
+        if passed > limit and own is None:
             own = WALL_TIME
-        if (deleted := pbs.jobs()[job_id]["delete"]) and own is None:
+            with spool.open("a") as output_end:
+                print(
+                    f"=>> PBS: job killed: walltime {passed:.0f} exceeded limit {limit}",
+                    file=output_end,
+                )
+        if (deleted := job["delete"]) and own is None:
             own = FORCED if deleted == "force" else DELETED
         if own is not None:
             end(process, config.kill_delay)
@@ -308,12 +356,35 @@ def run(pbs: Pbs, job_id: str) -> int:
     status = own if own is not None else code if code >= 0 else 128 - code
     pbs.change(job_id, state="E")
     time.sleep(config.exit_delay)
-    if job["output"]:
+    if job["output"] and not job["direct"]:
         shutil.move(spool, job["output"])
     # As pbs_mom does: once, with whatever is in it.
     shutil.rmtree(temporary, ignore_errors=True)
     pbs.change(job_id, state="F", exit=status)
     return 0
+
+
+def lose(pbs: Pbs, job_id: str, process: subprocess.Popen[bytes]) -> int:
+    """What becomes of a job whose host is gone: PBS shows it as running until it is deleted by
+    force."""
+    with suppress(psutil.NoSuchProcess):
+        below = psutil.Process(process.pid).children(recursive=True)
+        # No shell may live to write down how its program has ended.
+        os.killpg(process.pid, signal.SIGKILL)
+        for one in below:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+    process.wait()
+    shutil.rmtree(pbs.scratch / f"pbs.{job_id}", ignore_errors=True)
+    while pbs.jobs()[job_id]["delete"] != "force":
+        time.sleep(TICK)
+    pbs.change(job_id, state="F")
+    return 0
+
+
+def stopped_comment() -> str:
+    (job,) = states_of(STATES["waiting in a stopped queue (comment)"].stdout).values()
+    return job["comment"]
 
 
 def end(process: subprocess.Popen[bytes], delay: float) -> None:
@@ -332,6 +403,10 @@ def end(process: subprocess.Popen[bytes], delay: float) -> None:
 
 def qstat(pbs: Pbs, words: list[str]) -> int:
     config = pbs.config
+    if words == ["--version"]:
+        torque = config.dialect == "torque"
+        print("Version: 6.1.2" if torque else f"pbs_version = {VERSION}", file=sys.stdout)
+        return 0
     if config.qstat == "hang":
         signal.pause()
     if config.crashed or config.qstat == "fail":
@@ -397,6 +472,8 @@ def qdel(pbs: Pbs, words: list[str]) -> int:
             code = refuse(STATES["delete an unknown job"], id=job_id)
         elif job["state"] == "F":
             code = refuse(STATES["delete a finished job"], id=job_id)
+        elif job["host"] in config.lost and "-W" not in words:
+            code = refuse(HOSTS["mom of n1 killed: delete a job there"], id=job_id)
         else:
             pbs.change(job_id, delete="force" if "-W" in words else "yes")
     return code
@@ -414,6 +491,21 @@ def qselect(pbs: Pbs, words: list[str]) -> int:
     return 0
 
 
+def pbsnodes(config: Config, words: list[str]) -> int:
+    if config.crashed:
+        return down("qstat")
+    if "-l" in words:
+        for name in config.lost:
+            print(f"{name:<20} down                 node down: communication closed")
+        return 0
+    nodes = {
+        name: {"state": "down" if name in config.lost else "free", "resources_available": has}
+        for name, has in config.nodes.items()
+    }
+    print(json.dumps({"pbs_server": SERVER, "nodes": nodes}, indent=4))
+    return 0
+
+
 def main(state: str, command: str, *words: str) -> int:
     pbs = Pbs(Path(state))
     if command == "run":
@@ -421,9 +513,7 @@ def main(state: str, command: str, *words: str) -> int:
     with (pbs.state / "calls").open("a") as calls:
         calls.write(" ".join((command, *words)) + "\n")
     if command == "pbsnodes":
-        nodes = {name: {"resources_available": has} for name, has in pbs.config.nodes.items()}
-        print(json.dumps({"pbs_server": SERVER, "nodes": nodes}, indent=4))
-        return 0
+        return pbsnodes(pbs.config, list(words))
     commands = {"qsub": qsub, "qstat": qstat, "qdel": qdel, "qselect": qselect}
     return commands[command](pbs, list(words))
 

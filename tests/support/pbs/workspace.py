@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 from support.paths import ROOT
 from support.pbs.real import WANTED, RealPbs
 from support.pbs.standin import Config, Pbs
@@ -20,11 +22,13 @@ from support.workspace import Workspace
 
 #: Seconds after which the jobs of a killed run see that it is gone.
 LEASE = 25.0
+#: Seconds that PBS may call a job's host down.
+LOST_AFTER = 10.0
 #: What a user edits in the profile: node-local disk, and pauses that suit a test.
 EDITED = {
-    'scratch: ""': 'scratch: "$TMPDIR"',
-    "qstat_every: 10": "qstat_every: 1",
-    "seconds-between-status-checks: 5": "seconds-between-status-checks: 3",
+    "scratch: \"''\"": "scratch: \"'$TMPDIR'\"",
+    "pbs-status-interval: 10": "pbs-status-interval: 2",
+    "pbs-lost-after: 60": f"pbs-lost-after: {LOST_AFTER:.0f}",
 }
 #: For a site whose login node reaches the network of the servers.
 LOCAL_ENDS = {
@@ -80,14 +84,19 @@ class PbsWorkspace(Workspace):
                 start_new_session=True,
             )
 
-    def jobs(self, name: str, states: str = "QREF") -> list[dict[str, Any]]:
-        """Jobs whose name begins with a rule's and its wildcards', oldest first."""
-        result = self.pbs.jobs().values()
-        return [j for j in result if j["name"].startswith(f"{name}-") and j["state"] in states]
+    def jobs(self, *words: str, states: str = "QREF") -> list[dict[str, Any]]:
+        """Jobs that have these words in their name, oldest first. A phase `write` is a load."""
+        result = []
+        for job in self.pbs.jobs().values():
+            there = set(re.split("[.-]", job["name"]))
+            there |= {"write"} if "load" in there else set()
+            if set(words) <= there and job["state"] in states:
+                result.append(job)
+        return result
 
-    def node_job(self, node: str) -> dict[str, Any]:
-        """The newest job of a node."""
-        return [job for job in self.jobs("node") if f"-{node}-" in job["name"]][-1]
+    def job_of(self, member: str) -> dict[str, Any]:
+        """The newest job of a node (`data0`) or a worker (`load.0`)."""
+        return self.jobs(*member.split("."))[-1]
 
     def host(self, member: str) -> str:
         """Where a live job of the trial runs, as `ask` takes it."""
@@ -116,7 +125,7 @@ class PbsWorkspace(Workspace):
     def left(self) -> list[str]:
         """Processes, jobs and node-local directories that have not gone yet."""
         result = [
-            *(f"process {p.pid}" for p in Workspace(self.top).processes()),
+            *(f"process {p.pid}" for p in Workspace(self.top).processes() if not _is_qsub(p)),
             *(f"job {job_id}" for job_id in self.pbs.alive()),
         ]
         if isinstance(self.pbs, RealPbs):
@@ -139,7 +148,17 @@ class PbsWorkspace(Workspace):
         for process in Workspace(self.top).processes():
             process.kill()
         if alive := self.pbs.alive():
-            subprocess.run(["qdel", *alive], env=self.environment, capture_output=True)
+            command = ["qdel", "-W", "force"]
+            for job_id in alive:
+                subprocess.run([*command, job_id], env=self.environment, capture_output=True)
             wait_until(lambda: not self.pbs.alive(), 60, "the end of the jobs")
         if isinstance(self.pbs, RealPbs):
             self.pbs.end()
+
+
+def _is_qsub(process: psutil.Process) -> bool:
+    """OpenPBS's leaves a process that keeps its connection for a minute (qsub(1B), "-f")."""
+    try:
+        return process.name() == "qsub"
+    except psutil.NoSuchProcess:
+        return False

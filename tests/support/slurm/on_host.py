@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -67,19 +68,24 @@ def exist(*paths: str) -> list[str]:
 QUESTIONS = {f.__name__: f for f in (below, children, server, kill, kill_session, exist)}
 
 
+#: How a command is run on another host.
+ON_HOST = os.environ.get("STOREWISE_ON_HOST", "ssh -o BatchMode=yes {host}")
+
+
 def ask(host: str, question: str, *arguments: str) -> Any:
-    """The same on a host that ssh reaches; without a host's name, here."""
+    """The same on a host that `ON_HOST` reaches; without a host's name, here."""
     if not host:
         return QUESTIONS[question](*arguments)
+    there = [word.format(host=host) for word in shlex.split(ON_HOST)]
     command = [sys.executable, str(Path(__file__).resolve()), question, *arguments]
     done = subprocess.run(
-        ["ssh", "-o", "BatchMode=yes", host, *command],
+        [*there, *command],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, f"ssh {host} {question}: {done.stderr}"
+    assert done.returncode == 0, f"{host} {question}: {done.stderr}"
     return json.loads(done.stdout)
 
 

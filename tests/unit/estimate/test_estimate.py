@@ -276,17 +276,6 @@ def test_a_limit_needs_prices(tmp_path: Path, text: str, words: list[str]) -> No
         assert word in str(error.value)
 
 
-def test_classes_of_a_profile_that_is_a_template(tmp_path: Path) -> None:
-    assert set(node_classes("pbs", ROOT)) == {"data", "work"}
-    text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
-    path = tmp_path / "p.yaml"
-    path.write_text(text.replace("classes: {}", "classes: {large: {queue: bigmem}}"))
-    assert node_classes(str(path), ROOT)["large"].partition == "bigmem"
-    path.write_text(text.replace("classes: {}", "classes: ?nothing()"))
-    with pytest.raises(ConfigError, match=r"p.yaml: .*__variables__.*nothing"):
-        node_classes(str(path), ROOT)
-
-
 def test_classes_of_a_profile_are_read_as_snakemake_reads_them(tmp_path: Path) -> None:
     profile = tmp_path / "profiles" / "mine"
     profile.mkdir(parents=True)

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session.coordination.barrier import Barrier
 from storewise.session.coordination.liveness import (
     Abort,
+    Elsewhere,
     Process,
     Watch,
     abort,
@@ -25,6 +28,7 @@ from storewise.session.coordination.liveness import (
     members,
     membership,
     read_abort,
+    scheduler_job,
 )
 from storewise.session.coordination.run import (
     LEASE_VARIABLE,
@@ -250,6 +254,93 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> Non
     left = sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep)
     assert left == ["data0 (process 1 on elsewhere)"]
     assert own_time.now == 1011, "ten seconds where no node has a server to end"
+    run.end()
+
+
+def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(
+    tmp_path: Path, run: Run
+) -> None:
+    opened(tmp_path, run.id)
+    directory = tmp_path / "live" / "t"
+    (directory / "members").mkdir()
+    for name, job in (("data0", "1.login"), ("data1", "2.login"), ("load.0", "")):
+        process = Process("elsewhere", 1, 1.0, "pbs" if job else "", job)
+        (directory / "members" / f"{name}.json").write_text(json.dumps(asdict(process)))
+    own_time = FakeTime()
+    calls: list[tuple[float, str, list[str]]] = []
+
+    def ask(kind: str, ids: Sequence[str]) -> set[str] | None:
+        calls.append((own_time.now - 1000, kind, list(ids)))
+        return {"2.login"} if len(calls) > 1 else None
+
+    clock = {"clock": own_time.clock, "sleep": own_time.sleep}
+    assert Elsewhere(directory, None).left() == [
+        f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")
+    ]
+    left = sweep(tmp_path, directory, ask=ask, **clock)
+    # What it still has, and what it cannot be asked about.
+    assert left == ["data1 (process 1 on elsewhere)", "load.0 (process 1 on elsewhere)"]
+    assert [kind for _, kind, _ in calls] == ["pbs"] * len(calls)
+    assert calls[0][2] == ["1.login", "2.login"]
+    assert {round(b - a, 1) for (a, *_), (b, *_) in pairwise(calls)} <= {2.0, 2.1}
+    run.end()
+
+
+@pytest.mark.parametrize(
+    ("environment", "job"),
+    [
+        ({}, ("", "")),
+        ({"PBS_JOBID": "19[3].login"}, ("pbs", "19[3].login")),
+        ({"SLURM_JOB_ID": "12"}, ("slurm", "12")),
+        (
+            {"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"},
+            ("slurm", "12_3"),
+        ),
+    ],
+)
+def test_a_process_knows_the_scheduler_s_job(
+    environment: dict[str, str], job: tuple[str, str]
+) -> None:
+    assert scheduler_job(environment) == job
+
+
+def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reason(
+    tmp_path: Path, run: Run
+) -> None:
+    opened(tmp_path, run.id)
+    killed = Abort("data0 was ended by signal SIGTERM", failure=True, killed="data0")
+    abort(tmp_path / "live" / "t", killed)
+    other = Abort("load.0 ended with exit status 1", failure=True)
+    assert run.job_failed("t", other, job="load.0", scheduler="") is None
+    assert [live.name for live in run.aborted()] == ["t"]
+    words = "PBS says: walltime 78 exceeded limit 60"
+    failure = run.job_failed("t", other, job="data0", scheduler=words)
+    assert failure is not None
+    assert failure.reason == f"data0 was ended by signal SIGTERM; {words}"
+    assert run.unrecorded() == []
+    # Where nobody reports that job.
+    opened(tmp_path, run.id, trial="u")
+    abort(tmp_path / "live" / "u", killed)
+    assert run.job_failed("u", other, job="load.0", scheduler="") is None
+    assert [failure.reason for failure in run.unrecorded()] == [killed.reason]
+    # A reason of its own needs no other.
+    opened(tmp_path, run.id, trial="v")
+    failure = run.job_failed("v", other, job="load.0", scheduler=words)
+    assert failure is not None
+    assert failure.reason == other.reason
+    run.end()
+
+
+def test_what_is_learned_later_is_added_to_the_reason(tmp_path: Path, run: Run) -> None:
+    run.explain("t", "nothing has failed")
+    assert failures(tmp_path, "t") == []
+    opened(tmp_path, run.id)
+    assert run.job_failed("t", Abort("load.0: connection lost", failure=True)) is not None
+    run.explain("t", "data1 lost its host n3")
+    (failure,) = failures(tmp_path, "t")
+    assert failure.reason == "load.0: connection lost; data1 lost its host n3"
+    Run(tmp_path).explain("t", "another run's")
+    assert failures(tmp_path, "t") == [failure]
     run.end()
 
 

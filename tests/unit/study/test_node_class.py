@@ -9,8 +9,6 @@ import pytest
 from storewise.analysis.common.text import setting
 from storewise.analysis.files.parts import Part, mixed
 from storewise.errors import ConfigError
-from storewise.schedulers.pbs.options import submit_options
-from storewise.schedulers.pbs.request import RequestError, job_of, qsub_words
 from storewise.study.host_classes import parse_classes, text_of
 from storewise.study.load import load_study
 from storewise.study.study import Study
@@ -88,19 +86,3 @@ def test_the_text_as_snakemake_hands_it_over() -> None:
     assert text_of("'data=a, large=b'") == "data=a, large=b"
     assert text_of("data=a") == "data=a"
     assert parse_classes(text_of("''")) == {}
-
-
-def test_pbs_has_a_queue_and_a_chunk_for_each_class() -> None:
-    options, _ = submit_options(
-        [
-            *("--queue", "data:db", "--queue", "work:batch", "--classes", "large"),
-            *("--queue", "large:bigmem", "--select", "large:host_type=x:y=1", "script"),
-        ]
-    )
-    node = {"rule": "node", "resources": {"node_class": "large", "mem_mb": 10}}
-    job = job_of(node, options.classes)
-    words = qsub_words(job, options, "n", Path("/log"), Path("/script"))
-    assert words[words.index("-q") + 1] == "bigmem"
-    assert "select=1:ncpus=1:mem=10mb:host_type=x:y=1" in words
-    with pytest.raises(RequestError, match=r"'lrge' is not known \(did you mean 'large'"):
-        job_of({**node, "resources": {"node_class": "lrge"}}, options.classes)

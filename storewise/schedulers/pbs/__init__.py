@@ -1,1 +1,0 @@
-"""PBS as an executor of the workflow: submit, status and cancel commands."""

@@ -1,0 +1,99 @@
+"""What the PBS plugin says, read back: its own functions say it here, so the two cannot drift."""
+
+from __future__ import annotations
+
+import pytest
+from snakemake_executor_plugin_pbs import messages
+
+from storewise.errors import ConfigError
+from storewise.run.run_log import explanation, note_of
+from storewise.schedulers.pbs import (
+    Failed,
+    Submitted,
+    failed_job,
+    notice,
+    parse_selects,
+    refusal,
+    submitted_job,
+)
+
+#: What Snakemake's remote executors append to each error, without a space.
+APPENDED = (
+    "For further error details see the cluster/cloud log and the log files of the involved rule(s)."
+)
+LOG = "/home/u/x y/.snakemake/pbs_logs/r/data0.pg.log"
+
+
+@pytest.mark.parametrize("job_id", ["12.login", "19[3].login"])
+def test_a_submitted_job(job_id: str) -> None:
+    said = messages.submitted("7", job_id, "data0.pg-w2-r1", LOG)
+    assert submitted_job(said) == Submitted("7", job_id, "data0.pg-w2-r1")
+    assert submitted_job("Job 7 has been submitted with SLURM jobid 13 (log: x).") is None
+
+
+@pytest.mark.parametrize(
+    ("what", "cause"),
+    [
+        ("was ended by PBS: walltime 78 exceeded limit 60", "walltime 78 exceeded limit 60"),
+        ("was deleted by u@login", "was deleted by u@login"),
+        ("would never start: Can Never Run: x", "would never start: Can Never Run: x"),
+        ("ended with exit status 1", ""),
+    ],
+)
+def test_a_failed_job(what: str, cause: str) -> None:
+    said = messages.failed("12.login", "load.0.pg", what, LOG)
+    assert failed_job(said + APPENDED) == failed_job(said) == (failed := Failed(what, LOG))
+    assert failed.cause == (f"PBS says: {cause}" if cause else "")
+    assert failed.lost_host == ""
+
+
+def test_a_lost_host() -> None:
+    what = messages.lost_host("n3", "Job deleted, execution node n3 down")
+    failed = failed_job(messages.failed("12.login", "load.0.pg", what, LOG) + APPENDED)
+    assert failed is not None
+    assert failed.lost_host == "n3"
+
+
+def test_a_refused_job() -> None:
+    said = messages.refused("a.b", "qsub: Unknown queue", "qsub -N a.b -q x", "look at the queue")
+    assert refusal(said + APPENDED) == said
+    assert refusal(messages.failed("12.login", "a", "ended with exit status 1", LOG)) is None
+
+
+def test_what_a_user_who_waits_is_told() -> None:
+    said = [
+        messages.waiting("12.login", "load.0.pg", "Not Running: Queue not started."),
+        messages.silent("qstat: cannot connect to server", 10),
+        messages.ANSWERS_AGAIN,
+    ]
+    assert [notice(line) for line in said] == [note_of(line) for line in said] == said
+    assert notice(messages.submitted("7", "12.login", "a", LOG)) is None
+
+
+def test_why_a_job_of_no_trial_has_failed() -> None:
+    block = (
+        "Error in rule merge:\n    message: {said}" + APPENDED + "\n    jobid: 6\n"
+        "    log: results/s/logs/merge.log, " + LOG + " (check log file(s) for error details)\n"
+    )
+    what = "was ended by PBS: mem 9000kb exceeded limit 8000kb"
+    why = explanation(block.format(said=messages.failed("12.login", "merge", what, LOG)))
+    assert why.sentence == (
+        f"the job `merge` failed; PBS says: mem 9000kb exceeded limit 8000kb; its log is {LOG}"
+    )
+    why = explanation(
+        block.format(said=messages.failed("1.x", "merge", "ended with exit status 1", LOG))
+    )
+    assert why.sentence == "the job `merge` failed; its log is results/s/logs/merge.log"
+    said = messages.refused("merge", "qsub: Unknown queue", "qsub -q x", "look at the queue")
+    assert explanation(block.format(said=said)).sentence == (f"the job `merge` was refused: {said}")
+
+
+def test_hosts_of_classes_in_one_queue() -> None:
+    assert parse_selects("data=host_type=small, large=host_type=big:ngpus=0") == {
+        "data": "host_type=small",
+        "large": "host_type=big:ngpus=0",
+    }
+    assert parse_selects("") == {}
+    for text in ("large", "large=", "=a=b", "large=a b"):
+        with pytest.raises(ConfigError, match=r"node_selects of the profile: .*expected CLASS="):
+            parse_selects(text)

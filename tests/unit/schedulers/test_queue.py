@@ -1,0 +1,183 @@
+"""Which jobs a scheduler still has, and which of a run are cancelled or deleted by force; its
+commands are handed in."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support.fake_time import FakeTime
+from support.pbs.answers import answers
+
+from storewise.schedulers import queue
+from storewise.schedulers.job_registry import (
+    ClusterJob,
+    cancel_until_gone,
+    forget,
+    register,
+    registered,
+    remove_registry,
+    run_directory,
+    runs,
+)
+from storewise.schedulers.overdue import Overdue
+from storewise.schedulers.queue import host_of, present
+
+RUN = "run-1"
+
+
+class Commands:
+    """A scheduler: what each command prints on stdout and stderr, and its exit status."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.answer: Callable[[list[str]], tuple[str, str, int]] = lambda words: ("", "", 0)
+
+    def __call__(self, command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        self.calls.append(list(command))
+        stdout, stderr, status = self.answer(list(command))
+        return subprocess.CompletedProcess(list(command), status, stdout, stderr)
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    commands = Commands()
+    monkeypatch.setattr(queue, "run_command", commands)
+    return commands
+
+
+def qstat(rows: dict[str, str]) -> str:
+    head = answers("history")["history on: short table with finished jobs"].stdout
+    lines = head.splitlines(keepends=True)[:2]
+    return "".join(
+        [*lines, *(f"{i:<17.17} name user 00:00:00 {s} workq\n" for i, s in rows.items())]
+    )
+
+
+def test_what_pbs_still_has(commands: Commands) -> None:
+    ids = ["1.login", "2.login", "3.login", "4.login", "5.login"]
+    rows = {"1.login": "R", "2.login": "Q", "3.login": "F", "4.login": "E"}
+    said = f"qstat: Unknown Job Id {ids[4]}\n"
+    commands.answer = lambda words: (qstat(rows), said, 153)
+    assert present("pbs", ids) == {"1.login", "2.login", "4.login"}
+    commands.answer = lambda words: ("", "qstat: cannot connect to server\n", 255)
+    assert present("pbs", ids) is None
+
+
+def test_tasks_of_an_array_are_asked_for_one_by_one(commands: Commands) -> None:
+    commands.answer = lambda words: (qstat({"19[3].login": "R", "19[4].login": "X"}), "", 0)
+    assert present("pbs", ["19[3].login", "19[4].login"]) == {"19[3].login"}
+    assert commands.calls == [["qstat", "-t", "19[3].login", "19[4].login"]]
+
+
+def test_what_slurm_still_has(commands: Commands) -> None:
+    commands.answer = lambda words: ("11\n12_3\n", "", 0)
+    assert present("slurm", ["11", "12", "12_3", "13"]) == {"11", "12", "12_3"}
+    commands.answer = lambda words: ("", "slurm_load_jobs error: Invalid job id specified", 1)
+    assert present("slurm", ["11"]) == set()
+    commands.answer = lambda words: ("", "Unable to contact slurm controller", 1)
+    assert present("slurm", ["11"]) is None
+
+
+def test_the_host_of_a_job(commands: Commands) -> None:
+    commands.answer = lambda words: ("Job Id: 1.login\n    exec_host = n3.x.y/0*4+n4/0\n", "", 0)
+    assert host_of("pbs", "1.login") == "n3"
+    commands.answer = lambda words: ("sw2\n", "", 0)
+    assert host_of("slurm", "7") == "sw2"
+    commands.answer = lambda words: ("", "down", 1)
+    assert host_of("slurm", "7") == host_of("pbs", "1.login") == ""
+
+
+def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path: Path) -> None:
+    job = ClusterJob("19[3].login", "pbs", "t", "data0.t")
+    register(tmp_path, RUN, job)
+    register(tmp_path, RUN, ClusterJob("20.login", "pbs"))
+    register(tmp_path, "run-2", ClusterJob("21.login", "pbs"))
+    assert runs(tmp_path) == [RUN, "run-2"]
+    forget(tmp_path, RUN, ["20.login"])
+    assert registered(tmp_path, RUN) == [job]
+    remove_registry(tmp_path, RUN)
+    remove_registry(tmp_path, RUN)
+    assert runs(tmp_path) == ["run-2"]
+    for bad in ("", "a/b", ".x"):
+        with pytest.raises(ValueError, match="is not a job id"):
+            register(tmp_path, RUN, ClusterJob(bad, "pbs"))
+
+
+def test_jobs_are_cancelled_one_by_one_until_they_are_gone(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_time = FakeTime()
+    for name in ("monotonic", "sleep"):
+        fake = own_time.clock if name == "monotonic" else own_time.sleep
+        monkeypatch.setattr(f"storewise.schedulers.job_registry.time.{name}", fake)
+    busy, alive = [True], {"1.login", "2.login"}
+
+    def answer(words: list[str]) -> tuple[str, str, int]:
+        if words[0] == "qstat":
+            return qstat(dict.fromkeys(alive, "R")), "", 0
+        if busy:
+            busy.pop()
+            return "", "qdel: cannot connect to server", 255
+        if "2.login" not in words or "force" in words:
+            alive.discard(words[-1])
+        return "", "", 0
+
+    commands.answer = answer
+    for job_id in sorted(alive):
+        register(tmp_path, RUN, ClusterJob(job_id, "pbs"))
+    assert cancel_until_gone(tmp_path, RUN) == []
+    deletes = [words for words in commands.calls if words[0] == "qdel"]
+    # The first was refused; the second does not end, and is forced after 45 s.
+    assert deletes == [
+        ["qdel", "1.login"],
+        ["qdel", "2.login"],
+        ["qdel", "1.login"],
+        ["qdel", "-W", "force", "2.login"],
+    ]
+    assert 45 < own_time.now - 1000 < 60
+    assert not run_directory(tmp_path, RUN).exists()
+
+
+def test_what_is_left_of_an_aborted_trial_is_deleted_by_force_after_a_minute(
+    tmp_path: Path, commands: Commands
+) -> None:
+    own_time = FakeTime()
+    overdue = Overdue(tmp_path, RUN, clock=own_time.clock)
+    for job in (
+        ClusterJob("1.login", "pbs", "dead", "data0.dead"),
+        ClusterJob("2.login", "pbs", "dead", "load.0.dead"),
+        ClusterJob("3.login", "pbs", "alive"),
+        ClusterJob("8", "slurm", "dead"),
+        ClusterJob("name", "slurm-run"),
+    ):
+        register(tmp_path, RUN, job)
+
+    def answer(words: list[str]) -> tuple[str, str, int]:
+        if words[:2] == ["qstat", "-f"]:
+            return "Job Id: 1.login\n    exec_host = n3/0\n", "", 0
+        table = {"qstat": qstat({"1.login": "R", "2.login": "F"}), "squeue": "8\n"}
+        return table.get(words[0], "") if "%N" not in words else "sw1", "", 0
+
+    commands.answer = answer
+    assert overdue.end(["dead"]) == []
+    own_time.spend(59.9)
+    assert overdue.end(["dead"]) == []
+    assert commands.calls == []
+    own_time.spend(0.1)
+    assert overdue.end(["dead"]) == [
+        "PBS still shows job 1.login (data0.dead) on host n3 60 s after its trial dead ended: "
+        "it is deleted by force",
+        "Slurm still shows job 8 on host 8 60 s after its trial dead ended: it is deleted by force",
+    ]
+    deletes = [words for words in commands.calls if words[0] in ("qdel", "scancel")]
+    assert deletes == [
+        ["qdel", "-W", "force", "1.login"],
+        ["scancel", "--signal=KILL", "8"],
+        ["scancel", "8"],
+    ]
+    assert overdue.end(["dead"]) == [], "once"
+    assert overdue.end([]) == []
+    assert overdue.end(["dead"]) == [], "a trial of the same name that begins anew has its minute"
