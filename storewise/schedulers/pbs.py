@@ -47,7 +47,7 @@ class Failed:
     @property
     def cause(self) -> str:
         """Why PBS has ended it; empty where it has ended by itself."""
-        if _BY_ITSELF.match(self.what):
+        if _BY_ITSELF.fullmatch(self.what):
             return ""
         return f"PBS says: {self.what.removeprefix('was ended by PBS: ')}"
 

@@ -232,7 +232,7 @@ class Run:
         attempts = failures(self.results, trial)
         if not attempts or attempts[-1].run != self.id:
             return
-        attempts[-1] = replace(attempts[-1], reason=f"{attempts[-1].reason}; {words}")
+        attempts[-1] = replace(attempts[-1], reason=_with(attempts[-1].reason, words))
         text = "".join(f"{json.dumps(asdict(attempt))}\n" for attempt in attempts)
         write_aside(self.results / FAILURES / f"{trial}.jsonl", text)
 
@@ -247,9 +247,7 @@ class Run:
             return None
         mark.touch()
         tail = _tail(first.log or log)
-        reason = first.reason
-        if scheduler:
-            reason += f"{'' if reason.endswith('?') else ';'} {scheduler}"
+        reason = _with(first.reason, scheduler) if scheduler else first.reason
         failure = Failure(trial, reason, tail, self.id, time.time(), first.until)
         path = self.results / FAILURES / f"{trial}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -338,6 +336,11 @@ def _remove_if_empty(*directories: Path) -> None:
     for directory in directories:
         if directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
+
+
+def _with(reason: str, words: str) -> str:
+    """A reason, and what else is known of it."""
+    return f"{reason} {words}" if reason.endswith("?") else f"{reason.removesuffix('.')}; {words}"
 
 
 def _tail(log: str) -> str:

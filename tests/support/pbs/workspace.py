@@ -122,10 +122,16 @@ class PbsWorkspace(Workspace):
             return pid if result else None
         return None
 
+    def processes(self) -> list[psutil.Process]:
+        return self._below(self.directory)
+
+    def _below(self, directory: Path) -> list[psutil.Process]:
+        return [p for p in Workspace(directory).processes() if not _is_qsub(p)]
+
     def left(self) -> list[str]:
         """Processes, jobs and node-local directories that have not gone yet."""
         result = [
-            *(f"process {p.pid}" for p in Workspace(self.top).processes() if not _is_qsub(p)),
+            *(f"process {process.pid}" for process in self._below(self.top)),
             *(f"job {job_id}" for job_id in self.pbs.alive()),
         ]
         if isinstance(self.pbs, RealPbs):

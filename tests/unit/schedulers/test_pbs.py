@@ -38,6 +38,10 @@ def test_a_submitted_job(job_id: str) -> None:
         ("was deleted by u@login", "was deleted by u@login"),
         ("would never start: Can Never Run: x", "would never start: Can Never Run: x"),
         ("ended with exit status 1", ""),
+        (
+            "ended with exit status 137 (signal 9, SIGKILL)",
+            "ended with exit status 137 (signal 9, SIGKILL)",
+        ),
     ],
 )
 def test_a_failed_job(what: str, cause: str) -> None:
