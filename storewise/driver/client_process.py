@@ -30,7 +30,7 @@ from storewise.driver.loops import run_loop
 from storewise.driver.progress import SharedCounters
 from storewise.driver.results import Done
 from storewise.driver.step_faults import marked
-from storewise.driver.worker_job import Step, WorkerJob, load_params, must_succeed, notes_of
+from storewise.driver.worker_job import Step, WorkerJob, load_params, must_succeed
 from storewise.engines.contract.engine import Client
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
@@ -126,7 +126,7 @@ class _Process:
         self.workload = workload_named(trial.workload)
         self.spec = self.workload.phases[job.phase]
         self.load = load_params(trial, self.workload.phases[trial.load.name])
-        self.before = notes_of(job.before)
+        self.before = job.notes
         self.client: Client | None = None
         self.embedded = self.engine.flags.embedded
         #: An embedded store has one writing process: a phase that changes data works on its own.

@@ -16,6 +16,7 @@ import psutil
 
 from storewise.driver.client_pool import Pool
 from storewise.driver.client_process import Word
+from storewise.driver.earlier_phases import read_earlier
 from storewise.driver.embedded_stores import make_stores
 from storewise.driver.progress import StepProgress
 from storewise.driver.rate_search import (
@@ -101,6 +102,7 @@ class _Worker:
             threads,
             trial.engine,
         )
+        self.job = job = read_earlier(job, self.check)
         with closing(Pool(job, threads, self.check, self.log)) as pool:
             faults = StepFaults(
                 job, self.embedded, lambda name: self._meet(name, pool), pool.check, self.log

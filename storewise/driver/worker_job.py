@@ -57,6 +57,8 @@ class WorkerJob(ClientJob):
     """Where a loading worker writes its list of stored files."""
     routers: tuple[int, ...] = ()
     """Process ids of servers that this worker has started beside its clients."""
+    notes: tuple[dict[str, Any], ...] = ()
+    """What the clients of earlier phases left (`earlier_phases`)."""
 
 
 @dataclass(frozen=True, slots=True)

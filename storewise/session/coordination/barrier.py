@@ -18,6 +18,11 @@ _LONGEST_PAUSE = 0.05
 _PAUSE_A_PARTY = 0.00025
 
 
+def pause_of(parties: int) -> float:
+    """Seconds between two looks of each of so many jobs that wait for a file."""
+    return max(_LONGEST_PAUSE, _PAUSE_A_PARTY * parties)
+
+
 class Barrier:
     """All of `parties` wait for each other under one `name` of a shared directory.
 
@@ -41,7 +46,7 @@ class Barrier:
         self._open = directory / BARRIERS / OPEN / name
         self._counts = parties[0]
         self._parties = frozenset(parties)
-        self._pause = max(_LONGEST_PAUSE, _PAUSE_A_PARTY * len(parties))
+        self._pause = pause_of(len(parties))
         self._sleep = sleep
 
     def missing(self) -> list[str]:

@@ -10,7 +10,7 @@ from support.sampling import Seconds
 from storewise.errors import StorewiseError
 from storewise.metrics import host
 from storewise.metrics.canary import run_canary
-from storewise.metrics.sampler import Watched, elect
+from storewise.metrics.sampler import ELECTED, Watched, elect
 from storewise.metrics.schema import METRICS
 
 
@@ -29,6 +29,8 @@ def test_one_of_a_host_is_elected(tmp_path):
     assert elect(tmp_path, "canary")
     assert not elect(tmp_path, "canary")
     assert elect(tmp_path, "sampler-read")
+    # Every job lists the live directory twice a second: it does not grow with the hosts.
+    assert [path.name for path in tmp_path.iterdir()] == [ELECTED]
 
 
 def test_canary(tmp_path):

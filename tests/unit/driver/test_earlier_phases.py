@@ -1,0 +1,99 @@
+"""What earlier phases left, and how many files a worker opens for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.driving import job, trial
+
+from storewise.driver.earlier_phases import EARLIER, read_earlier
+from storewise.driver.phase_job import VISIBLE_WITHIN, await_files
+from storewise.errors import Aborted, StorewiseError
+from storewise.session.coordination.trial_job import write_trial_part
+from storewise.workloads.alignments.stored_files import StoredFiles, write_files
+from storewise.workloads.contract import LoadedFile
+
+WORKERS = 3
+
+
+@pytest.fixture
+def jobs(tmp_path: Path):
+    """The workers of a phase, and what those of the load left."""
+    many = trial("null", workers=WORKERS)
+    (tmp_path / "live").mkdir()
+    before = tuple(tmp_path / f"write.{k}.parquet" for k in range(WORKERS))
+    for k, part in enumerate(before):
+        write_trial_part(part, [], many, "write", notes=[{"phase": "add", "stored": k}])
+        digest = bytes([k]) * 16
+        write_files(tmp_path / f"written.{k}.parquet", [LoadedFile(f"/{k}", digest, 10, 1, 2, 0)])
+    return [replace(job(many, tmp_path, "read", k), before=before) for k in range(WORKERS)]
+
+
+def never() -> None:
+    raise AssertionError("nothing to wait for")
+
+
+def test_the_first_worker_reads_what_all_get(jobs):
+    first, *others = [read_earlier(one, never) for one in jobs]
+    assert first.notes == tuple({"phase": "add", "stored": k} for k in range(WORKERS))
+    assert all((one.notes, one.written) == (first.notes, first.written) for one in others)
+    (together,) = first.written
+    alone = StoredFiles.read(jobs[0].written)
+    assert StoredFiles.read([together]).paths.to_pylist() == alone.paths.to_pylist()
+
+
+def test_the_others_open_no_part(jobs):
+    read_earlier(jobs[0], never)
+    for path in (*jobs[0].before, *jobs[0].written):
+        path.unlink()
+    assert len(read_earlier(jobs[2], never).notes) == WORKERS
+
+
+def test_who_waits_for_the_first_worker_sees_the_end_of_the_trial(jobs):
+    looks = []
+
+    def check() -> None:
+        looks.append(1)
+        if len(looks) == 4:
+            raise Aborted("the trial has ended")
+
+    with pytest.raises(Aborted):
+        read_earlier(jobs[1], check, sleep=lambda seconds: None)
+    assert len(looks) == 4
+
+
+def test_a_single_worker_leaves_nothing_for_others(jobs):
+    alone = replace(jobs[0], trial=trial("null"))
+    assert json.dumps(read_earlier(alone, never).notes) == json.dumps(
+        read_earlier(jobs[0], never).notes
+    )
+    assert read_earlier(alone, never).written == jobs[0].written
+
+
+def test_nothing_came_before_a_load(jobs, tmp_path):
+    load = replace(job(jobs[0].trial, tmp_path, "write", 1))
+    assert read_earlier(load, never) == load
+    assert not (tmp_path / "live" / EARLIER).exists()
+
+
+def test_a_file_that_other_hosts_wrote_is_waited_for(tmp_path):
+    wanted = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "c"]
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        wanted[len(waits)].parent.mkdir(exist_ok=True)
+        wanted[len(waits)].touch()
+        waits.append(seconds)
+
+    await_files(wanted, lambda: None, clock=lambda: 0.0, sleep=sleep)
+    assert len(waits) == 3
+
+
+def test_a_file_that_is_not_seen_is_named(tmp_path):
+    (tmp_path / "a").touch()
+    times = iter([0.0, VISIBLE_WITHIN + 1])
+    with pytest.raises(StorewiseError, match=r"/b: an earlier phase has written it"):
+        await_files([tmp_path / "a", tmp_path / "b"], lambda: None, clock=lambda: next(times))
