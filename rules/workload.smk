@@ -39,7 +39,7 @@ rule load:
     threads: per_trial(lambda trial: trial.processes)
     resources:
         **WORKER,
-        **named(f"{LOAD}.{{worker}}"),
+        **named(PHASES_GROUP or f"{LOAD}.{{worker}}"),
     params:
         phase=LOAD,
         loads=True,
@@ -65,7 +65,7 @@ use rule load as phase with:
         phase="|".join(AFTER_LOAD) or "none",
     resources:
         **WORKER,
-        **named("{phase}.{worker}"),
+        **named(PHASES_GROUP or "{phase}.{worker}"),
     params:
         phase="{phase}",
         loads=False,
@@ -88,6 +88,8 @@ rule gather:
     conda:
         "../envs/storewise.yaml"
     threads: 0
+    resources:
+        **(named(PHASES_GROUP) if PHASES_GROUP else {}),
     message:
         "Trial {wildcards.trial}: {wildcards.phase} done"
     shell:
@@ -113,7 +115,7 @@ rule verify:
         "../envs/storewise.yaml"
     threads: 1
     resources:
-        **named("verify"),
+        **named(PHASES_GROUP or "verify"),
         mem_mb=2000,
         runtime=240,
         node_class="work",

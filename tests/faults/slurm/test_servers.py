@@ -131,6 +131,18 @@ def kill_worker(place: SlurmWorkspace, run: Run) -> None:
     place.kill(place.job_members()["load.1"])
 
 
+def cancel_worker(place: SlurmWorkspace, run: Run) -> None:
+    (job,) = [job for job in place.slurm.jobs("load") if job.comment.endswith("_1")]
+    place.slurm.cancel(job)
+
+
+def pass_wall_time(place: SlurmWorkspace, run: Run) -> None:
+    """Slurm looks at it twice a minute."""
+    (job,) = [job for job in place.slurm.jobs("load") if job.comment.endswith("_1")]
+    place.slurm.command("scontrol", "update", f"JobId={job.id}", "TimeLimit=1")
+    wait_until(lambda: place.output().count("storewise: trial ") == 1, 240, "the wall time's end")
+
+
 #: Cause, phase, and what the recorded reason must say (None: no failure of the trial). Last: a
 #: killed run cleans up nothing, the plain run after it does.
 CELLS: list[tuple[Cause, str, str | None]] = [
@@ -143,6 +155,8 @@ FURTHER: list[tuple[Cause, str, str | None]] = [
     (cancel_node, "c", r"data1 was ended by signal SIGTERM"),
     (kill_node, "c", r"data0 on host sw\d was ended by SIGKILL"),
     (kill_worker, "load", r"load.1 on host sw\d was ended by SIGKILL"),
+    (cancel_worker, "load", r"load.1 was ended by signal SIGTERM"),
+    (pass_wall_time, "load", r"load.1 .*TIMEOUT"),
     (kills.interrupt, "c", None),
     (kills.terminate, "load", None),
     (kills.terminate, "c", None),
@@ -176,7 +190,8 @@ def test_nothing_is_left_on_slurm_and_the_next_run_goes_on(
         place.await_work(run, phase, 240)
         assert len(place.node_directories()) == 2
         cause(place, run)
-        place.nothing_left(SOON)
+        seconds = place.nothing_left(SOON)
+        print(f"{cause.__name__}, {phase}: nothing is left after {seconds:.1f} s")
         assert exit_code(run, SOON) != 0
         if cause is not kills.kill_snakemake:
             assert place.left_behind() == []
@@ -186,6 +201,7 @@ def test_nothing_is_left_on_slurm_and_the_next_run_goes_on(
             assert new == []
         else:
             (text,) = new
+            print(f"  {text}")
             assert re.search(reason, text), text
             assert place.output().count("storewise: trial ") == 1, "the first reason, once"
     place.goes_on()
