@@ -84,3 +84,18 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     load = place.job_of("write.0")
     assert load["resources"]["place"] == "free"
     assert Path(load["output"]).is_file()
+
+
+@pytest.mark.timeout(3600 if WANTED else 900)
+def test_a_trial_s_phases_are_one_job_where_the_study_wants_it(place: PbsWorkspace) -> None:
+    """`embedded: one_host`: the group's jobs have one name, and what gathers a phase is in it."""
+    place.write_study(
+        "workload: ycsb\nengines: [sqlite]\nembedded: one_host\nphases:\n"
+        "  - load: {recordcount: 20}\n  - c: {seconds: 0.3}\n"
+    )
+    run = place.start(place.command("--omit-from", "analyse"))
+    assert run.wait(1200 if WANTED else 600) == 0, place.output()
+    assert len(place.jobs("phases")) == len(place.pbs.jobs()) == 1
+    assert len(list(place.results.glob("trials/*/verify.parquet"))) == 1
+    assert place.left_behind() == []
+    assert place.registered() == []
