@@ -20,7 +20,7 @@ engines: [sqlite]
 factors: {workers: 2}
 phases:
   - load: {recordcount: 20}
-  - c: {seconds: 1}
+  - c: {seconds: 100, target: 20}
 """
 #: Seconds for which the controller is silent.
 SILENT = 60.0
@@ -39,7 +39,8 @@ def test_a_stopped_partition_and_a_silent_controller_cost_only_time(place: Slurm
     wait_until(lambda: len(place.slurm.jobs("load")) == 2, 120, "two waiting jobs")
     assert {job.reason for job in place.slurm.jobs("load")} == {"PartitionDown"}
     place.slurm.command("scontrol", "update", f"PartitionName={partition}", "State=UP")
-    wait_until(lambda: place.slurm.job("load") is not None, 120, "a running job")
+    # While workers work. A job that starts just then fails: srun cannot ask for its allocation.
+    place.await_work(run, "c", 240)
     controller = int((place.slurm.directory / "slurmctld.pid").read_text())
     os.kill(controller, signal.SIGSTOP)
     try:
