@@ -197,7 +197,8 @@ def rehearse(text: str) -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     study = Path("rehearsal.yaml")
-    study.write_text(re.sub(r"workers: \[\d+\]", "workers: [1]", text))
+    text = re.sub(r"workers: \[\d+\]", "workers: [1]", text)
+    study.write_text(re.sub(r"per_job: \d+", "per_job: 1", text))
     stubs = Stub(load_study(str(study), root=Path()), 0.0)
     ((name, trial),) = stubs.trials.items()
     results = Path("results") / stubs.study.name
@@ -223,6 +224,9 @@ def on_own_host(
     """A worker as if it had a host of its own, whose figures it takes."""
 
     def run(job: PhaseJob, number: int) -> None:
+        if os.getsid(0) != os.getpid():
+            # Linux shares processors out by sessions: workers of one job would have one share.
+            os.setsid()
         share = job.share
         share.directory.mkdir(parents=True, exist_ok=True)
         if job.loads:

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from storewise.atomic import read_as, write_aside
 from storewise.driver.worker import run_worker
 from storewise.driver.worker_job import WorkerJob
@@ -230,6 +232,8 @@ def hosts_of_job(environment: Mapping[str, str]) -> int:
 
 def _on_this_host(job: PhaseJob, members: Sequence[int], frame: TrialJob) -> None:
     """Forked, so that the workers share what this process has loaded: it has no threads yet."""
+    # Its first use imports pandas: 0.4 s, which each worker would spend on its own.
+    pa.array([])
     before = MemoryKills.now()
     tie = dies_with_parent(signal.SIGTERM)
     running: dict[int, int] = {}
