@@ -144,14 +144,6 @@ def shards_of(trial):
     return [f"{R}/inputs/shards/{trial.shard_list}.parquet"]
 
 
-def written(trial):
-    """The lists of files that a trial's write workers stored; of jobs with several workers their
-    indexes name them."""
-    if STUDY.workers_per_job > 1:
-        return []
-    return list(map(str, share(trial).all_written()))
-
-
 def nodes(trial):
     """The nodes of a trial's cluster that are jobs of their own, by name."""
     return {spec.name: spec for spec in node_jobs(trial)}
@@ -162,20 +154,20 @@ def cluster(trial):
     return [f"{R}/live/{trial.id}/cluster.json"] if nodes(trial) else []
 
 
-def measured_parts(trial):
-    """Results of all workers of all phases, and of the verification."""
-    parts = [
-        part for phase in trial.phases for part in phase_results(trial, phase.name)
-    ]
-    return [*parts, f"{R}/trials/{trial.id}/verify.parquet"]
+def last_outputs(trial):
+    """What comes last of a complete trial: all else was there before it."""
+    parts = [f"{R}/trials/{trial.id}/node.{name}.parquet" for name in nodes(trial)]
+    if parts:
+        parts.append(f"{R}/trials/{trial.id}/session.parquet")
+    return [f"{R}/trials/{trial.id}/verify.parquet", *parts]
 
 
 def final_outputs(trial):
     """What a complete trial leaves."""
-    parts = [f"{R}/trials/{trial.id}/node.{name}.parquet" for name in nodes(trial)]
-    if parts:
-        parts.append(f"{R}/trials/{trial.id}/session.parquet")
-    return [*measured_parts(trial), *parts]
+    parts = [
+        part for phase in trial.phases for part in phase_results(trial, phase.name)
+    ]
+    return [*parts, *last_outputs(trial)]
 
 
 def store_output(path):

@@ -75,7 +75,7 @@ def always_new():
 def measured(wildcards):
     if only_analysis():
         return always_new()
-    return [part for trial in TRIALS.values() for part in final_outputs(trial)]
+    return [part for trial in TRIALS.values() for part in last_outputs(trial)]
 
 
 def analysed(wildcards):
@@ -144,7 +144,7 @@ def check_plan(plan):
         if missing:
             raise WorkflowError(
                 f"the targets ask for a part of trial {trial_id} only; a trial is measured whole "
-                f"(missing in the plan: {', '.join(missing)}). Ask for {REPORT} instead."
+                f"(missing in the plan: {', '.join(missing)}). Name no target instead."
             )
     if not plan:
         return

@@ -102,7 +102,6 @@ rule verify:
         cluster=per_trial(cluster),
         session=f"{R}/live/{{trial}}/session.json",
         shards=per_trial(shards_of),
-        written=per_trial(written),
         stores=per_trial(stores),
     output:
         result=f"{R}/trials/{{trial}}/verify.parquet",
