@@ -4,6 +4,7 @@ makes of the parsed documents."""
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -321,6 +322,20 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
             client.count(Count(Kind.ALIGN))
     finally:
         client.close()
+
+
+def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path: Path) -> None:
+    """One that the kernel ends at its queue keeps the lock; the next waits for ever."""
+    store = tmp_path / "s"
+    store.mkdir()
+    source = SourceFile(str(tmp_path / "never_read.m10"), 10, bytes(16), (1, 1, 1, 1), 0)
+    cluster = Cluster("files", (store,), settings={"processes": 2}, sources=(source,))
+    client: Any = connect(cluster, "read")
+    assert client._parsers._submit(os.getpid).result() != os.getpid()
+    processes = [*client._parsers._pool._processes.values()]
+    assert processes
+    client.close()
+    assert {process.exitcode for process in processes} == {0}
 
 
 def test_a_parser_that_was_killed_is_said(tmp_path: Path, parsed: Parsed) -> None:

@@ -93,8 +93,9 @@ class _Parsers:
                 future.cancel()
 
     def close(self) -> None:
-        self._starter.shutdown(cancel_futures=True)
+        # The pool first: a process that is killed at its queue keeps the lock that others wait for.
         self._pool.shutdown(cancel_futures=True)
+        self._starter.shutdown(cancel_futures=True)
 
 
 class FilesClient(ProcessClient[ProcessState[Table], Table]):
