@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 Document = dict[str, Any]
 
 #: The form in which an engine wants its documents.
-Encoding = Literal["dict", "bson"]
+Encoding = Literal["dict", "bson", "arrow"]
 
 #: ``id``: 12 bytes. ``key``: 1 to 64 bytes of ASCII text, an ``_id`` of its own choice.
 FieldType = Literal["id", "int", "float", "str", "key"]

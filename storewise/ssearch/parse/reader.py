@@ -7,23 +7,29 @@ all but a fraction of the bytes, by `fast` or `reference`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from storewise.documents import DIGEST_BYTES, Encoding, Kind, make_id
+import numpy as np
+
+from storewise.documents import DIGEST_BYTES, KINDS, Document, Encoding, Kind, make_id
 from storewise.errors import InputError
 from storewise.ssearch.parse import grammar
 from storewise.ssearch.parse.batch import Counts, DocumentBatch, Query, no_gc
-from storewise.ssearch.parse.documents import ColumnBuilder, documents_of, task_document, to_bson
-from storewise.ssearch.parse.fast import Columns, FastReader
+from storewise.ssearch.parse.columns import Columns
+from storewise.ssearch.parse.documents import dicts_of, documents_of, task_document, to_bson
+from storewise.ssearch.parse.fast import FastReader
 from storewise.ssearch.parse.frame import Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import text
 from storewise.ssearch.parse.lines import CHUNK, Lines, shown
+from storewise.ssearch.parse.packed import bson_of
 from storewise.ssearch.parse.reference import SearchKeys, read_alignment
 from storewise.ssearch.parse.stream import Source, damage, open_input, source_name
 
 Mode = Literal["auto", "fast", "reference"]
+#: Documents of tasks, rna, gs and align, in the form of an encoding.
+_Parts = tuple[Any, Any, Any, Any]
 
 #: The first lines of a search; one that names no version in them is no output of these programs.
 _PREAMBLE_LINES = 40
@@ -69,8 +75,8 @@ class DocumentReader:
     ) -> None:
         if len(digest) < DIGEST_BYTES:
             raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
-        if encoding not in ("dict", "bson"):
-            raise ValueError(f"encoding {encoding!r} is neither 'dict' nor 'bson'")
+        if encoding not in get_args(Encoding):
+            raise ValueError(f"encoding {encoding!r} is none of {', '.join(get_args(Encoding))}")
         if mode not in ("auto", "fast", "reference"):
             raise ValueError(f"mode {mode!r} is none of 'auto', 'fast', 'reference'")
         if alignments_per_batch < 1 or chunk_bytes < 1:
@@ -82,13 +88,15 @@ class DocumentReader:
         self._source = source
         self._name = name or source_name(source)
         self._digest = digest
-        self._bson = encoding == "bson"
+        self._encoding = encoding
         self._mode = mode
         self._study = study_fields
         self._per_batch = alignments_per_batch
         self._chunk = chunk_bytes
-        self._builder = ColumnBuilder(digest, study_fields=study_fields)
-        self._batch = DocumentBatch()
+        self._tasks: list[Document] = []
+        self._columns = Columns(alignments_per_batch, 0)
+        #: With `mode` "reference", instead of columns.
+        self._rows: list[tuple[Document, Document, Document]] = []
         # Of the search and query that are being read:
         self._frame = Frame()
         self._current_program = ""
@@ -104,7 +112,8 @@ class DocumentReader:
         self.fast_alignments = 0
         self._frame = Frame()
         self._tasks_made = 0
-        self._batch = DocumentBatch()
+        self._tasks, self._rows = [], []
+        self._columns = Columns(self._per_batch, 0)
         with open_input(self._source) as stream:
             try:
                 lines = Lines(stream, self._name, self._chunk)
@@ -113,8 +122,8 @@ class DocumentReader:
                     self._closing(lines)
             except InputError as error:
                 raise damage(stream, error) from error
-            if self._batch.tasks or self._batch.align:
-                yield self._cut(lines, len(self._batch.align))
+            if self._tasks or self._columns.rows or self._rows:
+                yield self._cut(lines)
 
     @property
     def warnings(self) -> list[str]:
@@ -318,7 +327,7 @@ class DocumentReader:
         document = task_document(
             query.task, query.id, query.library, query.parameters, study_fields=self._study
         )
-        self._batch.tasks.append(to_bson(document) if self._bson else document)
+        self._tasks.append(document)
         self._tasks_made += 1
 
     # -- alignments --------------------------------------------------------------------------
@@ -338,56 +347,96 @@ class DocumentReader:
                 return
             self._frame.aligned()
             with no_gc():
-                columns = fast.take(lines, hit) if fast is not None else None
-                if columns is not None:
-                    hit = columns.hits[-1][2:]
-                    self._keys.take(columns.layout)
-                    self._add_columns(columns, query)
+                last = None if fast is None else self._take(fast, lines, query, hit)
+                if last is not None:
+                    hit = last
                 else:
                     start = lines.number, lines.offset
                     row, layout = read_alignment(lines, self._current_program, hit)
                     self._keys.check(lines, layout, start)
                     hit = row.hit
-                    self.counts.hits += line != grammar.NEXT_ALIGNMENT
-                    self._add_row(row, query)
+                    self._add(row, query, opens=line != grammar.NEXT_ALIGNMENT)
                     if fast is not None:
                         fast.learn(layout, lines.offset - start[1])
-            while len(self._batch.align) >= self._per_batch:
-                yield self._cut(lines, self._per_batch)
+            if self._columns.room == 0 or len(self._rows) == self._per_batch:
+                yield self._cut(lines)
 
-    def _add_row(self, row: grammar.Alignment, query: Query) -> None:
-        documents = documents_of(
-            row,
-            self._digest,
-            self.counts.alignments,
-            query.task,
-            query.id,
-            study_fields=self._study,
-        )
-        batch = self._batch
-        for target, document in zip((batch.rna, batch.gs, batch.align), documents, strict=True):
-            target.append(to_bson(document) if self._bson else document)
+    def _take(
+        self, fast: FastReader, lines: Lines, query: Query, hit: bytes | None
+    ) -> bytes | None:
+        """The alignments that the fast reader takes; the last one's hit line, None for none."""
+        columns = self._columns
+        columns.of(query.task, query.id)
+        before = columns.rows
+        last = fast.take(lines, columns, hit)
+        if last is not None:
+            assert fast.layout is not None
+            self._keys.take(fast.layout)
+            taken = columns.rows - before
+            self.counts.hits += int(np.count_nonzero(columns.opens[before : columns.rows]))
+            self.counts.alignments += taken
+            self.fast_alignments += taken
+        return last
+
+    def _add(self, row: grammar.Alignment, query: Query, *, opens: bool) -> None:
+        if self._mode == "reference":
+            documents = documents_of(
+                row,
+                self._digest,
+                self.counts.alignments,
+                query.task,
+                query.id,
+                study_fields=self._study,
+            )
+            self._rows.append(documents)
+        else:
+            self._columns.of(query.task, query.id)
+            self._columns.append(row, opens=opens)
+        self.counts.hits += opens
         self.counts.alignments += 1
 
-    def _add_columns(self, columns: Columns, query: Query) -> None:
-        build: Any = self._builder.bson if self._bson else self._builder.dicts
-        rna, gs, align = build(columns, self.counts.alignments, query.task, query.id)
-        self._batch.rna += rna
-        self._batch.gs += gs
-        self._batch.align += align
-        self.counts.hits += columns.new_hits
-        self.counts.alignments += len(columns)
-        self.fast_alignments += len(columns)
+    def _cut(self, lines: Lines) -> DocumentBatch:
+        """The batch of what has been read since the last one."""
+        encode = _ENCODERS[self._encoding]
+        batch = DocumentBatch(*encode(self), bytes_read=lines.offset)
+        self._tasks, self._rows = [], []
+        self._columns = self._columns.next(self.counts.alignments)
+        return batch
 
-    def _cut(self, lines: Lines, count: int) -> DocumentBatch:
-        """Takes the first `count` alignments and every task from the batch being filled."""
-        whole = self._batch
-        cut = DocumentBatch(
-            whole.tasks,
-            whole.rna[:count],
-            whole.gs[:count],
-            whole.align[:count],
-            bytes_read=lines.offset,
-        )
-        self._batch = DocumentBatch([], whole.rna[count:], whole.gs[count:], whole.align[count:])
-        return cut
+    def _dicts(self) -> _Parts:
+        if self._rows:
+            rna, gs, align = map(list, zip(*self._rows, strict=True))
+        else:
+            rna, gs, align = dicts_of(self._columns, self._digest, study_fields=self._study)
+        return self._tasks, rna, gs, align
+
+    def _bson(self) -> _Parts:
+        if self._rows or not self._columns.rows:
+            return _mapped(to_bson, self._dicts())
+        parts = bson_of(self._columns, self._digest, study_fields=self._study)
+        return list(map(to_bson, self._tasks)), *parts
+
+    def _arrow(self) -> _Parts:
+        from storewise.ssearch.parse.arrow import batch_of, record_batches
+
+        if self._rows or not self._columns.rows:
+            parts = self._dicts()
+            return tuple(  # type: ignore[return-value]
+                batch_of(kind, part, study_fields=self._study)
+                for kind, part in zip(KINDS, parts, strict=True)
+            )
+        made = record_batches(self._columns, self._digest, study_fields=self._study)
+        tasks = batch_of(Kind.TASKS, self._tasks, study_fields=self._study)
+        return tasks, made[Kind.RNA], made[Kind.GS], made[Kind.ALIGN]
+
+
+def _mapped(encode: Callable[[Document], bytes], parts: _Parts) -> _Parts:
+    tasks, rna, gs, align = (list(map(encode, part)) for part in parts)
+    return tasks, rna, gs, align
+
+
+_ENCODERS: dict[Encoding, Callable[[DocumentReader], _Parts]] = {
+    "dict": DocumentReader._dicts,
+    "bson": DocumentReader._bson,
+    "arrow": DocumentReader._arrow,
+}
