@@ -13,6 +13,7 @@ from typing import Any
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
+from storewise.ssearch.parse.compiled import CORE
 from storewise.yamlfile import nearest
 
 #: Programs and packages beside the engines: name, what it is for, what to install.
@@ -68,7 +69,16 @@ def examine(names: Iterable[str] = ()) -> list[Finding]:
             there = find(name)
             advice = "" if there else f"{lacking}; needed for {purpose}: {hint}"
             findings.append(Finding(name, "tool", bool(there), there or "", advice))
-    return findings
+    return [*findings, _core()]
+
+
+def _core() -> Finding:
+    advice = (
+        "not built; outputs are read at about a third of its speed: install a C compiler and "
+        "Python's headers (Debian: gcc python3-dev), then `make -B env`"
+    )
+    built = "built, for any Python from 3.11 on"
+    return Finding("compiled core", "tool", CORE, built if CORE else "", "" if CORE else advice)
 
 
 def _version(package: str) -> str | None:
