@@ -33,8 +33,17 @@ import zstandard
 
 SAMPLE = Path(__file__).resolve().parent.parent / "resources" / "sample"
 SIZE = 10_000_000
+#: Alignments of a batch.
+BATCH = 2000
 #: What the project wants: documents per second as multiples of SearchIO's.
-WANTED = {"storewise dict": 14.0, "storewise bson": 16.0}
+WANTED = {
+    "arrow": 100.0,
+    "arrow, no core": 30.0,
+    "bson": 60.0,
+    "bson, no core": 20.0,
+}
+#: Leaves the compiled core out: the same columns are made with numpy.
+NO_CORE = ", no core"
 
 
 def read_newlines(path: Path) -> int:
@@ -76,7 +85,9 @@ def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
     def run(path: Path) -> int:
         from storewise.ssearch.parse.reader import DocumentReader
 
-        reader = DocumentReader(path, bytes(7), encoding=encoding, mode=mode)  # type: ignore[arg-type]
+        reader = DocumentReader(
+            path, bytes(7), encoding=encoding, mode=mode, alignments_per_batch=BATCH  # type: ignore[arg-type]
+        )
         return sum(len(batch) for batch in reader)
 
     return run
@@ -85,20 +96,27 @@ def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
 METHODS: dict[str, Callable[[Path], int]] = {
     "Biopython SearchIO": search_io,
     "Biopython AlignIO": align_io,
-    "storewise reference": storewise("dict", "reference"),
-    "storewise dict": storewise("dict", "auto"),
-    "storewise bson": storewise("bson", "auto"),
+    "reference reader": storewise("dict", "reference"),
+    "arrow": storewise("arrow", "auto"),
+    "bson": storewise("bson", "auto"),
+    "dict": storewise("dict", "auto"),
+    "arrow, no core": storewise("arrow", "auto"),
+    "bson, no core": storewise("bson", "auto"),
+    "dict, no core": storewise("dict", "auto"),
     "for line in file": read_lines,
     "read, count newlines": read_newlines,
 }
-SLOW = {"Biopython SearchIO", "Biopython AlignIO", "storewise reference"}
+SLOW = {"Biopython SearchIO", "Biopython AlignIO", "reference reader"}
 
 
 def measure(method: str, path: Path, repeats: int) -> None:
     """Runs in a child; prints the best clock and processor seconds of `repeats` runs."""
-    for module in ("Bio.SearchIO", "Bio.AlignIO", "storewise.ssearch.parse.reader"):
-        if method.split()[0].lower()[:3] == module[:3].lower():
-            importlib.import_module(module)
+    if method.startswith("Biopython"):
+        modules = ["Bio.SearchIO", "Bio.AlignIO"]
+    else:
+        modules = ["storewise.ssearch.parse.reader", "storewise.ssearch.parse.arrow"]
+    for module in modules:
+        importlib.import_module(module)
     documents = 0
     clock, processor = [], []
     for _ in range(repeats):
@@ -181,6 +199,7 @@ def run(path: Path, turns: int) -> dict[str, dict[str, float]]:
             child = subprocess.run(
                 [sys.executable, __file__, "--measure", method, "--file", str(path)],
                 stdout=subprocess.PIPE, check=True,
+                env={**os.environ, "STOREWISE_CORE": "0" if method.endswith(NO_CORE) else "1"},
             )  # fmt: skip
             result = json.loads(child.stdout)
             known = best.setdefault(method, result)
@@ -192,7 +211,7 @@ def run(path: Path, turns: int) -> dict[str, dict[str, float]]:
 
 def table(results: dict[str, dict[str, float]], size: int) -> list[dict[str, Any]]:
     base = results["Biopython SearchIO"]
-    documents = results["storewise dict"]["documents"]
+    documents = results["dict"]["documents"]
     rows: list[dict[str, Any]] = []
     for method, result in results.items():
         rate = result["documents"] / result["seconds"]

@@ -54,18 +54,21 @@ def _program(layout: Layout) -> tuple[_Keys, _Keys, _Keys, int, int]:
 
 def take(
     buffer: bytes, start: int, layout: Layout, columns: Columns, hit: bytes | None
-) -> tuple[int, bytes | None]:
-    """Appends the alignments from buffer position `start` on; as `vectors.take`."""
+) -> tuple[int, int, bytes | None]:
+    """Appends the alignments from buffer position `start` on, as `vectors.take`; how many lines
+    they have, too."""
+    lines = 0
     while True:
         known = (None, None, None) if hit is None else packed_hit(hit)
-        taken, start, last, full = _core.take(
+        taken, more, start, last, full = _core.take(
             buffer, start, len(buffer), _program(layout), columns.buffers(), columns.rows, known
         )
         columns.rows += taken
+        lines += more
         if last >= 0:
             hit = buffer[last + 2 : buffer.index(b"\n", last)]
         if not full or not columns.room:
-            return start, hit
+            return start, lines, hit
         columns.grow()
 
 

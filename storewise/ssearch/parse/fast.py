@@ -34,11 +34,14 @@ class FastReader:
         self._rest = 0
         self._next_rest = 1
         self._window = _FULL_WINDOW
+        #: More bytes than an alignment is likely to have.
+        self._most = _SMALL_WINDOW
 
     def learn(self, layout: Layout, size: int) -> None:
         """Told of each alignment (of `size` bytes) that the reference reader had to read."""
         if len(layout.keys) + layout.codes > _MOST_KEYS:
             return
+        self._most = max(self._most, 2 * size)
         if layout != self.layout:
             self.layout = layout
             self._window = _FULL_WINDOW
@@ -54,29 +57,31 @@ class FastReader:
         """
         if self.layout is None:
             return None
-        start = lines.position
         if compiled.CORE:
-            if 2 * (len(lines.buffer) - lines.position) < _FULL_WINDOW:
-                lines.fill()
-                start = lines.position
-            stop, last = compiled.take(lines.buffer, start, self.layout, columns, hit)
-            if stop > start:
-                lines.jump(stop)
-                return last
+            while True:
+                stop, passed, last = compiled.take(
+                    lines.buffer, lines.position, self.layout, columns, hit
+                )
+                if stop > lines.position:
+                    lines.jump(stop, passed)
+                    return last
+                # What there is of an alignment may be its beginning only.
+                if len(lines.buffer) - lines.position > self._most or not lines.fill():
+                    break
         if self._rest and not self._patient:
             self._rest -= 1
             return None
         if 2 * (len(lines.buffer) - lines.position) < self._window:
             lines.fill()
-            start = lines.position
+        start = lines.position
         end = min(start + self._window, len(lines.buffer))
-        stop, last = vectors.take(lines.buffer, start, end, self.layout, columns, hit)
+        stop, last, failed = vectors.take(lines.buffer, start, end, self.layout, columns, hit)
         if stop == start:
             self._window = _SMALL_WINDOW
             self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, _LONGEST_REST)
             return None
         self._next_rest = 1
-        if 2 * (stop - start) < end - start:
+        if failed:
             self._window = max(self._window // 4, _SMALL_WINDOW)
         else:
             self._window = min(self._window * 2, _FULL_WINDOW)

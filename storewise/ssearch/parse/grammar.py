@@ -27,6 +27,8 @@ VERSION_LINE = re.compile(rb" version +(([0-9]{1,9})(?![0-9])\S*)(.*)")
 #: Behind each query line; the first one is that of the library. On the `Library:` line up to
 #: version 35.
 RESIDUES = re.compile(rb"(?:^|(?<= ))" + _N + rb" residues in +(" + _N + rb") sequences$", re.M)
+#: Rows of the histogram of scores, `  52    42    36:=====*==`.
+HISTOGRAM = re.compile(rb"(?:[<> ][ 0-9]{3,4}+ ++[0-9]++ ++[0-9]++:[^\n>]*+\n)++")
 BEST_SCORES = b"The best scores are:"
 END_OF_QUERY = b">>><<<"
 END_OF_SEARCH = b">>>///"

@@ -113,15 +113,28 @@ class Lines:
             continue
         return self.buffer[self._end + 1 : self._end + 1 + _FOLLOWING]
 
-    def jump(self, position: int) -> None:
-        """Moves to buffer `position`, the start of a line ahead."""
-        passed = np.frombuffer(
-            self.buffer, np.uint8, count=position - self.position, offset=self.position
-        )
-        # Three times as fast as bytes.count, which looks for one newline after the other.
-        self.number += int(np.count_nonzero(passed == _NEWLINE))
+    def plain_end(self) -> int:
+        """Buffer position behind the lines from the current one on that are whole, not empty and
+        have no `>>>` in them, as far as the buffer goes."""
+        if not self.line:
+            return self.position
+        end = self.empty_line(len(self.buffer)) or self.buffer.rfind(b"\n") + 1
+        mark = self.buffer.find(b">>>", self.position, end)
+        return end if mark < 0 else self.buffer.rfind(b"\n", self.position, mark) + 1
+
+    def jump(self, position: int, passed: int | None = None) -> bytes | None:
+        """Moves to buffer `position`, the start of a line ahead, and returns that line; `passed`
+        is how many lines that are, if known."""
+        if passed is None:
+            text = np.frombuffer(
+                self.buffer, np.uint8, count=position - self.position, offset=self.position
+            )
+            # Three times as fast as bytes.count, which looks for one newline after the other.
+            passed = int(np.count_nonzero(text == _NEWLINE))
+        self.number += passed
         self.position = position
         self._find()
+        return self.line
 
     def empty_line(self, end: int) -> int | None:
         """Buffer position of the first empty line behind the current one and before `end`.

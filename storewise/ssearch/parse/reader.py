@@ -33,6 +33,8 @@ _Parts = tuple[Any, Any, Any, Any]
 
 #: The first lines of a search; one that names no version in them is no output of these programs.
 _PREAMBLE_LINES = 40
+#: Lines of a query's preamble that its `>>>` block repeats, where there is one.
+_SHOWN_PARAMETERS = ((b"Algorithm: ", "mp_Algorithm"), (b"Parameters: ", "mp_Parameters"))
 _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling"
 
 
@@ -237,6 +239,9 @@ class DocumentReader:
                 with _worded(lines):
                     frame.begin(text(program[1]), grammar.FIRST_CLOSED_VERSION)
             return
+        if bars := grammar.HISTOGRAM.match(lines.buffer, lines.position):
+            lines.jump(bars.end())
+            return
         if residues := grammar.RESIDUES.search(line):
             with _worded(lines):
                 frame.library(int(residues[1]))
@@ -246,23 +251,28 @@ class DocumentReader:
         if (library := grammar.library_name(line)) is not None:
             self._library = text(library)
         else:
-            for key in ("Algorithm", "Parameters"):
-                start = f"{key}: ".encode()
+            for start, key in _SHOWN_PARAMETERS:
                 if line.startswith(start):
-                    query.parameters[f"mp_{key}"] = text(line[len(start) :]).strip()
+                    query.parameters[key] = text(line[len(start) :]).strip()
         query.library = self._library
         lines.next()
 
     def _table(self, lines: Lines) -> None:
         """Passes over the table of best scores: its rows start with ids, which may be anything."""
         self._frame.table()
-        while (row := lines.next()) is not None:
+        row = lines.next()
+        while row is not None:
+            if (end := lines.plain_end()) > lines.position:
+                self._frame.row()
+                row = lines.jump(end)
+                continue
             if not lines.terminated and row != self._frame.last_mark:
                 return
             if grammar.ends_table(row):
                 self._frame.table_ends(empty_line=not row)
                 return
             self._frame.row()
+            row = lines.next()
 
     def _closing(self, lines: Lines) -> None:
         """Reads the lines after the end mark, up to the next search or the end of the file."""

@@ -12,6 +12,14 @@
 
 #define MOST_DIGITS 18
 
+/* For processors that have wider registers than all x86-64 ones; chosen when it is loaded. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
+
 static inline int is_digit(char c)
 {
     return (unsigned char)(c - '0') < 10;
@@ -259,6 +267,7 @@ typedef struct {
     Columns *columns;
     LongFloat long_float;
     int full;
+    ptrdiff_t lines; /* read so far */
     int64_t integers[INTEGERS];
     double floats[FLOATS];
     unsigned char frame;
@@ -289,6 +298,7 @@ static int read_value(Reader *r, int role, const char *p, const char *stop)
 /* The lines of a block of keys; behind them, or NULL. */
 static const char *read_keys(Reader *r, const char *p, const Block *block)
 {
+    r->lines += block->count;
     for (int k = 0; k < block->count; k++) {
         const Key *key = &block->keys[k];
         if (r->end - p <= key->size || memcmp(p, key->start, (size_t)key->size) != 0)
@@ -302,6 +312,31 @@ static const char *read_keys(Reader *r, const char *p, const Block *block)
     return p;
 }
 
+/* Loops over single bytes, which compilers make into few instructions for many. */
+WIDE static int copy_residues(char *to, const char *p, ptrdiff_t count, ptrdiff_t *gaps)
+{
+    unsigned char wrong = 0;
+    for (ptrdiff_t i = 0; i < count;) {
+        ptrdiff_t until = count - i < 255 ? count : i + 255;
+        unsigned char minus = 0;
+        for (; i < until; i++) {
+            to[i] = p[i];
+            minus = (unsigned char)(minus + (p[i] == '-'));
+            wrong |= (unsigned char)!is_residue(p[i]);
+        }
+        *gaps += minus;
+    }
+    return !wrong;
+}
+
+WIDE static int all_consensus(const char *p, ptrdiff_t count)
+{
+    unsigned char wrong = 0;
+    for (ptrdiff_t i = 0; i < count; i++)
+        wrong |= (unsigned char)!is_consensus(p[i]);
+    return !wrong;
+}
+
 /* `>ID ..`, the keys and the residues of a sequence; its length and gaps. */
 static const char *read_sequence(Reader *r, const char *p, const Block *block, Text *text,
                                  ptrdiff_t row, ptrdiff_t *length, ptrdiff_t *gaps)
@@ -309,6 +344,7 @@ static const char *read_sequence(Reader *r, const char *p, const Block *block, T
     const char *stop = line_end(p, r->end);
     if (stop == NULL || stop - p < 4 || *p != '>' || memcmp(stop - 3, " ..", 3) != 0)
         return NULL;
+    r->lines++;
     p = read_keys(r, stop + 1, block);
     if (p == NULL)
         return NULL;
@@ -322,22 +358,11 @@ static const char *read_sequence(Reader *r, const char *p, const Block *block, T
             r->full = 1;
             return NULL;
         }
-        char *to = text->data + at;
-        unsigned char right = 1, minus = 0;
-        for (ptrdiff_t i = 0; i < count; i++) {
-            to[i] = p[i];
-            right &= (unsigned char)is_residue(p[i]);
-        }
-        for (ptrdiff_t i = 0; i < count;) {
-            ptrdiff_t until = count - i < 255 ? count : i + 255;
-            for (minus = 0; i < until; i++)
-                minus = (unsigned char)(minus + (p[i] == '-'));
-            dashes += minus;
-        }
-        if (!right)
+        if (!copy_residues(text->data + at, p, count, &dashes))
             return NULL;
         at += count;
         p = stop + 1;
+        r->lines++;
     }
     if (at == first)
         return NULL;
@@ -347,22 +372,22 @@ static const char *read_sequence(Reader *r, const char *p, const Block *block, T
     return p;
 }
 
-static const char *read_consensus(const char *p, const char *end)
+static const char *read_consensus(Reader *r, const char *p)
 {
+    const char *end = r->end;
     static const char key[] = "; al_cons:\n";
     if (end - p < (ptrdiff_t)sizeof key - 1 || memcmp(p, key, sizeof key - 1) != 0)
         return NULL;
     p += sizeof key - 1;
+    r->lines++;
     while (p < end && *p != '\n' && is_consensus(*p)) {
         const char *stop = line_end(p, end);
         if (stop == NULL)
             return NULL;
-        unsigned char right = 1;
-        for (const char *c = p; c < stop; c++)
-            right &= (unsigned char)is_consensus(*c);
-        if (!right)
+        if (!all_consensus(p, stop - p))
             return NULL;
         p = stop + 1;
+        r->lines++;
     }
     return p;
 }
@@ -427,9 +452,10 @@ static const char *read_alignment(Reader *r, const char *p, ptrdiff_t row, Hit *
     if (p != NULL)
         p = read_sequence(r, p, &layout->library, &c->texts[T_LIBRARY], row, &lengths[1], &gaps[1]);
     if (p != NULL && layout->consensus)
-        p = read_consensus(p, r->end);
+        p = read_consensus(r, p);
     for (int k = 0; p != NULL && k < layout->codes; k++)
         p = read_code(p, r->end);
+    r->lines += 1 + layout->codes;
     /* What follows tells that the alignment is whole. */
     if (p == NULL || p == r->end || (*p != '>' && *p != '\n'))
         return NULL;
@@ -460,7 +486,7 @@ Taken take_alignments(const char *p, const char *end, const Layout *layout, Colu
                       ptrdiff_t row, Hit *hit, LongFloat long_float)
 {
     Reader reader = {.end = end, .layout = layout, .columns = columns, .long_float = long_float};
-    Taken taken = {.at = p, .taken = 0, .hit = NULL, .full = 0};
+    Taken taken = {.at = p, .taken = 0, .lines = 0, .hit = NULL, .full = 0};
     while (taken.at < end && *taken.at == '>') {
         if (row == columns->rows) {
             reader.full = 1;
@@ -469,6 +495,7 @@ Taken take_alignments(const char *p, const char *end, const Layout *layout, Colu
         const char *next = read_alignment(&reader, taken.at, row, hit);
         if (next == NULL)
             break;
+        taken.lines = reader.lines;
         if (columns->opens[row])
             taken.hit = taken.at;
         taken.at = next;

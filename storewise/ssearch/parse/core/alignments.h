@@ -70,6 +70,7 @@ typedef int (*LongFloat)(const char *begin, const char *end, double *value);
 typedef struct {
     const char *at;  /* behind the last alignment taken */
     ptrdiff_t taken; /* how many */
+    ptrdiff_t lines; /* that they have */
     const char *hit; /* the last line that opened a hit, or NULL */
     int full;        /* it ended for want of room in the columns */
 } Taken;

@@ -102,7 +102,7 @@ static int long_float(const char *begin, const char *end, double *value)
 
 PyDoc_STRVAR(take_doc,
              "take(text, start, end, (scores, query, library, consensus, codes), columns, rows, "
-             "(seqid, gene, chr)) -> (taken, position behind, position of the last hit or -1, full)");
+             "(seqid, gene, chr)) -> (taken, lines, position behind, position of the last hit or -1, full)");
 
 static PyObject *take(PyObject *self, PyObject *args)
 {
@@ -128,7 +128,7 @@ static PyObject *take(PyObject *self, PyObject *args)
         Taken taken = take_alignments(begin + start, begin + end, &layout, &lent.columns, rows,
                                       &hit, long_float);
         Py_ssize_t last = taken.hit == NULL ? -1 : taken.hit - begin;
-        result = Py_BuildValue("nnni", taken.taken, taken.at - begin, last, taken.full);
+        result = Py_BuildValue("nnnni", taken.taken, taken.lines, taken.at - begin, last, taken.full);
         give_back(&lent);
     }
     PyBuffer_Release(&text);
