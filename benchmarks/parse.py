@@ -86,7 +86,11 @@ def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
         from storewise.ssearch.parse.reader import DocumentReader
 
         reader = DocumentReader(
-            path, bytes(7), encoding=encoding, mode=mode, alignments_per_batch=BATCH  # type: ignore[arg-type]
+            path,
+            bytes(7),
+            encoding=encoding,
+            mode=mode,
+            alignments_per_batch=BATCH,  # type: ignore[arg-type]
         )
         return sum(len(batch) for batch in reader)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ _ID = pa.binary(ID_BYTES)
 TYPES = {"id": _ID, "int": pa.int64(), "float": pa.float64(), "str": pa.string()}
 
 
+@lru_cache
 def arrow_schema(kind: Kind, *, study_fields: bool = False) -> pa.Schema:
     """The columns of a kind; of open fields all others are one JSON object, in ``params``."""
     columns = [
@@ -35,9 +37,7 @@ def _ids(array: npt.NDArray[np.uint8]) -> Any:
 
 def _texts(rows: int, ends: npt.NDArray[np.int32], data: Any, has: Any = None) -> Any:
     valid = None if has is None else pa.py_buffer(np.packbits(has != 0, bitorder="little"))
-    return pa.Array.from_buffers(
-        pa.string(), rows, [valid, pa.py_buffer(ends), pa.py_buffer(data)]
-    )
+    return pa.Array.from_buffers(pa.string(), rows, [valid, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def _text(column: TextColumn, rows: int, has: Any = None) -> Any:
@@ -119,17 +119,23 @@ def _batch(kind: Kind, values: dict[str, Any], *, study_fields: bool) -> pa.Reco
     return pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
 
 
+@lru_cache
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
 def batch_of(
     kind: Kind, documents: Sequence[Document], *, study_fields: bool = False
 ) -> pa.RecordBatch:
     """Documents as a record batch, one value after the other: for the few tasks, and where
     documents are there already."""
     schema = arrow_schema(kind, study_fields=study_fields)
+    if not documents:
+        return _nothing(schema)
     known = set(schema.names)
     columns = {name: [d.get(name) for d in documents] for name in schema.names}
     if kind.open_fields:
         columns[PARAMS_COLUMN] = [
-            orjson.dumps({k: v for k, v in d.items() if k not in known}).decode()
-            for d in documents
+            orjson.dumps({k: v for k, v in d.items() if k not in known}).decode() for d in documents
         ]
     return pa.RecordBatch.from_pydict(columns, schema=schema)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
-
 
 from storewise.ssearch.parse.columns import FLOATS, INTEGERS, Columns, packed_hit
 from storewise.ssearch.parse.grammar import Layout
 
 #: Environment variable that leaves the core out where it is 0.
 CORE_VARIABLE = "STOREWISE_CORE"
-_core: Any = None
-if os.environ.get(CORE_VARIABLE) != "0":
+
+
+def _load() -> Any:
+    if os.environ.get(CORE_VARIABLE) == "0":
+        return None
     try:
-        from storewise.ssearch.parse import _core  # type: ignore[no-redef]
+        return import_module("storewise.ssearch.parse._core")
     except ImportError:
-        pass
+        return None
+
+
+_core = _load()
 
 #: Whether there is a core.
 CORE = _core is not None
@@ -78,8 +84,7 @@ def bson(
     """The rna, gs and align documents as BSON."""
     stops = [*(run.row for run in columns.runs[1:]), columns.rows]
     searches = tuple(
-        (stop, run.task, run.query.encode())
-        for run, stop in zip(columns.runs, stops, strict=True)
+        (stop, run.task, run.query.encode()) for run, stop in zip(columns.runs, stops, strict=True)
     )
     documents: tuple[list[bytes], list[bytes], list[bytes]] = _core.bson(
         columns.buffers(), columns.rows, digest, columns.first, searches, study_fields

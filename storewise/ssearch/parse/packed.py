@@ -123,8 +123,6 @@ _ALIGN_FIELDS = (
 )
 
 
-
-
 def _pack(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
     rows = len(columns)
     own = [
@@ -138,9 +136,7 @@ def _pack(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
         )
     )
     rna = _sequences(columns, "query", own[0], Kind.RNA.code, [b"\0" + end for end in ends])
-    seqids = [
-        b"\0\x02seqid\0" + _string(seqid) for seqid in columns.text("seqid").texts(rows)
-    ]
+    seqids = [b"\0\x02seqid\0" + _string(seqid) for seqid in columns.text("seqid").texts(rows)]
     gs = _sequences(columns, "library", own[1], Kind.GS.code, list(map(add, seqids, ends)))
     return rna, gs, _aligns(columns, own, study_fields=study_fields)
 

@@ -206,7 +206,7 @@ class DocumentReader:
                 assert query is not None
                 self._header(lines, query)
                 yield from self._alignments(lines, query)
-            elif query_line := grammar.query_line(line):
+            elif b">>>" in line and (query_line := grammar.query_line(line)):
                 with _worded(lines):
                     frame.query(query_line)
                 self._finish(query)
@@ -239,10 +239,12 @@ class DocumentReader:
                 with _worded(lines):
                     frame.begin(text(program[1]), grammar.FIRST_CLOSED_VERSION)
             return
-        if bars := grammar.HISTOGRAM.match(lines.buffer, lines.position):
+        if line.startswith(b"< ") and (
+            bars := grammar.HISTOGRAM.match(lines.buffer, lines.position)
+        ):
             lines.jump(bars.end())
             return
-        if residues := grammar.RESIDUES.search(line):
+        if b" residues in " in line and (residues := grammar.RESIDUES.search(line)):
             with _worded(lines):
                 frame.library(int(residues[1]))
         if line.startswith(grammar.BEST_SCORES):
@@ -431,7 +433,7 @@ class DocumentReader:
 
         if self._rows or not self._columns.rows:
             parts = self._dicts()
-            return tuple(  # type: ignore[return-value]
+            return tuple(
                 batch_of(kind, part, study_fields=self._study)
                 for kind, part in zip(KINDS, parts, strict=True)
             )

@@ -93,8 +93,8 @@ def _keys(layout: Layout) -> _Keys:
             words[row, column] = int.from_bytes(piece, "little")
             masks[row, column] = (1 << 8 * len(piece)) - 1
     longest = np.full(len(starts), np.iinfo(np.int64).max)
-    for name, column in roles.items():
-        longest[column] = _LONGEST_FLOAT if name in FLOATS else _LONGEST_INTEGER
+    for role, column in roles.items():
+        longest[column] = _LONGEST_FLOAT if role in FLOATS else _LONGEST_INTEGER
     longest[numbers] = _LONGEST_INTEGER
     return _Keys(
         scores=len(layout.keys),
@@ -134,7 +134,7 @@ class _Lines:
     def begin(self, places: Integers, text: bytes) -> Flags:
         """Which of the places begin with `text`, of at most eight bytes."""
         mask = np.uint64((1 << 8 * len(text)) - 1)
-        return self.words(places) & mask == np.uint64(int.from_bytes(text, "little"))
+        return cast(Flags, self.words(places) & mask == int.from_bytes(text, "little"))
 
     def at(self, places: Integers) -> Bytes:
         """The bytes at places; those behind the window are newlines."""
