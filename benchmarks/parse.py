@@ -34,7 +34,7 @@ import zstandard
 SAMPLE = Path(__file__).resolve().parent.parent / "resources" / "sample"
 SIZE = 10_000_000
 #: Alignments of a batch.
-BATCH = 2000
+BATCH = 8000
 #: What the project wants: documents per second as multiples of SearchIO's.
 WANTED = {
     "arrow": 100.0,

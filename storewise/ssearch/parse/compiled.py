@@ -78,6 +78,13 @@ def take(
         columns.grow()
 
 
+def plain(buffer: bytes, start: int) -> tuple[int, int]:
+    """The position behind the whole lines from buffer position `start` on that are not empty and
+    have no `>>>` in them, and how many they are."""
+    passed: tuple[int, int] = _core.plain(buffer, start)
+    return passed
+
+
 def bson(
     columns: Columns, digest: bytes, *, study_fields: bool
 ) -> tuple[list[bytes], list[bytes], list[bytes]]:

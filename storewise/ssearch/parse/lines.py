@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from storewise.errors import InputError
+from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.stream import ByteReader
 
 #: The longest line taken; the longest real ones hold a command line (a few hundred kB at most).
@@ -113,14 +114,23 @@ class Lines:
             continue
         return self.buffer[self._end + 1 : self._end + 1 + _FOLLOWING]
 
-    def plain_end(self) -> int:
-        """Buffer position behind the lines from the current one on that are whole, not empty and
-        have no `>>>` in them, as far as the buffer goes."""
+    def pass_plain(self) -> bool:
+        """Moves behind the lines from the current one on that are whole, not empty and have no
+        `>>>` in them, as far as the buffer goes; whether there are any."""
         if not self.line:
-            return self.position
-        end = self.empty_line(len(self.buffer)) or self.buffer.rfind(b"\n") + 1
-        mark = self.buffer.find(b">>>", self.position, end)
-        return end if mark < 0 else self.buffer.rfind(b"\n", self.position, mark) + 1
+            return False
+        passed = None
+        if compiled.CORE:
+            end, passed = compiled.plain(self.buffer, self.position)
+        else:
+            end = self.empty_line(len(self.buffer)) or self.buffer.rfind(b"\n") + 1
+            mark = self.buffer.find(b">>>", self.position, end)
+            if mark >= 0:
+                end = self.buffer.rfind(b"\n", self.position, mark) + 1
+        if end <= self.position:
+            return False
+        self.jump(end, passed)
+        return True
 
     def jump(self, position: int, passed: int | None = None) -> bytes | None:
         """Moves to buffer `position`, the start of a line ahead, and returns that line; `passed`

@@ -264,9 +264,9 @@ class DocumentReader:
         self._frame.table()
         row = lines.next()
         while row is not None:
-            if (end := lines.plain_end()) > lines.position:
+            if lines.pass_plain():
                 self._frame.row()
-                row = lines.jump(end)
+                row = lines.line
                 continue
             if not lines.terminated and row != self._frame.last_mark:
                 return

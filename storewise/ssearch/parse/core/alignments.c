@@ -42,7 +42,7 @@ static inline int is_residue(char c)
 
 static inline int is_consensus(char c)
 {
-    return !(is_letter(c) | is_digit(c) | (c == ';') | (c == '>'));
+    return !(is_letter(c) | is_digit(c) | (c == ';') | (c == '>') | (c == '\n'));
 }
 
 static inline const char *line_end(const char *p, const char *end)
@@ -57,8 +57,15 @@ static const char *behind_blanks(const char *p, const char *end)
     return p;
 }
 
-/* ` *-?[0-9]{1,18} *`, all of [p, end). */
-static int read_integer(const char *p, const char *end, int64_t *value)
+/* The newline behind blanks, or NULL where there is something else. */
+static inline const char *at_newline(const char *p, const char *end)
+{
+    p = behind_blanks(p, end);
+    return p < end && *p == '\n' ? p : NULL;
+}
+
+/* ` *-?[0-9]{1,18} *` up to a newline, of which it returns the place. */
+static inline const char *read_integer(const char *p, const char *end, int64_t *value)
 {
     p = behind_blanks(p, end);
     int negative = p < end && *p == '-';
@@ -66,10 +73,8 @@ static int read_integer(const char *p, const char *end, int64_t *value)
     int64_t number = 0;
     while (p < end && is_digit(*p) && p - first < MOST_DIGITS)
         number = number * 10 + (*p++ - '0');
-    if (p == first || behind_blanks(p, end) != end)
-        return 0;
     *value = negative ? -number : number;
-    return 1;
+    return p == first ? NULL : at_newline(p, end);
 }
 
 static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -78,10 +83,12 @@ static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
 #define LARGEST_POWER 22
 #define EXACT (UINT64_C(1) << 53)
 
-/* ` *[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)? *`, all of [p, end), and finite. Where doubles hold
- * both the digits and the power of ten exactly, it is one multiplication or division (W. D.
- * Clinger, How to read floating point numbers accurately, 1990); else `long_float` is asked. */
-static int read_float(const char *p, const char *end, double *value, LongFloat long_float)
+/* ` *[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)? *` up to a newline, of which it returns the place; a
+ * finite number. Where doubles hold both the digits and the power of ten exactly, it is one
+ * multiplication or division (W. D. Clinger, How to read floating point numbers accurately, 1990);
+ * else `long_float` is asked. */
+static inline const char *read_float(const char *p, const char *end, double *value,
+                                     LongFloat long_float)
 {
     const char *begin = p = behind_blanks(p, end);
     int negative = p < end && *p == '-';
@@ -92,7 +99,7 @@ static int read_float(const char *p, const char *end, double *value, LongFloat l
         digits = digits * 10 + (uint64_t)(*p - '0');
     ptrdiff_t count = p - first;
     if (count == 0)
-        return 0;
+        return NULL;
     ptrdiff_t power = 0;
     if (p < end && *p == '.') {
         const char *point = ++p;
@@ -111,17 +118,18 @@ static int read_float(const char *p, const char *end, double *value, LongFloat l
             if (number < 10000)
                 number = number * 10 + (*p - '0');
         if (p == exponent)
-            return 0;
+            return NULL;
         power += down ? -number : number;
     }
-    if (behind_blanks(p, end) != end)
-        return 0;
-    if (count > MOST_DIGITS || digits > EXACT || power < -LARGEST_POWER || power > LARGEST_POWER)
-        return long_float(begin, p, value);
-    double number = (double)digits;
-    number = power < 0 ? number / POWERS[-power] : number * POWERS[power];
-    *value = negative ? -number : number;
-    return 1;
+    if (count > MOST_DIGITS || digits > EXACT || power < -LARGEST_POWER || power > LARGEST_POWER) {
+        if (!long_float(begin, p, value))
+            return NULL;
+    } else {
+        double number = (double)digits;
+        number = power < 0 ? number / POWERS[-power] : number * POWERS[power];
+        *value = negative ? -number : number;
+    }
+    return at_newline(p, end);
 }
 
 static const char *find(const char *p, const char *end, const char *wanted)
@@ -268,30 +276,33 @@ typedef struct {
     LongFloat long_float;
     int full;
     ptrdiff_t lines; /* read so far */
+    ptrdiff_t width; /* of the last line of residues */
     int64_t integers[INTEGERS];
     double floats[FLOATS];
     unsigned char frame;
 } Reader;
 
-static int read_value(Reader *r, int role, const char *p, const char *stop)
+/* The newline behind a value, or NULL. */
+static inline const char *read_value(Reader *r, int role, const char *p)
 {
     int64_t ignored;
     switch (role) {
     case R_FRAME:
-        if (stop - p != 2 || p[0] != ' ' || (p[1] != 'f' && p[1] != 'r'))
-            return 0;
+        if (r->end - p < 3 || p[0] != ' ' || (p[1] != 'f' && p[1] != 'r') || p[2] != '\n')
+            return NULL;
         r->frame = (unsigned char)p[1];
-        return 1;
+        return p + 2;
     case R_NUMBER:
-        return memchr(p, '-', (size_t)(stop - p)) == NULL && read_integer(p, stop, &ignored);
+        p = read_integer(p, r->end, &ignored);
+        return p != NULL && ignored >= 0 ? p : NULL;
     case R_EXACT:
-        return p == stop;
+        return *p == '\n' ? p : NULL;
     case R_IGNORED:
-        return 1;
+        return line_end(p, r->end);
     default:
         if (role < R_Z)
-            return read_integer(p, stop, &r->integers[role]);
-        return read_float(p, stop, &r->floats[role - R_Z], r->long_float);
+            return read_integer(p, r->end, &r->integers[role]);
+        return read_float(p, r->end, &r->floats[role - R_Z], r->long_float);
     }
 }
 
@@ -303,11 +314,10 @@ static const char *read_keys(Reader *r, const char *p, const Block *block)
         const Key *key = &block->keys[k];
         if (r->end - p <= key->size || memcmp(p, key->start, (size_t)key->size) != 0)
             return NULL;
-        p += key->size;
-        const char *stop = line_end(p, r->end);
-        if (stop == NULL || !read_value(r, key->role, p, stop))
+        p = read_value(r, key->role, p + key->size);
+        if (p == NULL)
             return NULL;
-        p = stop + 1;
+        p++;
     }
     return p;
 }
@@ -337,6 +347,13 @@ WIDE static int all_consensus(const char *p, ptrdiff_t count)
     return !wrong;
 }
 
+/* The end of a line that is likely to have as many bytes as the one before it. Whoever asks looks
+ * at each byte before it: with a newline among them it was another line's end. */
+static inline const char *likely_end(const char *p, const char *end, ptrdiff_t width)
+{
+    return width < end - p && p[width] == '\n' ? p + width : line_end(p, end);
+}
+
 /* `>ID ..`, the keys and the residues of a sequence; its length and gaps. */
 static const char *read_sequence(Reader *r, const char *p, const Block *block, Text *text,
                                  ptrdiff_t row, ptrdiff_t *length, ptrdiff_t *gaps)
@@ -350,16 +367,22 @@ static const char *read_sequence(Reader *r, const char *p, const Block *block, T
         return NULL;
     ptrdiff_t first = text->ends[row], at = first, dashes = 0;
     while (p < r->end && is_residue(*p)) {
-        stop = line_end(p, r->end);
+        stop = likely_end(p, r->end, r->width);
         if (stop == NULL)
             return NULL;
-        ptrdiff_t count = stop - p;
-        if (count > text->capacity - at) {
+        if (stop - p > text->capacity - at) {
             r->full = 1;
             return NULL;
         }
-        if (!copy_residues(text->data + at, p, count, &dashes))
-            return NULL;
+        ptrdiff_t before = dashes;
+        if (!copy_residues(text->data + at, p, stop - p, &dashes)) {
+            const char *nearer = line_end(p, stop);
+            dashes = before;
+            if (nearer == NULL || !copy_residues(text->data + at, p, nearer - p, &dashes))
+                return NULL;
+            stop = nearer;
+        }
+        ptrdiff_t count = r->width = stop - p;
         at += count;
         p = stop + 1;
         r->lines++;
@@ -380,12 +403,16 @@ static const char *read_consensus(Reader *r, const char *p)
         return NULL;
     p += sizeof key - 1;
     r->lines++;
-    while (p < end && *p != '\n' && is_consensus(*p)) {
-        const char *stop = line_end(p, end);
+    while (p < end && is_consensus(*p)) {
+        const char *stop = likely_end(p, end, r->width);
         if (stop == NULL)
             return NULL;
-        if (!all_consensus(p, stop - p))
-            return NULL;
+        if (!all_consensus(p, stop - p)) {
+            stop = line_end(p, stop);
+            if (stop == NULL || !all_consensus(p, stop - p))
+                return NULL;
+        }
+        r->width = stop - p;
         p = stop + 1;
         r->lines++;
     }
@@ -504,4 +531,18 @@ Taken take_alignments(const char *p, const char *end, const Layout *layout, Colu
     }
     taken.full = reader.full;
     return taken;
+}
+
+ptrdiff_t plain_lines(const char **p, const char *end)
+{
+    ptrdiff_t lines = 0;
+    const char *stop, *mark = *p;
+    while ((mark = mark < end ? memchr(mark, '>', (size_t)(end - mark)) : NULL) != NULL &&
+           !(end - mark >= 3 && mark[1] == '>' && mark[2] == '>'))
+        mark++;
+    while ((stop = line_end(*p, end)) != NULL && stop > *p && (mark == NULL || mark > stop)) {
+        *p = stop + 1;
+        lines++;
+    }
+    return lines;
 }
