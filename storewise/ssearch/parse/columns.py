@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -42,11 +42,13 @@ _T = TypeVar("_T")
 
 
 class PackedHit(NamedTuple):
-    """What a hit's line says, in UTF-8."""
+    """What a hit's line says, in UTF-8; empty where it names no gene or no chromosome."""
 
     seqid: bytes
-    gene: bytes | None
-    chr: bytes | None
+    gene: bytes
+    chr: bytes
+    has_gene: bool
+    has_chr: bool
 
 
 @lru_cache(maxsize=_REMEMBERED_HITS)
@@ -56,8 +58,10 @@ def packed_hit(line: bytes) -> PackedHit:
     gene, chromosome = hit.gene, hit.chromosome
     return PackedHit(
         hit.seqid.encode(),
-        None if gene is None else gene.encode(),
-        None if chromosome is None else chromosome.encode(),
+        (gene or "").encode(),
+        (chromosome or "").encode(),
+        gene is not None,
+        chromosome is not None,
     )
 
 
@@ -95,7 +99,7 @@ class TextColumn:
     def texts(self, rows: int) -> list[bytes]:
         """The texts of the first `rows` rows."""
         data, ends = self.data[: self.ends[rows]].tobytes(), self.ends[: rows + 1].tolist()
-        return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return [data[start:end] for start, end in pairwise(ends)]
 
 
 @dataclass(slots=True)
@@ -172,13 +176,11 @@ class Columns:
 
     def append_hits(self, row: int, hits: Sequence[PackedHit]) -> None:
         """What the hits' lines say of the rows from `row` on."""
-        for text, values in zip(self.texts[2:], zip(*hits, strict=True), strict=True):
-            pieces = [value or b"" for value in values]
+        seqids, genes, chromosomes, has_gene, has_chr = zip(*hits, strict=True)
+        for text, pieces in zip(self.texts[2:], (seqids, genes, chromosomes), strict=True):
             lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
             text.append(row, b"".join(pieces), lengths)
-        stop = row + len(hits)
-        self.has[0, row:stop] = [hit.gene is not None for hit in hits]
-        self.has[1, row:stop] = [hit.chr is not None for hit in hits]
+        self.has[:, row : row + len(hits)] = has_gene, has_chr
 
     def append(self, alignment: Alignment, *, opens: bool) -> None:
         """One row, as the reference reader has read it."""

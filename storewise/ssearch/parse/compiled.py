@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from storewise.ssearch.parse.columns import FLOATS, INTEGERS, Columns, packed_hit
+from storewise.ssearch.parse.columns import FLOATS, INTEGERS, Columns, PackedHit, packed_hit
 from storewise.ssearch.parse.grammar import Layout
 
 #: Environment variable that leaves the core out where it is 0.
@@ -34,6 +34,7 @@ CORE = _core is not None
 
 _ROLES = (*INTEGERS, *FLOATS, "frame", "number", "exact", "ignored")
 _NUMBER, _EXACT, _IGNORED = (_ROLES.index(name) for name in _ROLES[-3:])
+_NO_HIT = (None, None, None)
 _Keys = tuple[tuple[bytes, int], ...]
 
 
@@ -65,7 +66,7 @@ def take(
     they have, too."""
     lines = 0
     while True:
-        known = (None, None, None) if hit is None else packed_hit(hit)
+        known = _NO_HIT if hit is None else _pieces(packed_hit(hit))
         taken, more, start, last, full = _core.take(
             buffer, start, len(buffer), _program(layout), columns.buffers(), columns.rows, known
         )
@@ -76,6 +77,10 @@ def take(
         if not full or not columns.room:
             return start, lines, hit
         columns.grow()
+
+
+def _pieces(hit: PackedHit) -> tuple[bytes, bytes | None, bytes | None]:
+    return hit.seqid, hit.gene if hit.has_gene else None, hit.chr if hit.has_chr else None
 
 
 def plain(buffer: bytes, start: int) -> tuple[int, int]:

@@ -19,6 +19,8 @@ from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.columns import NO_INTEGER, Columns
 from storewise.ssearch.parse.documents import ID_TYPE, dicts_of, ids, to_bson
 
+#: Texts of hits, which come again for each query.
+_REMEMBERED = 50_000
 _Packed = tuple[list[bytes], list[bytes], list[bytes]]
 
 
@@ -123,21 +125,34 @@ _ALIGN_FIELDS = (
 )
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def _seqid(value: bytes) -> bytes:
+    """What ends the string before it, and the element `seqid`."""
+    return b"\0\x02seqid\0" + _string(value)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _names(gene: bytes, chromosome: bytes, has_gene: int, has_chr: int) -> bytes:
+    """The elements `gene` and `chr`, and the end of the document."""
+    return (
+        _element(b"gene", gene if has_gene else None)
+        + _element(b"chr", chromosome if has_chr else None)
+        + b"\0"
+    )
+
+
 def _pack(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
     rows = len(columns)
     own = [
         ids(digest, kind, columns.first, rows).view(_ID).ravel()
         for kind in (Kind.RNA, Kind.GS, Kind.ALIGN)
     ]
-    ends = list(
-        chain.from_iterable(
-            repeat(b"\x07ti\0" + task + b"\0", count)
-            for task, count in columns.repeated(lambda run: run.task)
-        )
-    )
-    rna = _sequences(columns, "query", own[0], Kind.RNA.code, [b"\0" + end for end in ends])
-    seqids = [b"\0\x02seqid\0" + _string(seqid) for seqid in columns.text("seqid").texts(rows)]
-    gs = _sequences(columns, "library", own[1], Kind.GS.code, list(map(add, seqids, ends)))
+    tasks = list(columns.repeated(lambda run: b"\x07ti\0" + run.task + b"\0"))
+    ends = chain.from_iterable(repeat(b"\0" + task, count) for task, count in tasks)
+    rna = _sequences(columns, "query", own[0], Kind.RNA.code, list(ends))
+    ends = chain.from_iterable(repeat(task, count) for task, count in tasks)
+    tails = list(map(add, map(_seqid, columns.text("seqid").texts(rows)), ends))
+    gs = _sequences(columns, "library", own[1], Kind.GS.code, tails)
     return rna, gs, _aligns(columns, own, study_fields=study_fields)
 
 
@@ -147,14 +162,15 @@ def _sequences(
     start, stop = columns.integer(f"{which}_start"), columns.integer(f"{which}_stop")
     sequences = columns.text(which).texts(len(columns))
     ends = list(map(add, sequences, tails))
+    widths = np.diff(columns.text(which).ends[: len(columns) + 1])
     heads = _SEQUENCE_PACKER.pack(
-        [_SEQUENCE_PACKER.size + len(end) for end in ends],
+        widths + np.fromiter(map(len, tails), np.int32, len(tails)) + _SEQUENCE_PACKER.size,
         own,
         code,
         start,
         stop,
         np.abs(stop - start),
-        [len(sequence) + 1 for sequence in sequences],
+        widths + 1,
     )
     return list(map(add, heads, ends))
 
@@ -183,29 +199,23 @@ def _aligns(columns: Columns, own: list[Any], *, study_fields: bool) -> list[byt
     if study_fields:
         tails = [b"\0"] * rows
     else:
-        genes, chromosomes = (
-            [
-                _element(name.encode(), value if there else None)
-                for value, there in zip(
-                    columns.text(name).texts(rows), has[:rows].tolist(), strict=True
-                )
-            ]
-            for name, has in zip(("gene", "chr"), columns.has, strict=True)
+        named = map(
+            _names,
+            columns.text("gene").texts(rows),
+            columns.text("chr").texts(rows),
+            *columns.has[:, :rows].tolist(),
         )
         queries = chain.from_iterable(
             repeat(_element(b"q", query), count)
             for query, count in columns.repeated(lambda run: run.query.encode())
         )
-        tails = [
-            query + gene + chromosome + b"\0"
-            for query, gene, chromosome in zip(queries, genes, chromosomes, strict=True)
-        ]
+        tails = list(map(add, queries, named))
     packer = _align_packer(tuple(present))
     tasks = np.concatenate(
         [np.full(count, np.void(task)) for task, count in columns.repeated(lambda run: run.task)]
     )
     heads = packer.pack(
-        [packer.size + len(tail) for tail in tails],
+        np.fromiter(map(len, tails), np.int32, rows) + packer.size,
         own[2],
         Kind.ALIGN.code,
         *values,

@@ -39,6 +39,19 @@ _LONGEST_FLOAT = 24
 #: Of `> ..`, without what is between.
 _LEAST_HEADER = 3
 _WORD = 8
+_PIECE = 1 << 16
+#: Eight zeros as digits; what lifts a byte above 9 to its sign bit; the sign bits.
+_ZEROS, _TO_SIGN, _SIGNS = (np.uint64(0x0101010101010101 * byte) for byte in (0x30, 0x46, 0x80))
+_SUMS = tuple(
+    (np.uint64(mask), np.uint64(factor), np.uint64(shift))
+    for mask, factor, shift in (
+        (0x0F0F0F0F0F0F0F0F, 10 * (1 << 8) + 1, 8),
+        (0x00FF00FF00FF00FF, 100 * (1 << 16) + 1, 16),
+        (0x0000FFFF0000FFFF, 10000 * (1 << 32) + 1, 32),
+    )
+)
+#: Newlines behind a window, so that one may look for a key from each line's start on.
+_BEHIND = 256
 
 
 class _Keys(NamedTuple):
@@ -117,7 +130,7 @@ class _Lines:
 
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
         size = end - start
-        self._padded = np.full(size + _WORD, _NEWLINE, np.uint8)
+        self._padded = np.full(size + _BEHIND, _NEWLINE, np.uint8)
         self._padded[:size] = np.frombuffer(buffer, np.uint8, size, start)
         self.bytes: Bytes = self._padded[:size]
         self.ends = np.flatnonzero(self.bytes == _NEWLINE)
@@ -125,11 +138,11 @@ class _Lines:
         np.add(self.ends[:-1], 1, out=self.starts[1:])
         self.first = self.bytes[self.starts]
         # Eight bytes from any place on, as one number.
-        self._words = np.ndarray((size + 1,), "<u8", self._padded, strides=(1,))
+        self._words = np.ndarray((size + _BEHIND - _WORD,), "<u8", self._padded, strides=(1,))
 
     def words(self, places: Integers) -> npt.NDArray[np.uint64]:
         """Eight bytes from each place on; behind the window are newlines."""
-        return cast(npt.NDArray[np.uint64], self._words[np.minimum(places, len(self.bytes))])
+        return cast(npt.NDArray[np.uint64], self._words[places])
 
     def begin(self, places: Integers, text: bytes) -> Flags:
         """Which of the places begin with `text`, of at most eight bytes."""
@@ -138,7 +151,7 @@ class _Lines:
 
     def at(self, places: Integers) -> Bytes:
         """The bytes at places; those behind the window are newlines."""
-        return self._padded[np.minimum(places, len(self.bytes))]
+        return self._padded[places]
 
     def begins(self, numbers: Integers) -> Integers:
         """Where the lines of these numbers start; one behind the last where that ends."""
@@ -224,10 +237,7 @@ class _Window:
         if layout.consensus:
             place = lines.starts[self.consensus]
             right &= lines.begin(place, b"; al_con") & lines.begin(place + 8, b"s:\n")
-        blank = lines.at(values) == _BLANK
-        while blank.any():
-            values += blank
-            blank = lines.at(values) == _BLANK
+        _pass_blanks(lines, values)
         lengths = ends - values
         right &= (lengths <= keys.longest).all(axis=1)
         numbers = [column for name, column in keys.roles.items() if name != "frame"]
@@ -254,8 +264,32 @@ class _Window:
             hit = self._append(buffer, start, columns, hit, opens, frame, found, sequences)
         return hit
 
+    def _small_integers(self, ends: Integers, lengths: Integers) -> dict[str, npt.NDArray[Any]]:
+        """The integers, eight digits of each at once; none where one has more or has a sign.
+
+        The digits of a word are added in pairs, the pairs in pairs, and so on (D. Lemire, "Quickly
+        parsing eight digits", 2018). Numbers that nobody needs are only checked; ValueError for
+        those with another byte.
+        """
+        keys = self._keys
+        wanted = [*(keys.roles[name] for name in keys.integers), *keys.numbers]
+        sizes = lengths[:, wanted]
+        if not len(sizes) or sizes.max() > _WORD or ends[0, wanted].min() < _WORD:
+            self._texts(ends[:, keys.numbers] - lengths[:, keys.numbers], lengths[:, keys.numbers])
+            return {}
+        unused = (np.uint64(1) << (8 * (_WORD - sizes)).astype(np.uint64)) - np.uint64(1)
+        unused[sizes == 0] = np.iinfo(np.uint64).max
+        words = self._lines.words(ends[:, wanted] - _WORD)
+        words = (words & ~unused) | (_ZEROS & unused)
+        if (((words + _TO_SIGN) | (words - _ZEROS)) & _SIGNS).any():
+            self._texts(ends[:, keys.numbers] - lengths[:, keys.numbers], lengths[:, keys.numbers])
+            return {}
+        for mask, factor, shift in _SUMS:
+            words = ((words & mask) * factor) >> shift
+        return dict(zip(keys.integers, words.T.astype(np.int64), strict=False))
+
     def _texts(
-        self, places: Integers, lengths: Integers, allowed: bytes
+        self, places: Integers, lengths: Integers, allowed: bytes = _DIGITS
     ) -> tuple[npt.NDArray[np.int32], Bytes]:
         """Values column by column as one text; ValueError for a byte that is not allowed."""
         starts, sizes = places.ravel("F"), lengths.ravel("F")
@@ -357,15 +391,37 @@ class _Window:
             column.append(row, text[: int(widths[:count].sum())], widths[:count])
         begins = (self._lines.starts[self.hit] + start + 2).tolist()
         ends = (self._lines.ends[self.hit] + start).tolist()
-        hits = []
-        for begin, end, new in zip(begins, ends, opens[:count].tolist(), strict=True):
-            if new:
-                hit = buffer[begin:end]
-            assert hit is not None
-            hits.append(packed_hit(hit))
+        found_lines = [buffer[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        for i in np.flatnonzero(~opens[:count]).tolist():
+            previous = found_lines[i - 1] if i else hit
+            assert previous is not None
+            found_lines[i] = previous
+        hits = list(map(packed_hit, found_lines))
+        hit = found_lines[-1]
         columns.append_hits(row, hits)
         columns.rows += count
         return hit
+
+
+def _pass_blanks(lines: _Lines, places: Integers) -> None:
+    """Moves places in a two-dimensional array behind blanks, of which there is mostly one."""
+    places += lines.at(places) == _BLANK
+    rows, columns = np.nonzero(lines.at(places) == _BLANK)
+    while len(rows):
+        places[rows, columns] += 1
+        still = lines.at(places[rows, columns]) == _BLANK
+        rows, columns = rows[still], columns[still]
+
+
+def _mark(buffer: bytes, start: int, end: int) -> int | None:
+    """The first line that starts with `>>>`, or None; `bytes.find` looks at each byte."""
+    for first in range(start, end, _PIECE):
+        size = min(_PIECE + 2, end - first)
+        places = np.flatnonzero(np.frombuffer(buffer, np.uint8, size, first) == _MARK) + first
+        for place in places[:-2][places[2:] - places[:-2] == 2].tolist():
+            if buffer[place - 1] == _NEWLINE:
+                return int(place)
+    return None
 
 
 def take(
@@ -376,9 +432,9 @@ def take(
     Returns the position behind them, the last hit's line (without its `>>`), and whether there it
     met an alignment that failed a check; `hit` is that which a leading `>--` continues.
     """
-    mark = buffer.find(b"\n>>>", start, end)
-    if mark >= 0:
-        behind = buffer.find(b"\n", mark + 1)
+    mark = _mark(buffer, start + 1, end)
+    if mark is not None:
+        behind = buffer.find(b"\n", mark)
         end = len(buffer) if behind < 0 else behind + 1
     lines = _Lines(buffer, start, end)
     empty = np.flatnonzero(lines.starts == lines.ends)
