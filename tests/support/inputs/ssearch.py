@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,9 @@ import bson
 from bson.objectid import ObjectId
 from support.paths import DATA
 
-from storewise.documents import KINDS, Kind, make_id
+from storewise.documents import KINDS, PARAMS_COLUMN, Kind, make_id
 from storewise.errors import InputError
+from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.reader import DocumentReader
 
 REAL = sorted(path.name for path in DATA.glob("*.m10"))
@@ -28,22 +30,42 @@ def plain(document: bytes) -> dict[str, Any]:
     }
 
 
+def rows(batch: Any) -> list[dict[str, Any]]:
+    """A record batch as dicts."""
+    documents: list[dict[str, Any]] = batch.to_pylist()
+    for document in documents:
+        document.update(json.loads(document.pop(PARAMS_COLUMN, "{}")))
+    return documents
+
+
 def read(source: Any, **options: Any) -> tuple[DocumentReader, dict[Kind, list[Any]]]:
-    """The reader and all documents by kind; BSON comes back decoded."""
+    """The reader and all documents by kind; BSON and Arrow come back as dicts."""
     if isinstance(source, bytes):
         source = io.BytesIO(source)
     reader = DocumentReader(source, DIGEST, **options)
     result: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
     for batch in reader:
         for kind, documents in batch:
-            result[kind] += documents
+            result[kind] += rows(documents) if options.get("encoding") == "arrow" else documents
     if options.get("encoding") == "bson":
         result = {kind: [plain(d) for d in documents] for kind, documents in result.items()}
     return reader, result
 
 
 def outcome(content: bytes, **options: Any) -> Outcome:
-    """Everything that a reader says about `content`: its documents or its error."""
+    """Everything that a reader says about `content`: its documents or its error. With the compiled
+    core and without it that must be the same."""
+    result = _outcome(content, **options)
+    if compiled.CORE and isinstance(content, bytes) and options.get("mode") != "reference":
+        compiled.CORE = False
+        try:
+            assert _outcome(content, **options) == result
+        finally:
+            compiled.CORE = True
+    return result
+
+
+def _outcome(content: bytes, **options: Any) -> Outcome:
     try:
         reader, result = read(content, **options)
     except InputError as error:

@@ -21,7 +21,7 @@ def test_generated_files(content: bytes, chunk: int) -> None:
     assert counts.alignments == content.count(b"_overlap: ")
     assert len(expected[4][Kind.ALIGN]) == counts.alignments
     for mode in ("fast", "auto"):
-        for encoding in ("dict", "bson"):
+        for encoding in ("dict", "bson", "arrow"):
             assert outcome(content, mode=mode, encoding=encoding, chunk_bytes=chunk) == expected
 
 

@@ -32,7 +32,7 @@ def test_readers_and_encodings_agree(name: str, chunk: int) -> None:
     expected = outcome(content, mode="reference")
     assert expected[0] == "documents"
     for mode in ("auto", "fast", "reference"):
-        for encoding in ("dict", "bson"):
+        for encoding in ("dict", "bson", "arrow"):
             assert expected == outcome(content, mode=mode, encoding=encoding, chunk_bytes=chunk)
 
 
@@ -93,7 +93,7 @@ def test_scores_that_are_not_finite_are_none(mode: str) -> None:
     for printed in (b"inf", b"-nan"):
         odd = content.replace(b"; sw_z-score: 447.1\n", b"; sw_z-score: " + printed + b"\n")
         assert odd != content
-        for encoding in ("dict", "bson"):
+        for encoding in ("dict", "bson", "arrow"):
             _, result = read(odd, mode=mode, encoding=encoding)
             assert [d["z"] for d in result[Kind.ALIGN]].count(None) == odd.count(printed + b"\n")
 
@@ -213,7 +213,7 @@ def test_gene_and_chromosome(line: bytes, mode: str) -> None:
     old = b"\n>>BTGST Bovine GST mRNA for gluthathione S-transferase, class-pi.\n"
     assert old in content
     content = content.replace(old, b"\n>>" + line + b"\n")
-    for encoding in ("dict", "bson"):
+    for encoding in ("dict", "bson", "arrow"):
         _, result = read(content, mode=mode, encoding=encoding)
         hits = [
             (g["seqid"], a["gene"], a["chr"])
