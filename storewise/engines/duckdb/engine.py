@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import duckdb
 
@@ -23,7 +23,7 @@ from storewise.engines.sql.duckdb_reads import (
     sql_string,
 )
 from storewise.engines.sql.reads import FLAGS, SqlState
-from storewise.engines.support.table import Table, quoted
+from storewise.engines.support.table import Table, is_batch, quoted
 
 _INCOMING = "storewise_incoming"
 
@@ -84,8 +84,7 @@ class DuckdbClient(DuckReads[SqlState]):
                 self._connection.execute(f"INSERT {sql}")
             except (duckdb.ConstraintException, duckdb.TransactionException):
                 # The last document of an id counts, in the batch as over batches.
-                unique = {document["_id"]: document for document in documents}
-                self._connection.register(_INCOMING, arrow_table(table, list(unique.values())))
+                self._connection.register(_INCOMING, arrow_table(table, _newest(documents)))
                 with shared.lock:
                     self._connection.execute(f"INSERT OR REPLACE {sql}")
         except FAILURES as error:
@@ -114,6 +113,15 @@ class DuckdbClient(DuckReads[SqlState]):
         return {**super().status(), "used_blocks": float(used), "free_blocks": float(free)}
 
 
+def _newest(documents: Sequence[Any]) -> Sequence[Any]:
+    """One document of each id: the last one."""
+    if is_batch(documents):
+        from storewise.engines.support import batches
+
+        return cast(Sequence[Any], batches.newest(documents))
+    return list({document["_id"]: document for document in documents}.values())
+
+
 def _alias(store: int) -> str:
     return f"store_{store}"
 
@@ -124,6 +132,7 @@ class DuckdbEngine(Engine):
     name = "duckdb"
     title = "DuckDB"
     flags = FLAGS
+    encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a transaction, in the log on disk (fsync) when acknowledged",
         "relaxed": (

@@ -19,7 +19,7 @@ from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Mode
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import FLAGS, SqlState
-from storewise.engines.support.table import Row, Table, quoted
+from storewise.engines.support.table import Row, Table, quoted, rows_of
 from storewise.errors import EngineError
 
 FILE_NAME = "documents.sqlite"
@@ -99,7 +99,7 @@ class SqliteClient(EmbeddedSql[Shared]):
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         table = self._table(kind)
-        rows = table.rows(documents)
+        rows = rows_of(table, documents)
         marks = ", ".join("?" * len(table.columns))
         sql = f"INSERT OR REPLACE INTO {quoted(table.name)} VALUES ({marks})"
         with self._exclusive(0):
@@ -245,6 +245,7 @@ class SqliteEngine(Engine):
     name = "sqlite"
     title = "SQLite"
     flags = FLAGS
+    encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "synchronous=FULL: a batch is a transaction, on disk (fsync) when acknowledged",
         "relaxed": (
