@@ -14,13 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storewise.documents import ID_BYTES, Field
-from storewise.engines.support.batches import without_nulls
+from storewise.engines.support.batches import (
+    BINARY,
+    content_of,
+    fixed_binary,
+    id_bytes,
+    without_nulls,
+)
 from storewise.engines.support.table import Table
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 _NULL = -1
-_BINARY = pa.binary()
 #: How a value is written, in network byte order.
 _FORMS: Mapping[str, str] = {"id": f"V{ID_BYTES}", "int": ">i8", "float": ">f8"}
 
@@ -36,46 +41,33 @@ def copy_rows(table: Table, batch: pa.RecordBatch) -> memoryview:
         if field.type == "str" or column.null_count:
             content = _varying(field, column)
             block.append((">i4", pc.fill_null(pc.binary_length(content), _NULL).to_numpy()))
-            pieces += [_fixed(len(batch), block), content]
+            pieces += [_block(len(batch), block), content]
             block = []
         else:
             form = _FORMS[field.type]
             block += [(">i4", np.dtype(form).itemsize), (form, _values(field, column))]
     if block:
-        pieces.append(_fixed(len(batch), block))
+        pieces.append(_block(len(batch), block))
     rows = pc.binary_join_element_wise(
-        *pieces, pa.scalar(b"", _BINARY), null_handling="replace", null_replacement=""
+        *pieces, pa.scalar(b"", BINARY), null_handling="replace", null_replacement=""
     )
-    _, ends, data = rows.buffers()
-    last = int(np.frombuffer(ends, np.int32, len(rows) + 1)[-1])
-    return memoryview(data)[:last]
+    return content_of(rows)[0]
 
 
 def _values(field: Field, column: pa.Array) -> Any:
-    if field.type == "id":
-        form, data = _FORMS["id"], column.buffers()[1]
-        return np.frombuffer(data, form, len(column), column.offset * ID_BYTES)
-    return without_nulls(column)
+    return id_bytes(column) if field.type == "id" else without_nulls(column)
 
 
-def _fixed(rows: int, block: list[tuple[str, Any]]) -> pa.Array:
+def _block(rows: int, block: list[tuple[str, Any]]) -> pa.Array:
     """Values in their forms, one behind the other, as one binary value for each row."""
     records = np.empty(rows, [(str(number), form) for number, (form, _) in enumerate(block)])
     for number, (_, values) in enumerate(block):
         records[str(number)] = values
-    return _binary(records)
-
-
-def _binary(records: Any, valid: Any = None) -> pa.Array:
-    ends = np.arange(len(records) + 1, dtype=np.int32) * np.int32(records.itemsize)
-    buffers = [valid, pa.py_buffer(ends), pa.py_buffer(records.view(np.uint8))]
-    return pa.Array.from_buffers(_BINARY, len(records), buffers)
+    return fixed_binary(records)
 
 
 def _varying(field: Field, column: pa.Array) -> pa.Array:
     """A column of texts, or with nulls, as binary values."""
     if field.type == "str":
-        return column.view(_BINARY)
-    values = np.ascontiguousarray(_values(field, column).astype(_FORMS[field.type]))
-    there = column.is_valid().to_numpy(zero_copy_only=False)
-    return _binary(values, pa.py_buffer(np.packbits(there, bitorder="little")))
+        return column.view(BINARY)
+    return fixed_binary(_values(field, column).astype(_FORMS[field.type]), like=column)

@@ -18,10 +18,11 @@ from storewise.documents import ID_BYTES, Document, FieldType
 from storewise.engines.support.table import Row, Table, make_table
 from storewise.errors import EngineError
 
+BINARY = pa.binary()
 #: The Arrow types of columns.
 ARROW_TYPES: Mapping[FieldType, Any] = {
     "id": pa.binary(ID_BYTES),
-    "key": pa.binary(),
+    "key": BINARY,
     "int": pa.int64(),
     "float": pa.float64(),
     "str": pa.string(),
@@ -107,8 +108,7 @@ def values_of(array: pa.Array) -> list[Any]:
     if array.type == pa.string():
         return _texts(array)
     if array.type == ARROW_TYPES["id"]:
-        form = f"V{ID_BYTES}"
-        data = np.frombuffer(array.buffers()[1], form, len(array), array.offset * ID_BYTES)
+        data = id_bytes(array)
     elif array.type in (pa.int64(), pa.float64()):
         data = without_nulls(array)
     else:
@@ -121,12 +121,38 @@ def without_nulls(array: pa.Array) -> Any:
     return (pc.fill_null(array, 0) if array.null_count else array).to_numpy()
 
 
-def _texts(array: pa.Array) -> list[Any]:
+def content_of(array: pa.Array) -> tuple[memoryview, Any]:
+    """The bytes of a column of texts or of binary values, one value behind the other, and where
+    each value begins and the last one ends."""
+    if not len(array):
+        return memoryview(b""), np.zeros(1, np.int32)
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
-    first = int(ends[0])
-    content = bytes(memoryview(data)[first : ends[-1]]) if data is not None else b""
-    places = pairwise((ends - first).tolist())
+    whole = memoryview(b"" if data is None else data)
+    return whole[ends[0] : ends[-1]], ends - ends[0]
+
+
+def id_bytes(array: pa.Array) -> Any:
+    """The ids of a column as a numpy array of 12 bytes each; of a null any."""
+    form = f"V{ID_BYTES}"
+    return np.frombuffer(array.buffers()[1], form, len(array), array.offset * ID_BYTES)
+
+
+def fixed_binary(records: Any, like: pa.Array | None = None) -> pa.Array:
+    """The records of a numpy array as a column of binary values; null where `like` is."""
+    ends = np.arange(len(records) + 1, dtype=np.int32) * np.int32(records.itemsize)
+    valid = None
+    if like is not None and like.null_count:
+        there = like.is_valid().to_numpy(zero_copy_only=False)
+        valid = pa.py_buffer(np.packbits(there, bitorder="little"))
+    data = pa.py_buffer(records.view(np.uint8))
+    return pa.Array.from_buffers(BINARY, len(records), [valid, pa.py_buffer(ends), data])
+
+
+def _texts(array: pa.Array) -> list[Any]:
+    data, ends = content_of(array)
+    content = bytes(data)
+    places = pairwise(ends.tolist())
     if content.isascii():
         text = content.decode("ascii")
         return _or_none([text[start:end] for start, end in places], array)
