@@ -174,7 +174,7 @@ class MysqlClient(ShardedClient[Link]):
             with open(file, "wb", closefd=False) as writer:
                 writer.writelines(text)
             with self._transaction(connection), connection.cursor() as cursor:
-                cursor.execute(_load_sql(table, columns, f"/proc/self/fd/{file}"))
+                cursor.execute(load_sql(table, columns, f"/proc/self/fd/{file}"))
                 # LOCAL makes warnings of errors and stores what is nearest to the value.
                 if cursor.warning_count:
                     cursor.execute("SHOW WARNINGS LIMIT 1")
@@ -267,7 +267,8 @@ class MysqlClient(ShardedClient[Link]):
         return totals
 
 
-def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
+def load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
+    """The statement that loads a file of `load_text`, in the session's SQL mode ANSI_QUOTES."""
     places, values = [], []
     for number, column in enumerate(columns):
         if column.type in ("id", "key"):
