@@ -4,11 +4,12 @@ loaded beside its own bulk tool; one client, one process.
     python benchmarks/engines.py [--quick] [--only loads|reads] [--stores duckdb postgres]
         [--documents 100000] [--reads 2000] [--batch 1000] [--files 4] [--rounds 3] [--json FILE]
 
-The loads are those of `benchmarks/loads.py`, which says what each column is. Of the rest: every case runs in a child process of its own, so that memory and imports are its own; the null
-engine runs in the same session, and the last columns are ratios to it: it is what the client
-itself can reach. Documents are made by a formula with the shapes and mean sizes of the published
-study's (a quarter of each kind but for one task per file). Point reads are of uniform random ids,
-from a store whose files the system has just written, so mostly from memory.
+The loads are those of `benchmarks/loads.py`, which says what each column is. For the rest, every
+case runs in a child process of its own, so that memory and imports are its own; the null engine
+runs in the same session, and the last columns are ratios to it: it is what the client itself can
+reach. Documents are made by a formula with the shapes and mean sizes of the published study's (a
+quarter of each kind but for one task per file). Point reads are of uniform random ids, from a store
+whose files the system has just written, so mostly from memory.
 """
 
 from __future__ import annotations
