@@ -23,7 +23,8 @@ from storewise.engines.sql.duckdb_reads import (
     sql_string,
 )
 from storewise.engines.sql.reads import FLAGS, SqlState
-from storewise.engines.support.table import Table, is_batch, quoted
+from storewise.engines.support.forms import is_batch
+from storewise.engines.support.table import Table, quoted
 
 _INCOMING = "storewise_incoming"
 

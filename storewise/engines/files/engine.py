@@ -41,7 +41,8 @@ from storewise.engines.files.worker import Task, answer
 from storewise.engines.sql.histogram import checked_classes
 from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.conditions import conditions
-from storewise.engines.support.table import Table, is_batch, make_table
+from storewise.engines.support.forms import is_batch
+from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError, StorewiseError
 from storewise.processes import Pool, processors
 

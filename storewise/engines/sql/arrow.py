@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from storewise.documents import Document
 from storewise.engines.support.batches import arrow_schema
-from storewise.engines.support.table import Table, is_batch, taken
+from storewise.engines.support.forms import is_batch, taken
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
 

@@ -21,6 +21,7 @@ from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, 
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
+from storewise.engines.support.forms import is_batch, taken
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
     Keys,
@@ -29,10 +30,8 @@ from storewise.engines.support.table import (
     create_table,
     describe,
     described,
-    is_batch,
     make_tables,
     quoted,
-    taken,
 )
 from storewise.errors import EngineError
 

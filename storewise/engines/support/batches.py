@@ -1,7 +1,7 @@
 """Record batches of documents: their columns checked, and as rows and dicts.
 
 pyarrow is imported with this module, so that engines import it only when they get a batch: a
-worker whose documents are dicts must not pay for Arrow (`table.is_batch`, `table.taken`).
+worker whose documents are dicts must not pay for Arrow (`forms`).
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ started hundreds of times, and a worker that writes SQLite must not pay for Arro
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from storewise.documents import (
     ID_BYTES,
@@ -230,38 +229,6 @@ class Table:
     def bound(self, column: Field, value: Any) -> Any:
         """The parameter that `expression` is compared with, for a document's value."""
         return value
-
-
-def is_batch(documents: object) -> bool:
-    """Whether these are a `pyarrow.RecordBatch`; without an import of Arrow, which whoever has made
-    one has imported."""
-    batch = getattr(sys.modules.get("pyarrow"), "RecordBatch", ())
-    return isinstance(documents, batch)
-
-
-def taken(table: Table, documents: Sequence[Any]) -> Sequence[Any]:
-    """What an engine goes on with of the documents that it is given: a record batch that has the
-    table's columns in its order, or dicts.
-
-    EngineError for a batch with other columns; dicts are checked by `Table.rows`.
-    """
-    if not is_batch(documents):
-        return documents
-    from storewise.engines.support import batches
-
-    batch: Any = documents
-    made: Any = (batches.checked if table.takes_columns else batches.documents_of)(table, batch)
-    return cast(Sequence[Any], made)
-
-
-def rows_of(table: Table, documents: Sequence[Any]) -> list[Row]:
-    """`Table.rows` of dicts, or of a record batch."""
-    documents = taken(table, documents)
-    if not is_batch(documents):
-        return table.rows(documents)
-    from storewise.engines.support import batches
-
-    return batches.rows_of(documents)
 
 
 def check_names(kind: Kind, names: Set[str], document: Document) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from storewise.documents import KINDS, Document, Field, Kind, fields
 from storewise.engines.support import batches
-from storewise.engines.support.table import Table, is_batch, make_table, rows_of, taken
+from storewise.engines.support.forms import is_batch, rows_of, taken
+from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError
 from storewise.ssearch.parse.arrow import arrow_schema, batch_of
 
