@@ -19,7 +19,7 @@ from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Mode
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import FLAGS, SqlState
-from storewise.engines.support.forms import rows_of
+from storewise.engines.support.forms import prepare, rows_of
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
@@ -264,6 +264,8 @@ class SqliteEngine(Engine):
         settings: SqliteSettings = self.settings_of(cluster.settings)
         if settings.page_size & (settings.page_size - 1):
             raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
+        if mode == "write":
+            prepare(cluster.kinds)
         shared = Shared.of(
             cluster,
             mode,

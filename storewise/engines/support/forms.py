@@ -1,22 +1,31 @@
 """The forms in which a store is given documents: dicts, or a record batch of Arrow.
 
-pyarrow is not imported here: whoever has made a batch has imported it, and a worker whose documents
-are dicts must not pay for it.
+pyarrow is imported only where batches may come: a worker whose documents are dicts must not pay for
+it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any, cast
 
-from storewise.engines.support.table import Row, Table
+from storewise.documents import Kind
+from storewise.engines.support.table import Row, Table, make_table
 
 
 def is_batch(documents: object) -> bool:
     """Whether these are a `pyarrow.RecordBatch`."""
     batch = getattr(sys.modules.get("pyarrow"), "RecordBatch", ())
     return isinstance(documents, batch)
+
+
+def prepare(kinds: Iterable[Kind]) -> None:
+    """Import what record batches need where a workload may bring some (it stores `kinds`), so that
+    the first one does not wait for it."""
+    if any(make_table(kind, study_fields=False).takes_columns for kind in kinds):
+        import_module("storewise.engines.support.batches")
 
 
 def taken(table: Table, documents: Sequence[Any]) -> Sequence[Any]:

@@ -52,7 +52,7 @@ class FileParts:
             reader = DocumentReader(
                 cast(BinaryIO, stream if sampled else content),
                 file.digest,
-                encoding=self._context.engine.encoding,
+                encoding=self._context.encoding or self._context.engine.encoding,
                 study_fields=self._context.study_fields,
                 alignments_per_batch=size,
             )
