@@ -40,7 +40,7 @@ def copy_rows(table: Table, batch: pa.RecordBatch) -> memoryview:
     for field, column in zip(table.columns, batch.columns, strict=True):
         if field.type == "str" or column.null_count:
             content = _varying(field, column)
-            block.append((">i4", pc.fill_null(pc.binary_length(content), _NULL).to_numpy()))
+            block.append((">i4", _lengths(content)))
             pieces += [_block(len(batch), block), content]
             block = []
         else:
@@ -64,6 +64,13 @@ def _block(rows: int, block: list[tuple[str, Any]]) -> pa.Array:
     for number, (_, values) in enumerate(block):
         records[str(number)] = values
     return fixed_binary(records)
+
+
+def _lengths(content: pa.Array) -> Any:
+    lengths = np.diff(content_of(content)[1])
+    if content.null_count:
+        lengths[content.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return lengths
 
 
 def _varying(field: Field, column: pa.Array) -> pa.Array:

@@ -7,6 +7,7 @@ worker whose documents are dicts must not pay for Arrow (`forms`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ ARROW_TYPES: Mapping[FieldType, Any] = {
 }
 
 
+@lru_cache
 def arrow_schema(table: Table) -> pa.Schema:
     """The Arrow schema of a table; only the primary key is never null."""
     return pa.schema(
@@ -45,7 +47,9 @@ def checked(table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
     EngineError for a batch that lacks a column, has one more, has one of another type, or a null
     among the ids. Of a table with a composite key: `documents_of` first.
     """
-    names = batch.schema.names
+    schema, names = arrow_schema(table), batch.schema.names
+    if batch.schema.equals(schema) and not batch.column(0).null_count:
+        return batch
     for name in table.names:
         if name not in names:
             raise EngineError(f"a batch of {table.name} lacks the column {name!r}")
@@ -54,7 +58,6 @@ def checked(table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
     if len(names) != len(table.names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise EngineError(f"a batch of {table.name} has columns twice: {', '.join(twice)}")
-    schema = arrow_schema(table)
     arrays = [batch.column(names.index(name)) for name in table.names]
     for field, array in zip(schema, arrays, strict=True):
         if array.type != field.type:
