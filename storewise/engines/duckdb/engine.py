@@ -26,6 +26,7 @@ from storewise.engines.sql.reads import FLAGS, SqlState
 from storewise.engines.support.forms import is_batch
 from storewise.engines.support.table import Table, quoted
 
+#: The name of an Arrow table in a statement: that of an argument of `_load`.
 _INCOMING = "storewise_incoming"
 
 
@@ -78,20 +79,22 @@ class DuckdbClient(DuckReads[SqlState]):
         sql = f"INTO {quoted(table.name)} SELECT * FROM {_INCOMING}"
         batch = arrow_table(table, documents)
         try:
-            self._connection.register(_INCOMING, batch)
             # Ids are nearly always new, and a plain insert loads about 1.4 times as fast as one
             # that replaces; it leaves nothing behind when an id exists.
             try:
-                self._connection.execute(f"INSERT {sql}")
+                self._load(f"INSERT {sql}", batch)
             except (duckdb.ConstraintException, duckdb.TransactionException):
                 # The last document of an id counts, in the batch as over batches.
-                self._connection.register(_INCOMING, arrow_table(table, _newest(documents)))
+                newest = arrow_table(table, _newest(documents))
                 with shared.lock:
-                    self._connection.execute(f"INSERT OR REPLACE {sql}")
+                    self._load(f"INSERT OR REPLACE {sql}", newest)
         except FAILURES as error:
             self._fail(0, error)
-        finally:
-            self._connection.unregister(_INCOMING)
+
+    def _load(self, sql: str, storewise_incoming: Any) -> None:
+        """Run a statement on an Arrow table, which DuckDB finds by the name of the argument; to
+        register it would be a transaction of its own."""
+        self._connection.execute(sql)
 
     def finish(self) -> None:
         super().finish()
