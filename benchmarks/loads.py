@@ -6,10 +6,12 @@ own and in turns (the medians of the rounds count):
 - `load`: documents/s from the bytes of the file, parsed in the form that the engine wants, one
   batch parsed and then inserted. `ahead`: the same, the next batches parsed by a second thread
   meanwhile. `insert`: only the inserts, of batches that are ready.
+- `us/doc`, `dicts`: processor time of this process for each document in microseconds, parsing
+  included, in the engine's form and as dicts. Of stores in the process it holds the store's own
+  work; of the others it is the client's.
 - `tool`: documents/s of the store's own way to load ready data, one command for each table, and
-  `tool, batches`: one for each batch, so that as many transactions are on disk as with ours.
-- processor time of this process for each document, parsing included, in the engine's form and as
-  dicts. Of stores in the process it holds the store's own work; of the others it is the client's.
+  `batches`: one for each batch, so that as many transactions are on disk as with ours. A tool that
+  is not installed is left out: `adbc_driver_postgresql` needs `adbc-driver-postgresql` from PyPI.
 
 The end of a load (indexes, statistics, merged files) is in none of the figures. Ids go as text
 where a tool knows nothing else (`sqlite3 .import`).
@@ -32,6 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -84,6 +87,12 @@ class Tool(ABC):
     """A store's own way to load ready data."""
 
     name: str
+    needs: str = ""
+    """The program, or the Python package, without which it is left out."""
+
+    @classmethod
+    def is_there(cls) -> bool:
+        return not cls.needs or bool(shutil.which(cls.needs)) or find_spec(cls.needs) is not None
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster, self.directory = cluster, directory
@@ -136,6 +145,7 @@ class ParquetWrite(Tool):
 
 class SqliteImport(Tool):
     name = "sqlite3 .import"
+    needs = "sqlite3"
 
     def ready(self, ready: list[Part]) -> Callable[[], None]:
         from storewise.engines.support.batches import rows_of
@@ -162,6 +172,7 @@ def _ascii(row: tuple[Any, ...]) -> str:
 
 class PsqlCopy(Tool):
     name = r"psql \copy, binary"
+    needs = "psql"
 
     def ready(self, ready: list[Part]) -> Callable[[], None]:
         from storewise.engines.postgres.copy_data import HEADER, TRAILER, copy_rows
@@ -177,8 +188,32 @@ class PsqlCopy(Tool):
         return lambda: _run(words, "\n".join(commands), PGPASSWORD=secrets.password)
 
 
+class AdbcIngest(Tool):
+    name = "ADBC ingest"
+    needs = "adbc_driver_postgresql"
+
+    def ready(self, ready: list[Part]) -> Callable[[], None]:
+        from adbc_driver_postgresql import dbapi
+
+        secrets, server = Credentials.of(self.cluster), self.cluster.endpoints[0]
+        user, place = f"{secrets.user}:{secrets.password}", f"{server.address}:{server.port}"
+
+        def load() -> None:
+            with (
+                dbapi.connect(
+                    f"postgresql://{user}@{place}/postgres?sslmode=disable", autocommit=True
+                ) as connection,
+                connection.cursor() as cursor,
+            ):
+                for kind, batch in ready:
+                    cursor.adbc_ingest(kind.table, batch, mode="append")
+
+        return load
+
+
 class MariadbLoad(Tool):
     name = "mariadb LOAD DATA"
+    needs = "mariadb"
 
     def ready(self, ready: list[Part]) -> Callable[[], None]:
         from storewise.engines.mysql.client import load_sql
@@ -191,9 +226,8 @@ class MariadbLoad(Tool):
             path = self.file(number, load_lines(table, batch))
             commands.append(load_sql(table, table.columns, str(path)))
         secrets, server = Credentials.of(self.cluster), self.cluster.endpoints[0]
-        program = shutil.which("mariadb") or "mysql"
         place = ["-h", server.address, "-P", str(server.port), "-u", secrets.user]
-        words = [program, "--no-defaults", "--local-infile=1", *place, DATABASE]
+        words = ["mariadb", "--no-defaults", "--local-infile=1", *place, DATABASE]
         return lambda: _run(words, ";\n".join(commands) + ";", MYSQL_PWD=secrets.password)
 
 
@@ -227,15 +261,15 @@ class RawInsertMany(Tool):
         return load
 
 
-#: The stores, and their tools.
-STORES: dict[str, type[Tool] | None] = {
-    "null": None,
-    "sqlite": SqliteImport,
-    "duckdb": DuckdbInsert,
-    "parquet": ParquetWrite,
-    "postgres": PsqlCopy,
-    "mariadb": MariadbLoad,
-    "mongodb": RawInsertMany,
+#: The stores, and their tools; ours is compared with the first one.
+STORES: dict[str, tuple[type[Tool], ...]] = {
+    "null": (),
+    "sqlite": (SqliteImport,),
+    "duckdb": (DuckdbInsert,),
+    "parquet": (ParquetWrite,),
+    "postgres": (PsqlCopy, AdbcIngest),
+    "mariadb": (MariadbLoad,),
+    "mongodb": (RawInsertMany,),
 }
 
 
@@ -318,7 +352,8 @@ def measure(name: str, path: Path, options: argparse.Namespace, pipe: Any) -> No
 
 
 def figures(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    encoding, made = engine(name).encoding, STORES[name]
+    encoding = engine(name).encoding
+    tools = [tool for tool in STORES[name] if tool.is_there()]
     size, batch = options.files, options.batch
     columns = list(parts(path, size, "arrow", batch))
     ready = columns if encoding == "arrow" else list(parts(path, size, encoding, batch))
@@ -349,36 +384,45 @@ def figures(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any
             for what, source in sources.items():
                 with empty.client() as client:
                     note(what, lambda c=client, s=source: insert(c, s()))  # type: ignore[misc]
-            if made is None:
-                continue
-            for what, pieces in (("tool", together(columns)), ("tool, batches", columns)):
-                cluster = empty.cluster()
-                with _connected(cluster) as client:
-                    client.create(Schema())
-                load = made(cluster, Path(directory)).ready(pieces)
-                note(what, lambda load=load: load() or total)  # type: ignore[misc]
-                if made is not ParquetWrite:
+            for tool in tools:
+                for what, pieces in (("whole", together(columns)), ("batches", columns)):
+                    cluster = empty.cluster()
+                    with _connected(cluster) as client:
+                        client.create(Schema())
+                    load = tool(cluster, Path(directory)).ready(pieces)
+                    note(f"{tool.name}, {what}", lambda load=load: load() or total)  # type: ignore[misc]
+                    if tool is ParquetWrite:
+                        continue  # its files are no store
                     with _connected(cluster) as client:
                         client.create(Schema())
                         stored = sum(client.count(Count(kind)) for kind in KINDS)
                     if stored != total:
-                        raise SystemExit(f"{name}: {made.name} stored {stored} of {total}")
+                        raise SystemExit(f"{name}: {tool.name} stored {stored} of {total}")
     rates = {what: total / median(seconds) for what, seconds in clock.items()}
     cpu = {what: median(busy) / total * 1e6 for what, busy in processor.items()}
     result: dict[str, Any] = {
         "engine": name,
         "encoding": encoding,
         "documents": total,
-        "tool_name": made.name if made else "",
-        **{f"{what}_per_s": rate for what, rate in rates.items()},
+        **{f"{what}_per_s": rates[what] for what in sources},
+        "tools": [
+            {
+                "name": tool.name,
+                "per_s": rates[f"{tool.name}, whole"],
+                "batches_per_s": rates[f"{tool.name}, batches"],
+                "batches_cpu_us": cpu[f"{tool.name}, batches"],
+            }
+            for tool in tools
+        ],
         "cpu_us": cpu["load"],
         "cpu_us_dicts": cpu["dicts"],
         "cpu_us_insert": cpu["insert"],
         "cpu_ratio": cpu["load"] / cpu["dicts"],
     }
-    if made:
-        result |= {f"{what}_ratio": rates[what] / rates["tool"] for what in ("ahead", "insert")}
-        result["batches_ratio"] = rates["insert"] / rates["tool, batches"]
+    if tools:
+        first = result["tools"][0]
+        result |= {f"{what}_ratio": rates[what] / first["per_s"] for what in ("ahead", "insert")}
+        result["batches_ratio"] = rates["insert"] / first["batches_per_s"]
     return result
 
 
@@ -409,25 +453,23 @@ def run(name: str, path: Path, options: argparse.Namespace) -> dict[str, Any] | 
 
 def show(results: Iterable[dict[str, Any]]) -> None:
     print(
-        f"{'engine':8} {'form':5} {'load/s':>10} {'ahead/s':>10} {'insert/s':>10} {'tool/s':>10} "
-        f"{'batches/s':>10} {'ahead:tool':>10} {'insert:tool':>11} {'insert:batches':>14} "
-        f"{'us/doc':>7} {'dicts':>7} {'ratio':>6}  tool"
+        f"{'engine':8} {'form':5} {'load/s':>9} {'ahead/s':>9} {'insert/s':>9} {'us/doc':>7} "
+        f"{'dicts':>7} {'ratio':>6} {'tool/s':>9} {'batches/s':>9} {'ahead:tool':>10} "
+        f"{'insert:tool':>11} {'insert:batches':>14}  tool"
     )
     for r in results:
-        rates = " ".join(
-            f"{r[key]:10,.0f}" if key in r else f"{'':10}"
-            for key in (
-                "load_per_s", "ahead_per_s", "insert_per_s", "tool_per_s", "tool, batches_per_s"
-            )
-        )  # fmt: skip
-        ratios = " ".join(
-            f"{r[key]:{width}.2f}" if key in r else " " * width
-            for key, width in (("ahead_ratio", 10), ("insert_ratio", 11), ("batches_ratio", 14))
+        ours = " ".join(f"{r[key]:9,.0f}" for key in ("load_per_s", "ahead_per_s", "insert_per_s"))
+        row = (
+            f"{r['engine']:8} {r['encoding']:5} {ours} {r['cpu_us']:7.2f} {r['cpu_us_dicts']:7.2f} "
+            f"{r['cpu_ratio']:6.2f}"
         )
-        print(
-            f"{r['engine']:8} {r['encoding']:5} {rates} {ratios} {r['cpu_us']:7.2f} "
-            f"{r['cpu_us_dicts']:7.2f} {r['cpu_ratio']:6.2f}  {r['tool_name']}"
-        )
+        for number, tool in enumerate(r["tools"]):
+            keys = (("ahead_ratio", 10), ("insert_ratio", 11), ("batches_ratio", 14))
+            ratios = " ".join(f"{'' if number else f'{r[k]:.2f}':>{width}}" for k, width in keys)
+            rates = f"{tool['per_s']:9,.0f} {tool['batches_per_s']:9,.0f}"
+            print(f"{' ' * len(row) if number else row} {rates} {ratios}  {tool['name']}")
+        if not r["tools"]:
+            print(row)
     print(
         f"wanted: at least {WANTED_RATE} of the tool's rate, at most {WANTED_CPU} of the processor "
         "time of dicts"
