@@ -1,7 +1,7 @@
 """The table of a kind: its columns, its key, documents to rows and back.
 
 Only the standard library and pydantic are imported here: workers are
-started hundreds of times, and a worker that writes SQLite must not pay for Arrow.
+started hundreds of times, and one whose documents are dicts must not pay for Arrow.
 """
 
 from __future__ import annotations

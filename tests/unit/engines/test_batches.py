@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.documents import KINDS, Document, Field, Kind, fields
 from storewise.engines.support import batches
-from storewise.engines.support.forms import is_batch, rows_of, taken
+from storewise.engines.support.forms import rows_of, taken
 from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError
 from storewise.ssearch.parse.arrow import arrow_schema, batch_of
@@ -95,9 +94,3 @@ def test_ids_of_a_form_of_their_own_are_checked_one_by_one() -> None:
     assert rows_of(table, batch_of(MEASURES, [good])) == [(1, 2, None)]
     with pytest.raises(EngineError, match="has the id"):
         rows_of(table, batch_of(MEASURES, [{**good, "s": 3}]))
-
-
-def test_dicts_are_no_batch() -> None:
-    rows = [{"_id": bytes(12)}]
-    assert not is_batch(rows) and not is_batch(pa.table({"a": [1]}))
-    assert taken(_table(Kind.RNA), rows) is rows
