@@ -69,16 +69,21 @@ def parts(path: Path, files: int, encoding: Encoding, batch: int) -> Iterator[Pa
 
 def ahead(source: Iterable[Part]) -> Iterator[Part]:
     """The parts, read by another thread up to four before they are asked for."""
-    waiting: queue.Queue[Part | None] = queue.Queue(4)
+    waiting: queue.Queue[Part | BaseException | None] = queue.Queue(4)
 
     def read() -> None:
-        for part in source:
-            waiting.put(part)
-        waiting.put(None)
+        try:
+            for part in source:
+                waiting.put(part)
+            waiting.put(None)
+        except Exception as error:  # noqa: BLE001 - raised where the parts are taken
+            waiting.put(error)
 
-    thread = threading.Thread(target=read)
+    thread = threading.Thread(target=read, daemon=True)
     thread.start()
     while (part := waiting.get()) is not None:
+        if isinstance(part, BaseException):
+            raise part
         yield part
     thread.join()
 
