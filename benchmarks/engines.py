@@ -1,12 +1,15 @@
-"""How fast each embedded engine takes documents in and gives them back, one client, one process.
+"""How fast each embedded engine takes documents in and gives them back, and how fast each store is
+loaded beside its own bulk tool; one client, one process.
 
-    python benchmarks/engines.py [--documents 100000] [--reads 2000] [--batch 1000] [--json FILE]
+    python benchmarks/engines.py [--quick] [--only loads|reads] [--stores duckdb postgres]
+        [--documents 100000] [--reads 2000] [--batch 1000] [--files 4] [--rounds 3] [--json FILE]
 
-Every case runs in a child process of its own, so that memory and imports are its own; the null
-engine runs in the same session, and the last columns are ratios to it: it is what the client
-itself can reach. Documents are made by a formula with the shapes and mean sizes of the published
-study's (a quarter of each kind but for one task per file). Point reads are of uniform random ids,
-from a store whose files the system has just written, so mostly from memory.
+The loads are those of `benchmarks/loads.py`, which says what each column is. For the rest, every
+case runs in a child process of its own, so that memory and imports are its own; the null engine
+runs in the same session, and the last columns are ratios to it: it is what the client itself can
+reach. Documents are made by a formula with the shapes and mean sizes of the published study's (a
+quarter of each kind but for one task per file). Point reads are of uniform random ids, from a store
+whose files the system has just written, so mostly from memory.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from loads import STORES, loads
 
 from storewise.documents import KINDS, Document, Kind, make_id
 from storewise.engines.contract.engine import Cluster, Schema
@@ -149,10 +154,25 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--directory", help="where the stores are made (default: temporary files)")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
+    parser.add_argument("--quick", action="store_true", help="few documents: does it run?")
+    parser.add_argument("--only", choices=["loads", "reads"], help="one of the two tables")
+    parser.add_argument("--stores", nargs="+", choices=list(STORES), help="of the loads")
+    parser.add_argument("--files", type=int, default=4, help="loads: times that the file is loaded")
+    parser.add_argument("--rounds", type=int, default=3, help="of the loads")
     options = parser.parse_args()
+    if options.quick:
+        options.documents, options.reads, options.files, options.rounds = 3000, 100, 1, 1
+    print(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
+    loaded = loads(options) if options.only != "reads" else []
+    results = reads(options) if options.only != "loads" else []
+    if options.json:
+        options.json.write_text(json.dumps({"loads": loaded, "reads": results}, indent=2) + "\n")
+
+
+def reads(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Loads of ready dicts, and reads, of the embedded engines."""
     results = [run(name, level, options) for name, level in [("null", "durable"), *CASES]]
     null = results[0]
-    print(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
     print(
         f"{'engine':8} {'level':8} {'insert/s':>11} {'load/s':>11} {'get/s':>11} {'get100/s':>11} "
         f"{'B/doc':>6} {'open s':>6} {'MiB':>5} {'load:null':>10} {'get:null':>9}"
@@ -165,8 +185,7 @@ def main() -> None:
             f"{r['bytes_per_document']:6.1f} {r['open_s']:6.2f} {r['peak_mib']:5.0f} "
             f"{load:10.5f} {get:9.5f}"
         )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    return results
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, NoReturn
 #: A document as a plain dict; ids are 12 raw bytes, ``None`` stands for a value the file lacks.
 Document = dict[str, Any]
 
-#: The form in which an engine wants its documents.
+#: The form in which an engine wants its documents: dicts, BSON bytes, or a `pyarrow.RecordBatch`
+#: with the columns of their kind (`storewise.ssearch.parse.arrow`).
 Encoding = Literal["dict", "bson", "arrow"]
 
 #: ``id``: 12 bytes. ``key``: 1 to 64 bytes of ASCII text, an ``_id`` of its own choice.

@@ -64,6 +64,8 @@ class NullEngine(Engine):
 
     name = "null"
     title = "no store"
+    # The least that a client can do with its input: any other form costs it more.
+    encoding = "arrow"
     flags = Flags(
         embedded=True,
         stores=False,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import KINDS, Document, Encoding, Kind
 from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
 from storewise.workloads.faults import Crash, Slow
 
@@ -197,6 +197,8 @@ class ClientContext:
     """Store directories of an embedded engine, one for each process; 0 for servers."""
     one_store: bool = False
     """This client sees the store of its process only (`shard`), whose ids alone it may use."""
+    encoding: Encoding | None = None
+    """The form of documents that costs this client's inserts the least; None: the engine's."""
     first: int | None = None
     """Where a step names its number of clients, processes may have different numbers of threads:
     the number of this process's first client; and `total`, of all clients."""

@@ -213,6 +213,10 @@ class Client(ABC):
         """Insert a batch of one kind, in the engine's `encoding` or as dicts, which every engine
         takes; acknowledged when it returns.
 
+        In the encoding "arrow" the batch is one `pyarrow.RecordBatch`. It has a column for each
+        field of the table, and of a kind with open fields the others as a JSON object in
+        ``params``; one with other columns is an EngineError, as dicts with other fields are.
+
         An id that exists already is overwritten, so that a retried shard never doubles.
         """
 
@@ -316,7 +320,7 @@ class Engine(ABC):
     """The name people know, for figures and tables."""
     flags: ClassVar[Flags]
     encoding: ClassVar[Encoding] = "dict"
-    """The form of documents that `Client.insert` takes."""
+    """The form in which `Client.insert` takes documents at the least cost."""
     consistencies: ClassVar[Mapping[str, str]]
     """Consistency levels and what each means here; the first is the default."""
     losing: ClassVar[frozenset[str]] = frozenset({"relaxed"})
@@ -343,6 +347,10 @@ class Engine(ABC):
             )
             known = ", ".join(self.Settings.model_fields) or "none"
             raise EngineError(f"settings of {self.name}: {problems} (known: {known})") from error
+
+    def encoding_of(self, settings: Mapping[str, Any]) -> Encoding:
+        """The form of documents that costs clients with these settings of a study the least."""
+        return self.encoding
 
     def level_of(self, cluster: Cluster) -> str:
         """The consistency level of a cluster, the engine's first where it names none; EngineError

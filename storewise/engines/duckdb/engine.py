@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import duckdb
 
@@ -23,8 +23,10 @@ from storewise.engines.sql.duckdb_reads import (
     sql_string,
 )
 from storewise.engines.sql.reads import FLAGS, SqlState
+from storewise.engines.support.forms import is_batch
 from storewise.engines.support.table import Table, quoted
 
+#: The name of an Arrow table in a statement: that of an argument of `_load`.
 _INCOMING = "storewise_incoming"
 
 
@@ -77,21 +79,22 @@ class DuckdbClient(DuckReads[SqlState]):
         sql = f"INTO {quoted(table.name)} SELECT * FROM {_INCOMING}"
         batch = arrow_table(table, documents)
         try:
-            self._connection.register(_INCOMING, batch)
             # Ids are nearly always new, and a plain insert loads about 1.4 times as fast as one
             # that replaces; it leaves nothing behind when an id exists.
             try:
-                self._connection.execute(f"INSERT {sql}")
+                self._load(f"INSERT {sql}", batch)
             except (duckdb.ConstraintException, duckdb.TransactionException):
                 # The last document of an id counts, in the batch as over batches.
-                unique = {document["_id"]: document for document in documents}
-                self._connection.register(_INCOMING, arrow_table(table, list(unique.values())))
+                newest = arrow_table(table, _newest(documents))
                 with shared.lock:
-                    self._connection.execute(f"INSERT OR REPLACE {sql}")
+                    self._load(f"INSERT OR REPLACE {sql}", newest)
         except FAILURES as error:
             self._fail(0, error)
-        finally:
-            self._connection.unregister(_INCOMING)
+
+    def _load(self, sql: str, storewise_incoming: Any) -> None:
+        """Run a statement on an Arrow table, which DuckDB finds by the name of the argument; to
+        register it would be a transaction of its own."""
+        self._connection.execute(sql)
 
     def finish(self) -> None:
         super().finish()
@@ -114,6 +117,15 @@ class DuckdbClient(DuckReads[SqlState]):
         return {**super().status(), "used_blocks": float(used), "free_blocks": float(free)}
 
 
+def _newest(documents: Sequence[Any]) -> Sequence[Any]:
+    """One document of each id: the last one."""
+    if is_batch(documents):
+        from storewise.engines.support import batches
+
+        return cast(Sequence[Any], batches.newest(documents))
+    return list({document["_id"]: document for document in documents}.values())
+
+
 def _alias(store: int) -> str:
     return f"store_{store}"
 
@@ -124,6 +136,7 @@ class DuckdbEngine(Engine):
     name = "duckdb"
     title = "DuckDB"
     flags = FLAGS
+    encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a transaction, in the log on disk (fsync) when acknowledged",
         "relaxed": (

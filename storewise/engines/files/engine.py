@@ -41,6 +41,7 @@ from storewise.engines.files.worker import Task, answer
 from storewise.engines.sql.histogram import checked_classes
 from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.conditions import conditions
+from storewise.engines.support.forms import is_batch
 from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError, StorewiseError
 from storewise.processes import Pool, processors
@@ -125,8 +126,8 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         """Nothing is stored: what the files hold counts as stored up to these documents."""
         self._writing("insert")
         last: dict[bytes, int] = {}
-        for document in documents:
-            prefix, _, ordinal = split_id(document["_id"])
+        for document_id in _ids(documents):
+            prefix, _, ordinal = split_id(document_id)
             last[prefix] = max(last.get(prefix, 0), ordinal + 1)
         with self._shared.lock:
             for prefix, count in last.items():
@@ -232,11 +233,21 @@ def _read_schema(store: Path) -> bool:
         raise EngineError(f"files: {path} cannot be read: {error}") from error
 
 
+def _ids(documents: Sequence[Any]) -> list[bytes]:
+    """The ids of dicts or of a record batch."""
+    if is_batch(documents):
+        from storewise.engines.support import batches
+
+        return batches.ids_of(documents)
+    return [document["_id"] for document in documents]
+
+
 class FilesEngine(Engine):
     """The SSEARCH outputs themselves."""
 
     name = "files"
     title = "SSEARCH files"
+    encoding = "arrow"
     flags = Flags(
         embedded=True,
         scans=True,

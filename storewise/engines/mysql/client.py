@@ -144,7 +144,16 @@ class MysqlClient(ShardedClient[Link]):
             again(lambda: self._replace(connection, sql))
         else:
             text = load_text(table.name, columns, rows)
-            again(lambda: self._load_data(connection, table, columns, text, len(rows)))
+            again(lambda: self._load_data(connection, table, columns, [text], len(rows)))
+
+    def _load_batch(self, connection: Link, table: Table, batch: Any) -> None:
+        if self._shared.settings.bulk == "insert":
+            super()._load_batch(connection, table, batch)
+            return
+        from storewise.engines.mysql.load_columns import load_lines
+
+        text = load_lines(table, batch)
+        again(lambda: self._load_data(connection, table, table.columns, text, len(batch)))
 
     def _replace(self, connection: Link, sql: bytes) -> None:
         with connection.cursor() as cursor:
@@ -152,15 +161,20 @@ class MysqlClient(ShardedClient[Link]):
             cursor.execute(sql)  # type: ignore[call-overload]
 
     def _load_data(
-        self, connection: Link, table: Table, columns: Sequence[Field], text: bytes, rows: int
+        self,
+        connection: Link,
+        table: Table,
+        columns: Sequence[Field],
+        text: Sequence[bytes | memoryview],
+        rows: int,
     ) -> None:
         # The driver sends a file that it opens by name: one in memory has a name in /proc.
         file = os.memfd_create("storewise")
         try:
             with open(file, "wb", closefd=False) as writer:
-                writer.write(text)
+                writer.writelines(text)
             with self._transaction(connection), connection.cursor() as cursor:
-                cursor.execute(_load_sql(table, columns, f"/proc/self/fd/{file}"))
+                cursor.execute(load_sql(table, columns, f"/proc/self/fd/{file}"))
                 # LOCAL makes warnings of errors and stores what is nearest to the value.
                 if cursor.warning_count:
                     cursor.execute("SHOW WARNINGS LIMIT 1")
@@ -253,7 +267,8 @@ class MysqlClient(ShardedClient[Link]):
         return totals
 
 
-def _load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
+def load_sql(table: Table, columns: Sequence[Field], path: str) -> str:
+    """The statement that loads a file of `load_text`, in the session's SQL mode ANSI_QUOTES."""
     places, values = [], []
     for number, column in enumerate(columns):
         if column.type in ("id", "key"):

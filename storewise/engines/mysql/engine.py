@@ -53,6 +53,7 @@ class MysqlEngine(ShardedEngine):
 
     name = "mariadb"
     title = "MariaDB"
+    encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": (
             "innodb_flush_log_at_trx_commit=1: a batch is a transaction, on disk (fsync) when "

@@ -40,7 +40,7 @@ def load_text(name: str, columns: Sequence[Field], rows: Sequence[Row]) -> bytes
     One line per row, at least one row. EngineError for a value that its column cannot hold.
     """
     texts = [
-        _texts(name, field, values, null="\\N", of_id=bytes.hex, of_text=_field)
+        _texts(name, field, values, null="\\N", of_id=bytes.hex, of_text=escaped)
         for field, values in _columns(columns, rows)
     ]
     return _bytes(name, "\n".join(map("\t".join, zip(*texts, strict=True))) + "\n")
@@ -82,13 +82,13 @@ def _texts(
     types = set(map(type, values))
     if not types <= _TAKES[field.type]:
         wrong = next(v for v in values if type(v) not in _TAKES[field.type])
-        raise _cannot_hold(name, field, wrong)
+        raise cannot_hold(name, field, wrong)
     has_null = _NONE in types
     if field.type == "id":
         if wrong := [v for v in values if v is not None and len(v) != ID_BYTES]:
-            raise _cannot_hold(name, field, wrong[0])
+            raise cannot_hold(name, field, wrong[0])
         if has_null and field.name == "_id":
-            raise _cannot_hold(name, field, None)
+            raise cannot_hold(name, field, None)
         convert: Callable[[Any], str] = of_id
     elif field.type == "key":
         convert = of_id
@@ -98,7 +98,7 @@ def _texts(
         convert = str
     else:
         if wrong := [v for v in values if v is not None and not _finite(v)]:
-            raise _cannot_hold(name, field, wrong[0])
+            raise cannot_hold(name, field, wrong[0])
         convert = repr
     if not has_null:
         return list(map(convert, values))
@@ -112,7 +112,8 @@ def _finite(value: float) -> bool:
         return False
 
 
-def _field(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as a field of a LOAD DATA file."""
     return text.translate(_FIELD) if _SPECIAL.search(text) else text
 
 
@@ -134,7 +135,8 @@ def _bytes(name: str, text: str) -> bytes:
         ) from error
 
 
-def _cannot_hold(name: str, field: Field, value: Any) -> EngineError:
+def cannot_hold(name: str, field: Field, value: Any) -> EngineError:
+    """The error for a value that a column of the table called `name` does not take."""
     shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return EngineError(

@@ -308,6 +308,7 @@ class ParquetEngine(Engine):
 
     name = "parquet"
     title = "Parquet files"
+    encoding = "arrow"
     flags = replace(FLAGS, secondary_indexes=False, updates=False, deletes=False)
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a complete file of its own, on disk (fsync) when acknowledged",

@@ -97,6 +97,10 @@ class Session:
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
+#: Copies documents into the table that is named.
+_Copy = Callable[[str], None]
+
+
 class PostgresClient(ShardedClient[Session]):
     """One thread's connections to the servers."""
 
@@ -205,13 +209,40 @@ class PostgresClient(ShardedClient[Session]):
             with connection.connection.transaction(), connection.connection.cursor() as cursor:
                 cursor.executemany(_sql(sql), rows)
             return
+        key_of = table.key_of_row()
+        self._copy_new(
+            connection,
+            table,
+            lambda into: _copy(connection, table, into, rows),
+            lambda into: _copy(
+                connection, table, into, list({key_of(row): row for row in rows}.values())
+            ),
+        )
+
+    def _load_batch(self, connection: Session, table: Table, batch: Any) -> None:
+        if self._shared.settings.bulk == "insert":
+            super()._load_batch(connection, table, batch)
+            return
+        from storewise.engines.support import batches
+
+        _again(
+            lambda: self._copy_new(
+                connection,
+                table,
+                lambda into: _copy_columns(connection, table, into, batch),
+                lambda into: _copy_columns(connection, table, into, batches.newest(batch)),
+            )
+        )
+
+    def _copy_new(self, connection: Session, table: Table, every: _Copy, newest: _Copy) -> None:
+        """Copy documents; where an id exists, or is there twice, the newest of each over it."""
         try:
-            _copy(connection, table, table.name, rows)
+            every(table.name)
         except psycopg.errors.UniqueViolation:
             # Ids are nearly always new, so the cheaper way is tried first; it leaves nothing.
-            self._replace(connection, table, rows)
+            self._replace(connection, table, newest)
 
-    def _replace(self, connection: Session, table: Table, rows: list[Row]) -> None:
+    def _replace(self, connection: Session, table: Table, newest: _Copy) -> None:
         incoming = f"{table.name}_incoming"
         self._execute(
             connection,
@@ -219,8 +250,7 @@ class PostgresClient(ShardedClient[Session]):
             f"(LIKE {quoted(table.name)}) ON COMMIT DELETE ROWS",
         )
         with connection.connection.transaction():
-            key_of = table.key_of_row()
-            _copy(connection, table, incoming, list({key_of(row): row for row in rows}.values()))
+            newest(incoming)
             self._execute(
                 connection,
                 f"INSERT INTO {quoted(table.name)} SELECT * FROM {quoted(incoming)} "
@@ -292,6 +322,17 @@ def _copy(session: Session, table: Table, into: str, rows: Sequence[Row]) -> Non
                 copy.write_row(row)
         except TypeError as error:
             raise psycopg.DataError(f"{table.name}: a value has a wrong type: {error}") from error
+
+
+def _copy_columns(session: Session, table: Table, into: str, batch: Any) -> None:
+    """COPY of a record batch: its bytes are made of whole columns."""
+    from storewise.engines.postgres import copy_data
+
+    rows = copy_data.copy_rows(table, batch)
+    sql = _sql(f"COPY {quoted(into)} FROM STDIN (FORMAT BINARY)")
+    with session.connection.cursor() as cursor, cursor.copy(sql) as copy:
+        for part in (copy_data.HEADER, rows, copy_data.TRAILER):
+            copy.write(part)
 
 
 def _sql(text: str) -> LiteralString:

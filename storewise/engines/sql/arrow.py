@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 # pyarrow imports pandas at its first conversion; here it does not fall into the first batch's time.
 import pandas  # noqa: F401
 import pyarrow as pa
 
-from storewise.documents import Document, FieldType
+from storewise.documents import Document
+from storewise.engines.support.batches import arrow_schema
+from storewise.engines.support.forms import is_batch, taken
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
-_TYPES: Mapping[FieldType, Any] = {
-    "id": pa.binary(),
-    "key": pa.binary(),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "str": pa.string(),
-}
 
+def arrow_table(table: Table, documents: Sequence[Document] | pa.RecordBatch) -> pa.Table:
+    """The documents, dicts or a record batch, as an Arrow table with the columns of `table`.
 
-def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a table; only the primary key is never null."""
-    return pa.schema(
-        [pa.field(c.name, _TYPES[c.type], nullable=c.name not in table.key) for c in table.columns]
-    )
-
-
-def arrow_table(table: Table, documents: Sequence[Document]) -> pa.Table:
-    """The documents as an Arrow table with the columns of `table`.
-
-    Raises EngineError for documents with other fields and for values that a column cannot hold.
+    A record batch is not copied. Raises EngineError for documents with other fields and for values
+    that a column cannot hold.
     """
+    documents = taken(table, documents)
+    if is_batch(documents):
+        return pa.Table.from_batches([documents])
     rows = table.rows(documents)  # checks the fields, of which Arrow would drop or invent some
     schema = arrow_schema(table)
     try:

@@ -34,6 +34,10 @@ class JsonTable(Table):
         return self.kind.open_fields
 
     @property
+    def takes_columns(self) -> bool:
+        return False
+
+    @property
     def select(self) -> str:
         return f'"_id", "{DOCUMENT_COLUMN}"'
 

@@ -21,6 +21,7 @@ from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, 
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
+from storewise.engines.support.forms import is_batch, taken
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
     Keys,
@@ -122,6 +123,12 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         """Insert rows (of `Table.rows`, in the order of ids) in one transaction.
 
         Rows that exist are overwritten; of equal ids in `rows` the last one counts."""
+
+    def _load_batch(self, connection: Connection, table: Table, batch: Any) -> None:
+        """`_load` of a record batch with the table's columns; the default makes rows of it."""
+        from storewise.engines.support import batches
+
+        self._load(connection, table, batches.rows_of(batch))
 
     @staticmethod
     @abstractmethod
@@ -225,6 +232,10 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         table = self._table(kind)
+        documents = taken(table, documents)
+        if is_batch(documents):
+            self._insert_batch(table, documents)
+            return
         rows = table.rows(documents)
         if not rows:
             return
@@ -245,6 +256,25 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
 
         self._on(
             list(groups), lambda store: self._load(self._connection(store), table, groups[store])
+        )
+
+    def _insert_batch(self, table: Table, batch: Any) -> None:
+        from storewise.engines.support import batches
+
+        if not len(batch):
+            return
+        # In the order of ids, as rows are.
+        batch, ids = batches.in_order(batch)
+        groups: dict[int, Any] = {0: batch}
+        if len(self._stores) > 1:
+            places: dict[int, list[int]] = {}
+            for row, document_id in enumerate(ids):
+                (store,) = self._router.stores_of(document_id)
+                places.setdefault(store, []).append(row)
+            groups = {store: batch.take(rows) for store, rows in places.items()}
+        self._on(
+            list(groups),
+            lambda store: self._load_batch(self._connection(store), table, groups[store]),
         )
 
     def finish(self) -> None:

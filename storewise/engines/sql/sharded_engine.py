@@ -8,10 +8,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field as Setting
 
+from storewise.documents import Encoding
 from storewise.engines.contract.engine import Cluster, Mode
 from storewise.engines.contract.server import NodeSpec, ServerEngine, ServerSettings, Topology
 from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sql.sharded_client import ShardedClient, Shared
+from storewise.engines.support.forms import prepare
 from storewise.engines.support.servers import check_topology, data_nodes
 
 
@@ -45,7 +47,13 @@ class ShardedEngine(ServerEngine):
         check_topology(self.name, topology, one_copy=why)
         return data_nodes(topology)
 
+    def encoding_of(self, settings: Mapping[str, Any]) -> Encoding:
+        # JSON is written document by document.
+        return self.encoding if self.settings_of(settings).layout == "columns" else "dict"
+
     def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient[Any]:
         settings = self.settings_of(cluster.settings)
         self.level_of(cluster)
+        if mode == "write":
+            prepare(cluster.kinds)
         return self.client(Shared.of_servers(cluster, mode, settings)).greeted()

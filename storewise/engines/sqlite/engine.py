@@ -19,6 +19,7 @@ from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Mode
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import FLAGS, SqlState
+from storewise.engines.support.forms import prepare, rows_of
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
@@ -99,7 +100,7 @@ class SqliteClient(EmbeddedSql[Shared]):
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         table = self._table(kind)
-        rows = table.rows(documents)
+        rows = rows_of(table, documents)
         marks = ", ".join("?" * len(table.columns))
         sql = f"INSERT OR REPLACE INTO {quoted(table.name)} VALUES ({marks})"
         with self._exclusive(0):
@@ -245,6 +246,7 @@ class SqliteEngine(Engine):
     name = "sqlite"
     title = "SQLite"
     flags = FLAGS
+    encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "synchronous=FULL: a batch is a transaction, on disk (fsync) when acknowledged",
         "relaxed": (
@@ -262,6 +264,8 @@ class SqliteEngine(Engine):
         settings: SqliteSettings = self.settings_of(cluster.settings)
         if settings.page_size & (settings.page_size - 1):
             raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
+        if mode == "write":
+            prepare(cluster.kinds)
         shared = Shared.of(
             cluster,
             mode,

@@ -1,7 +1,7 @@
 """The table of a kind: its columns, its key, documents to rows and back.
 
 Only the standard library and pydantic are imported here: workers are
-started hundreds of times, and a worker that writes SQLite must not pay for Arrow.
+started hundreds of times, and one whose documents are dicts must not pay for Arrow.
 """
 
 from __future__ import annotations
@@ -68,6 +68,12 @@ class Table:
     @property
     def has_params(self) -> bool:
         return self.columns[-1].name == PARAMS_COLUMN
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether whole columns can be loaded; ids of a form of their own are checked, and taken
+        apart, one by one."""
+        return not self.kind.key and self.kind.fields[0].type == "id"
 
     @property
     def select(self) -> str:

@@ -31,19 +31,20 @@ class Counts:
 
 @dataclass(slots=True)
 class DocumentBatch:
-    """Documents in file order; dicts or BSON bytes, as the reader's `encoding` says.
+    """Documents in file order, as the reader's `encoding` says: lists of dicts or of BSON bytes, or
+    a `pyarrow.RecordBatch` for each kind.
 
     `bytes_read` is the decompressed bytes of the file that had been read when the batch was made,
     from the start of the file on.
     """
 
-    tasks: list[Any] = field(default_factory=list)
-    rna: list[Any] = field(default_factory=list)
-    gs: list[Any] = field(default_factory=list)
-    align: list[Any] = field(default_factory=list)
+    tasks: Any = field(default_factory=list)
+    rna: Any = field(default_factory=list)
+    gs: Any = field(default_factory=list)
+    align: Any = field(default_factory=list)
     bytes_read: int = 0
 
-    def __iter__(self) -> Iterator[tuple[Kind, list[Any]]]:
+    def __iter__(self) -> Iterator[tuple[Kind, Any]]:
         yield Kind.TASKS, self.tasks
         yield Kind.RNA, self.rna
         yield Kind.GS, self.gs

@@ -28,7 +28,13 @@ ID_TYPE = f"V{ID_BYTES}"
 
 def to_bson(document: Document) -> bytes:
     """A document as BSON: ids (12 bytes) become ObjectIds, None becomes null."""
-    return bson.encode({k: ObjectId(v) if k in _ID_FIELDS else v for k, v in document.items()})
+    # ObjectId(None) would be a new id.
+    return bson.encode(
+        {
+            name: ObjectId(value) if name in _ID_FIELDS and value is not None else value
+            for name, value in document.items()
+        }
+    )
 
 
 def _length(start: int, stop: int) -> int:

@@ -18,14 +18,14 @@ from storewise.workloads.contract import ClientContext, RefusedFile
 
 
 class Part(NamedTuple):
-    """Documents of one kind for one insert.
+    """Documents of one kind for one insert, in the engine's encoding.
 
     `bytes` is its share, by number of documents, of the decompressed SSEARCH text they came from:
     the same for every store, whatever form its documents have.
     """
 
     kind: Kind
-    documents: list[Any]
+    documents: Sequence[Any]
     bytes: int
 
 
@@ -52,7 +52,7 @@ class FileParts:
             reader = DocumentReader(
                 cast(BinaryIO, stream if sampled else content),
                 file.digest,
-                encoding=self._context.engine.encoding,
+                encoding=self._context.encoding or self._context.engine.encoding,
                 study_fields=self._context.study_fields,
                 alignments_per_batch=size,
             )
@@ -61,6 +61,7 @@ class FileParts:
                 documents = len(batch)
                 text, before = batch.bytes_read - before, batch.bytes_read
                 for kind, documents_of_kind in batch:
+                    # A slice of a record batch copies nothing.
                     for part in (
                         documents_of_kind[i : i + size]
                         for i in range(0, len(documents_of_kind), size)

@@ -124,8 +124,8 @@ class _Inserts:
                 for part in FileParts(file, self._context, self._context.params.batch_size):
                     gone = min(skip[part.kind.number], len(part.documents))
                     skip[part.kind.number] -= gone
-                    if rest := part.documents[gone:]:
-                        yield part._replace(documents=rest), note
+                    if gone < len(part.documents):
+                        yield part._replace(documents=part.documents[gone:]), note
             except InputError as error:
                 stored = {kind: note["documents"][kind.number] for kind in KINDS}
                 take_out(self._client, self._context, file, stored, error)

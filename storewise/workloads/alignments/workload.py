@@ -160,7 +160,9 @@ def loaded_file(file: InputFile, queries: int, alignments: int, shard: int) -> L
     return LoadedFile(str(file.path), file.digest, file.bytes, queries, alignments, shard)
 
 
-def _insert(insert: Callable[[Kind, Sequence[Any]], None], kind: Kind, documents: list[Any]) -> int:
+def _insert(
+    insert: Callable[[Kind, Sequence[Any]], None], kind: Kind, documents: Sequence[Any]
+) -> int:
     insert(kind, documents)
     return len(documents)
 

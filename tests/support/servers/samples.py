@@ -129,6 +129,20 @@ class _Encoding:
         return _Encoding(self._client.for_thread())
 
 
+def encoded(
+    name: str, kind: Kind, documents: Sequence[Document], *, study_fields: bool = False
+) -> Any:
+    """Documents in the form that an engine wants."""
+    encoding = engine(name).encoding
+    if encoding == "bson":
+        return [to_bson(document) for document in documents]
+    if encoding == "arrow":
+        from storewise.ssearch.parse.arrow import batch_of
+
+        return batch_of(kind, documents, study_fields=study_fields)
+    return list(documents)
+
+
 def connect(cluster: Cluster, mode: Mode) -> Client:
     """A client that takes documents as dicts, whatever its engine takes."""
     described = engine(cluster.engine)
