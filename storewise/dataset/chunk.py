@@ -42,13 +42,15 @@ _DONE = "done.json"
 class InputRow:
     """What is known of an input when it has been read.
 
-    `digest` is in hexadecimal digits, empty for a `bad` one; `bad` says why it was left out.
+    `digest` is in hexadecimal digits, empty for a `bad` one; `bad` says why it was left out. `text`
+    is bytes of decompressed content.
     """
 
     path: str
     bytes: int
     mtime_ns: int
     digest: str = ""
+    text: int = 0
     queries: int = 0
     hits: int = 0
     alignments: int = 0
@@ -112,7 +114,7 @@ def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
                 if not chunk.quarantine:
                     raise
                 rows.append(InputRow(*file, bad=str(error)))
-    if builder.bytes:
+    if builder.size:
         take(builder.take())
     return rows
 
@@ -129,9 +131,11 @@ def _read_input(
             alignments_per_batch=ALIGNMENTS_PER_BATCH,
             name=file.path,
         )
+        text = 0
         for batch in reader:
+            text = batch.bytes_read
             builder.add(number, digest, batch)
-            if builder.bytes >= RUN_BYTES:
+            if builder.size >= RUN_BYTES:
                 take(builder.take())
         if isinstance(content, Digesting) and content.digest() != digest:
             raise InputError(file.path, CHANGED)
@@ -140,6 +144,7 @@ def _read_input(
     return InputRow(
         *file,
         digest=digest.hex(),
+        text=text,
         queries=counts.queries,
         hits=counts.hits,
         alignments=counts.alignments,

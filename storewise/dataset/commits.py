@@ -28,13 +28,14 @@ SUFFIX = ".parquet"
 _FILES_KEY = b"storewise.files"
 
 #: `digest` is null for a `bad` input, `equal_to` the path of the input whose documents stand for
-#: those of an equal one. `round` is the number of the commit.
+#: those of an equal one, `text` bytes of decompressed content. `round` is the number of the commit.
 SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("mtime_ns", pa.int64(), nullable=False),
         pa.field("digest", pa.binary(FULL_DIGEST_BYTES)),
+        pa.field("text", pa.int64()),
         pa.field("queries", pa.int64()),
         pa.field("hits", pa.int64()),
         pa.field("alignments", pa.int64()),
@@ -68,12 +69,16 @@ def number_of(name: str) -> tuple[str, int] | None:
     return None if match is None else (match["share"] or "", int(match["number"]))
 
 
+#: Inside the class below `bytes` is a field.
+Digest = bytes
+
+
 class Known(NamedTuple):
     """An input that is in a data set, or was left out of it."""
 
     bytes: int
     mtime_ns: int
-    digest: bytes | None
+    digest: Digest | None
     bad: str | None
     commit: str
 
@@ -141,7 +146,7 @@ class State:
         for name, commit in self.commits.items():
             values = (commit.rows[column].to_pylist() for column in columns)
             for path, *rest in zip(*values, strict=True):
-                result[path] = Known(*rest, commit=name)
+                result[path] = Known(*rest, name)
         return result
 
     def rows(self) -> Any:
@@ -166,6 +171,7 @@ def rows_table(rows: Iterable[InputRow], equal: Mapping[str, str], number: int) 
             "bytes": row.bytes,
             "mtime_ns": row.mtime_ns,
             "digest": bytes.fromhex(row.digest) if good else None,
+            "text": row.text if good else None,
             "queries": row.queries if good else None,
             "hits": row.hits if good else None,
             "alignments": row.alignments if good else None,

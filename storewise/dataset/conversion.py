@@ -45,7 +45,7 @@ class Options:
     out, else the first ends the conversion.
     """
 
-    wanted: Wanted = Wanted()
+    wanted: Wanted = field(default_factory=Wanted)
     processes: int = 1
     update: bool = False
     quarantine: bool = False
@@ -56,14 +56,15 @@ class Options:
 class Summary:
     """What a conversion did and what the data set holds after it.
 
-    `read` is stored bytes of the inputs that were read now, `inputs` how many those were. `files`,
-    `bytes` and `documents` are of the whole data set. `equal` has (path, path of the equal input),
+    `inputs` is how many inputs were read now, `read` their stored bytes, `text` bytes of their
+    content. `files`, `bytes` and `documents` are of the whole data set. `equal` has (path, path of the equal input),
     `bad` messages, `warnings` (path, text).
     """
 
     where: str
     inputs: int = 0
     read: int = 0
+    text: int = 0
     seconds: float = 0.0
     files: int = 0
     bytes: int = 0
@@ -136,9 +137,15 @@ def convert(
     """
     begin = time.monotonic()
     try:
+        files = _listed(names, quarantine=options.quarantine)
         home.root.mkdir(parents=True, exist_ok=True)
         with locked(home, options.share) as own:
-            summary = _convert(names, home, options, Folders(own), progress)
+            try:
+                summary = _convert(files, home, options, Folders(own), progress)
+            except StorewiseError:
+                if not (own / _MARK).exists():
+                    clear(home, own, options.share)  # nothing has begun
+                raise
             clear(home, own, options.share)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -151,13 +158,12 @@ def convert(
 
 
 def _convert(
-    names: Sequence[str], home: Home, options: Options, folders: Folders, progress: Progress
+    files: Sequence[Listed], home: Home, options: Options, folders: Folders, progress: Progress
 ) -> Summary:
-    files = _listed(names, quarantine=options.quarantine)
     settings = describe(home, options.wanted, text_of(files))
     state = recover(home, folders, options.share)
     todo = _new_files(files, state.known())
-    size = _begin(names, todo, home, options, folders, state)
+    size = _begin(files, todo, home, options, folders, state)
     summary = Summary(str(home))
     total = sum(file.bytes for file in todo)
     before = len(state.commits)
@@ -198,13 +204,14 @@ def _after(state: State, commit: Commit, name: str) -> State:
 
 def _note(summary: Summary, commit: Commit, paths: set[str]) -> None:
     """Take in what there is to be said of a round's inputs."""
-    columns = ("path", "equal_to", "bad", "warning")
-    for path, equal, bad, warning in zip(
+    columns = ("path", "equal_to", "bad", "warning", "text")
+    for path, equal, bad, warning, text in zip(
         *(commit.rows[name].to_pylist() for name in columns), strict=True
     ):
         if path not in paths:
             continue  # of a commit that this one replaces
         summary.inputs += 1
+        summary.text += text or 0
         if equal is not None:
             summary.equal.append((path, equal))
         if bad is not None:
@@ -247,7 +254,7 @@ def _new_files(files: Sequence[Listed], known: dict[str, Known]) -> list[Listed]
 
 
 def _begin(
-    names: Sequence[str],
+    files: Sequence[Listed],
     todo: Sequence[Listed],
     home: Home,
     options: Options,
@@ -257,7 +264,9 @@ def _begin(
     """Marks what is under way, so that a killed conversion is told from an update; returns the
     bytes of a chunk, which are those of before."""
     mark = folders.own / _MARK
-    digest = hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(
+        "\n".join(sorted(file.path for file in files)).encode(), digest_size=16
+    ).hexdigest()
     record: dict[str, Any] = {}
     if mark.exists():
         record = json.loads(mark.read_bytes())

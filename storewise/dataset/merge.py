@@ -1,4 +1,4 @@
-"""Small files of a partition made into one, so that many updates leave a bounded number of files."""
+"""Small files of a partition made into one: many updates leave a bounded number of files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,8 @@ from storewise.dataset.commits import Commit, State, commit_name, number_of, ste
 from storewise.dataset.home import Home
 from storewise.dataset.rounds import Folders, commit_round
 from storewise.dataset.settings import Settings
-from storewise.dataset.writer import (
-    DataFile,
-    Source,
-    kind_named,
-    partition_name,
-    write_files,
-)
-from storewise.documents import KINDS, Kind
+from storewise.dataset.writer import DataFile, Source, kind_named, partition_name, write_files
+from storewise.documents import DIGEST_BYTES, ID_BYTES, KINDS, Kind
 from storewise.errors import StorewiseError
 from storewise.processes import in_processes
 
@@ -174,18 +168,15 @@ def _source(
     file = pq.ParquetFile(path, memory_map=True)
     column = "_id" if kind is Kind.TASKS or names is None else "ti"
     ids = piece.ids_of(file.read([column])[column])
-    if names is None:
-        # A piece is an input: ids of one have the same first bytes.
-        starts = piece.runs_of(ids[:, : piece.DIGEST_BYTES])
-    else:
-        starts = piece.runs_of(ids)
+    # Without names a piece is an input, whose ids have the same first bytes.
+    starts = piece.runs_of(ids if names is not None else ids[:, :DIGEST_BYTES])
     digests, ordinals = piece.digests_and_ordinals(ids[starts[:-1]])
     count = len(digests)
     libraries: Any = pa.array([""] * count)
     queries = libraries
     if names is not None:
         buffer = pa.py_buffer(np.ascontiguousarray(ids[starts[:-1]]))
-        wanted = pa.Array.from_buffers(pa.binary(piece.ID_BYTES), count, [None, buffer])
+        wanted = pa.Array.from_buffers(pa.binary(ID_BYTES), count, [None, buffer])
         places = pc.index_in(wanted, names["_id"].combine_chunks())
         if places.null_count:
             raise StorewiseError(

@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from storewise.dataset.chunk import (
-    Chunk,
-    InputRow,
-    chunk_name,
-    read_chunk,
-    read_in_memory,
-)
+from storewise.dataset.chunk import Chunk, InputRow, chunk_name, read_chunk, read_in_memory
 from storewise.dataset.commits import (
     Commit,
     Known,

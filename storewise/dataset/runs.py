@@ -49,7 +49,7 @@ class RunBuilder:
     """Collects batches of inputs, one input after the other, until they are a `Run`."""
 
     settings: Settings
-    bytes: int = 0
+    size: int = 0
     _batches: dict[Kind, list[Any]] = field(default_factory=dict)
     _pieces: dict[Kind, list[tuple[int, int, str, str, int, int, int]]] = field(
         default_factory=dict
@@ -72,7 +72,7 @@ class RunBuilder:
                 names = arrow_schema(kind, study_fields=self.settings.study_fields).names
                 part = part.select(names)
                 self._batches.setdefault(kind, []).append(part)
-                self.bytes += part.nbytes
+                self.size += part.nbytes
 
     def _append(self, kind: Kind, row: tuple[int, int, str, str, int, int, int]) -> None:
         """Take a piece, which may go on with the last one."""
@@ -120,7 +120,7 @@ class RunBuilder:
                 rows = rows.combine_chunks().take(piece.spread(starts[order], lengths[order]))
                 pieces = pieces.take(order)
             run.tables[kind], run.pieces[kind] = rows, pieces
-        self.bytes = 0
+        self.size = 0
         return run
 
 

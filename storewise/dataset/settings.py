@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -18,12 +19,14 @@ FORMAT = 1
 MAX_PARTITIONS = 256
 #: More partitions than these are only made where they are asked for.
 USUAL_PARTITIONS = 64
-TARGET_BYTES = 512 << 20
+TARGET_BYTES = 512_000_000
 #: Bytes of the largest kind, compressed, for a byte of text; measured on the sample.
 SHARE_OF_TEXT = 0.15
 #: Bytes of text for a byte of a compressed input, about.
 EXPANSION = 5
 _COMPRESSED = (".gz", ".zst", ".zstd")
+_UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]i?b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,14 @@ class Wanted:
 def text_bytes(path: str, size: int) -> int:
     """About how many bytes of text a stored file has."""
     return size * EXPANSION if path.endswith(_COMPRESSED) else size
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 512MB, 1.5 GB or 64MiB; StorewiseError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not (size := int(float(match[1]) * _UNITS[match[2].lower()])):
+        raise StorewiseError(f"{text!r} is no size; expected a number and a unit, such as 512MB")
+    return size
 
 
 def dump(settings: Settings) -> str:
