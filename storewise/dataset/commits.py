@@ -141,12 +141,12 @@ class State:
 
     def known(self) -> dict[str, Known]:
         """What is known of inputs, by path."""
-        result = {}
+        result: dict[str, Known] = {}
         columns = ("path", "bytes", "mtime_ns", "digest", "bad")
         for name, commit in self.commits.items():
             values = (commit.rows[column].to_pylist() for column in columns)
-            for path, *rest in zip(*values, strict=True):
-                result[path] = Known(*rest, name)
+            for path, size, time, digest, bad in zip(*values, strict=True):
+                result[path] = Known(size, time, digest, bad, name)
         return result
 
     def rows(self) -> Any:

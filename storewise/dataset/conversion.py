@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from storewise.dataset.rounds import (
 )
 from storewise.dataset.settings import Settings, Wanted, dump, parse
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.inputs.scan_many import status_of
+from storewise.ssearch.inputs.scan_many import listed
 from storewise.ssearch.parse.remote import Listed
 from storewise.ssearch.parse.stream import STDIN, content_digest
 
@@ -57,8 +57,8 @@ class Summary:
     """What a conversion did and what the data set holds after it.
 
     `inputs` is how many inputs were read now, `read` their stored bytes, `text` bytes of their
-    content. `files`, `bytes` and `documents` are of the whole data set. `equal` has (path, path of the equal input),
-    `bad` messages, `warnings` (path, text).
+    content. `files`, `bytes` and `documents` are of the whole data set. `equal` has (path, path of
+    the equal input), `bad` messages, `warnings` (path, text).
     """
 
     where: str
@@ -116,8 +116,10 @@ def describe(home: Home, wanted: Wanted, text: int) -> Settings:
 
 def recover(home: Home, folders: Folders, share: str) -> State:
     """The state of the data set, after what a killed run left was finished or removed."""
-    for journal in folders.commits():
-        carry_out(home, folders, journal, share)
+    work = folders.own.parent
+    for other in [folders] if share else map(Folders, sorted(work.iterdir())):
+        for journal in other.commits():
+            carry_out(home, other, journal, share or other.share)
     state = load_state(home)
     known = {*state.commits, *(file.name for file in state.files())}
     lost = [name for name in home.names() if name not in known]
@@ -226,12 +228,10 @@ def _listed(names: Sequence[str], *, quarantine: bool) -> list[Listed]:
             "standard input cannot be put into a data set, which has a list of its inputs; give a "
             "file, or use --to jsonl"
         )
-    table, missing = status_of(list(dict.fromkeys(names)))
+    files, missing = listed(list(dict.fromkeys(names)))
     if missing and not quarantine:
         bad = missing[0]
         raise InputError(bad["path"], bad["error"].removeprefix(f"{bad['path']}: "))
-    columns = [table[name].to_pylist() for name in Listed._fields]
-    files = [Listed(*row) for row in zip(*columns, strict=True)]
     # Whoever reads them says what is wrong.
     return files + [Listed(bad["path"], 0, 0) for bad in missing]
 
@@ -281,6 +281,16 @@ def _begin(
     record = {"inputs": digest, "chunk_bytes": record.get("chunk_bytes", size)}
     write_aside(mark, json.dumps(record))
     return int(record["chunk_bytes"])
+
+
+def check_inputs(home: Home, names: Iterable[str]) -> None:
+    """Raises StorewiseError where a data set has inputs other than `names`."""
+    more = sorted(set(load_state(home).known()) - set(names))
+    if more:
+        raise StorewiseError(
+            f"{home}: has {len(more)} inputs that are not asked for any more, such as {more[0]}; "
+            "remove the directory and run again"
+        )
 
 
 def merge(home: Home, processes: int = 1, at_least: int = 2) -> Summary:

@@ -19,6 +19,8 @@ from storewise.s3.uri import Place, is_remote, parse
 
 DESCRIPTION = "dataset.json"
 WORK = ".work"
+#: Below it the directory of a writer that has no share.
+WHOLE = "whole"
 
 
 class Home(Protocol):
@@ -201,7 +203,7 @@ def locked(home: Home, share: str) -> Iterator[Path]:
     """
     work = home.root / WORK
     work.mkdir(parents=True, exist_ok=True)
-    own = work / (share or "whole")
+    own = work / (share or WHOLE)
     own.mkdir(exist_ok=True)
     with (work / "lock").open("a") as whole, (own / "lock").open("a") as mine:
         _lock(whole, home, shared=bool(share))

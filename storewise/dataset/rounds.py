@@ -17,7 +17,7 @@ from storewise.dataset.commits import (
     stem,
     without_paths,
 )
-from storewise.dataset.home import Home
+from storewise.dataset.home import WHOLE, Home
 from storewise.dataset.pieces import digest_number
 from storewise.dataset.runs import Run, spilled
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
@@ -40,6 +40,11 @@ class Folders:
     """Where a round works, below the directory of a share."""
 
     own: Path
+
+    @property
+    def share(self) -> str:
+        """The share whose directory it is; empty for a writer of the whole."""
+        return "" if self.own.name == WHOLE else self.own.name
 
     @property
     def chunks(self) -> Path:
