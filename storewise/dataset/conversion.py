@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -150,13 +152,20 @@ def convert(
                 raise
             clear(home, own, options.share)
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        raise StorewiseError(
-            f"{home}: cannot be written: {error.strerror or error}{where}; what is finished is "
-            "kept: make room, or see to the rights, and call the same again"
-        ) from error
+        raise _unwritable(home, error) from error
     summary.seconds = time.monotonic() - begin
     return summary
+
+
+def _unwritable(home: Home, error: OSError) -> StorewiseError:
+    """What is said where the system refuses to write; Arrow's own errors have long texts."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    where = f" ({error.filename})" if error.filename else ""
+    advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see to the place"
+    return StorewiseError(
+        f"{home}: cannot be written: {reason}{where}; {advice} and call the same again: what is "
+        "finished is kept"
+    )
 
 
 def _convert(
@@ -305,9 +314,7 @@ def merge(home: Home, processes: int = 1, at_least: int = 2) -> Summary:
             )
             clear(home, own, "")
     except OSError as error:
-        raise StorewiseError(
-            f"{home}: cannot be written: {error.strerror or error}; call the same again"
-        ) from error
+        raise _unwritable(home, error) from error
     summary = Summary(str(home))
     summary.count(state)
     return summary
