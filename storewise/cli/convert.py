@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 from uuid import uuid4
 
 import typer
@@ -17,9 +17,6 @@ from storewise.cli.console import Files, killed, outputs_of, say
 from storewise.cli.progress import shown
 from storewise.errors import StorewiseError
 from storewise.processes import in_processes, processors
-
-if TYPE_CHECKING:
-    from storewise.dataset.conversion import Options
 
 T = TypeVar("T")
 #: Standard input, and as an output standard output.
@@ -146,17 +143,18 @@ def convert(
         "--scratch": scratch,
     }
     if to == "parquet":
-        from storewise.dataset.conversion import Options
-        from storewise.dataset.settings import Wanted, parse_size
-
-        wanted = Wanted(
+        _data_set(
+            sorted(outputs_of(files)),
+            output,
+            scratch,
             by=by,
             partitions=partitions,
-            target_bytes=None if target_size is None else parse_size(target_size),
+            target_size=target_size,
             study_fields=study_fields,
+            processes=processes,
+            update=bool(update),
+            quarantine=bool(quarantine),
         )
-        options = Options(wanted, processes, update=bool(update), quarantine=bool(quarantine))
-        _data_set(files, output, scratch, options)
         return
     given = [name for name, value in only_data_sets.items() if value is not None]
     if given:
@@ -173,15 +171,36 @@ def convert(
     raise typer.Exit(0 if good else 1)
 
 
-def _data_set(files: Sequence[str], output: str, scratch: Path | None, options: Options) -> None:
+def _data_set(
+    paths: Sequence[str],
+    output: str,
+    scratch: Path | None,
+    *,
+    by: Literal["query", "library", "hash"] | None,
+    partitions: int | None,
+    target_size: str | None,
+    study_fields: bool | None,
+    processes: int,
+    update: bool,
+    quarantine: bool,
+) -> None:
     """Make or update a data set, and say what it holds."""
     from rich.filesize import decimal
 
-    from storewise.dataset.conversion import convert
+    from storewise.dataset.conversion import Options
+    from storewise.dataset.conversion import convert as convert_to
     from storewise.dataset.home import home_of
+    from storewise.dataset.settings import Wanted, parse_size
 
+    wanted = Wanted(
+        by=by,
+        partitions=partitions,
+        target_bytes=None if target_size is None else parse_size(target_size),
+        study_fields=study_fields,
+    )
+    options = Options(wanted, processes, update=update, quarantine=quarantine)
     with shown("converting", size=True) as progress:
-        done = convert(sorted(outputs_of(files)), home_of(output, scratch), options, progress)
+        done = convert_to(paths, home_of(output, scratch), options, progress)
     for path, equal in done.equal:
         say(f"left out, equal to {equal}: {path}")
     for path, warning in done.warnings:
