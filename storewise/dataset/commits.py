@@ -140,18 +140,25 @@ class State:
         )
 
     def known(self) -> dict[str, Known]:
-        """What is known of inputs, by path."""
+        """What is known of inputs, by path; a bad one may be there again as a good one."""
         result: dict[str, Known] = {}
         columns = ("path", "bytes", "mtime_ns", "digest", "bad")
         for name, commit in self.commits.items():
             values = (commit.rows[column].to_pylist() for column in columns)
             for path, size, time, digest, bad in zip(*values, strict=True):
-                result[path] = Known(size, time, digest, bad, name)
+                if path not in result or result[path].bad is not None:
+                    result[path] = Known(size, time, digest, bad, name)
         return result
 
     def rows(self) -> Any:
-        """All inputs as one table."""
-        return pa.concat_tables([SCHEMA.empty_table(), *(c.rows for c in self.commits.values())])
+        """All inputs as one table, each once."""
+        rows = pa.concat_tables([SCHEMA.empty_table(), *(c.rows for c in self.commits.values())])
+        last: dict[str, int] = {}
+        bad = rows["bad"].to_pylist()
+        for row, path in enumerate(rows["path"].to_pylist()):
+            if path not in last or bad[last[path]] is not None:
+                last[path] = row
+        return rows if len(last) == len(rows) else rows.take(list(last.values()))
 
     def next_number(self, share: str) -> int:
         """The number of the next round of a share."""

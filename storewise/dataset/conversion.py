@@ -108,6 +108,11 @@ def describe(home: Home, wanted: Wanted, text: int) -> Settings:
     """The settings of the data set, which is begun where there is none, for so much text."""
     there = home.read_text(DESCRIPTION)
     if there is None:
+        if not home.is_empty():
+            raise StorewiseError(
+                f"{home}: has files, but is no data set ({DESCRIPTION} is missing); give an empty "
+                "or new directory"
+            )
         settings = wanted.new(text)
         home.write_text(DESCRIPTION, dump(settings))
         return settings

@@ -37,6 +37,9 @@ class Home(Protocol):
     def write_text(self, name: str, text: str) -> None:
         """Write a small file, whole or not at all."""
 
+    def is_empty(self) -> bool:
+        """Whether nothing is there but what is hidden."""
+
     def names(self) -> list[str]:
         """Commits and data files that are there, whoever knows them."""
 
@@ -78,6 +81,9 @@ class Directory:
 
     def write_text(self, name: str, text: str) -> None:
         write_aside(self.root / name, text)
+
+    def is_empty(self) -> bool:
+        return all(path.name.startswith(".") for path in self.root.iterdir())
 
     def names(self) -> list[str]:
         folders = [self.root / FOLDER]
@@ -135,6 +141,11 @@ class Bucket:
         from storewise.s3.upload import put_text
 
         put_text(self._place.below(name), text, {}, "")
+
+    def is_empty(self) -> bool:
+        from storewise.s3.listing import below
+
+        return next(below(self._place), None) is None
 
     def names(self) -> list[str]:
         from storewise.s3.listing import below

@@ -235,7 +235,10 @@ def run_round(
         written = in_processes(_write, jobs, processes, killed=_killed)
         added = [file for files in written for file in files]
     table = rows_table(rows, equal, number)
-    return _superseding(Commit(table, sorted(added)), state, known, [row.path for row in rows])
+    commit = Commit(table, sorted(added))
+    if share:
+        return commit  # others may be replacing the same one: the merge at the end sees to it
+    return _superseding(commit, state, known, [row.path for row in rows])
 
 
 def _superseding(

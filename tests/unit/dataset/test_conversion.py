@@ -178,6 +178,19 @@ def test_a_bad_input_among_spilled_ones(tmp_path: Path, copies: list[str], spill
     assert stored(tmp_path / "set") == expected(copies)
 
 
+def test_a_share_puts_a_bad_input_right(tmp_path: Path, copies: list[str]) -> None:
+    home = home_of(tmp_path / "set")
+    good = Path(copies[0]).read_bytes()
+    Path(copies[0]).write_bytes(b"nonsense")
+    convert(copies, home, Options(quarantine=True))
+    Path(copies[0]).write_bytes(good)
+    done = convert(copies, home, Options(share="s0", update=True))
+    assert done.documents == sum(map(len, expected(copies).values()))
+    merge(home)
+    assert stored(tmp_path / "set") == expected(copies)
+    assert [row["bad"] for row in inputs_of(tmp_path / "set")] == [None] * len(copies)
+
+
 def test_an_input_that_changed(tmp_path: Path, copies: list[str]) -> None:
     root = made(tmp_path, copies)
     os.utime(copies[0], ns=(1, 1))  # its content is the same
@@ -299,6 +312,8 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         convert(BOTH[:1], home_of(tmp_path / "file"), Options())
     with pytest.raises(StorewiseError, match="standard input"):
         convert(["-"], home_of(tmp_path / "set"), Options())
+    with pytest.raises(StorewiseError, match="has files, but is no data set"):
+        convert(BOTH[:1], home_of(tmp_path), Options())
     other = tmp_path / "other"
     other.mkdir()
     (other / "dataset.json").write_text('{"format": 7}')
