@@ -12,24 +12,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO, cast
 
 from storewise.atomic import write_aside
 from storewise.dataset.runs import RUN_BYTES, Run, RunBuilder, RunWriter
 from storewise.dataset.settings import Settings
-from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
-from storewise.ssearch.parse.stream import (
-    CHANGED,
-    Digesting,
-    content_digest,
-    damage,
-    open_input,
-    unreadable,
-)
+from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_input, unreadable
 
 #: Text that is kept in memory while it is digested; longer inputs are read twice.
 KEPT_BYTES = 64 << 20
@@ -137,8 +128,6 @@ def _read_input(
             builder.add(number, digest, batch)
             if builder.size >= RUN_BYTES:
                 take(builder.take())
-        if isinstance(content, Digesting) and content.digest() != digest:
-            raise InputError(file.path, CHANGED)
     _check_unchanged(file)
     counts = reader.counts
     return InputRow(
@@ -165,7 +154,7 @@ def _check_unchanged(file: Listed) -> None:
 
 
 @contextmanager
-def _content(file: Listed, directory: Path) -> Iterator[tuple[BinaryIO, bytes]]:
+def _content(file: Listed, directory: Path) -> Iterator[tuple[Source, bytes]]:
     """The text of an input and its digest, which the ids need before the first is made.
 
     A short text is kept in memory. A longer one is read a second time, of an object from a copy:
@@ -173,35 +162,22 @@ def _content(file: Listed, directory: Path) -> Iterator[tuple[BinaryIO, bytes]]:
     """
     kept = bytearray()
     with open_input(file.path, file) as stream:
-        while len(kept) <= KEPT_BYTES and (data := stream.read(_READ)):
+        text = Digesting(stream, file.path)
+        while len(kept) <= KEPT_BYTES and (data := text.read(_READ)):
             kept += data
         if len(kept) <= KEPT_BYTES:
-            yield _whole(kept)
+            yield io.BytesIO(kept), text.digest()
             return
         if is_remote(file.path):
             directory.mkdir(parents=True, exist_ok=True)
             with NamedTemporaryFile(dir=directory, suffix=".copy") as copy:
                 copy.write(kept)
                 kept.clear()
-                digesting = Digesting(stream, file.path)
-                while data := digesting.read(_READ):
+                while data := text.read(_READ):
                     copy.write(data)
                 copy.flush()
-                with open_input(copy.name) as again:
-                    yield _again(again, content_digest(copy.name), file.path)
+                yield copy.name, text.digest()
             return
-    kept.clear()
-    digest = content_digest(file.path)
-    with open_input(file.path) as stream:
-        try:
-            yield _again(stream, digest, file.path)
-        except InputError as error:
-            raise damage(stream, error) from error
-
-
-def _whole(text: bytearray) -> tuple[BinaryIO, bytes]:
-    return io.BytesIO(text), hashlib.blake2b(text, digest_size=FULL_DIGEST_BYTES).digest()
-
-
-def _again(stream: object, digest: bytes, name: str) -> tuple[BinaryIO, bytes]:
-    return cast(BinaryIO, Digesting(stream, name)), digest  # type: ignore[arg-type]
+        kept.clear()
+        digest = text.digest()
+    yield file.path, digest
