@@ -146,6 +146,8 @@ def convert(
     """
     begin = time.monotonic()
     try:
+        # A directory of inputs may have the data set in it.
+        names = [name for name in names if not home.holds(name)]
         files = _listed(names, quarantine=options.quarantine)
         home.root.mkdir(parents=True, exist_ok=True)
         with locked(home, options.share) as own:

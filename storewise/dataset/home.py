@@ -37,6 +37,9 @@ class Home(Protocol):
     def write_text(self, name: str, text: str) -> None:
         """Write a small file, whole or not at all."""
 
+    def holds(self, path: str) -> bool:
+        """Whether a file or object lies within."""
+
     def is_empty(self) -> bool:
         """Whether nothing is there but what is hidden."""
 
@@ -81,6 +84,9 @@ class Directory:
 
     def write_text(self, name: str, text: str) -> None:
         write_aside(self.root / name, text)
+
+    def holds(self, path: str) -> bool:
+        return not is_remote(path) and Path(path).absolute().is_relative_to(self.root.absolute())
 
     def is_empty(self) -> bool:
         return all(path.name.startswith(".") for path in self.root.iterdir())
@@ -141,6 +147,9 @@ class Bucket:
         from storewise.s3.upload import put_text
 
         put_text(self._place.below(name), text, {}, "")
+
+    def holds(self, path: str) -> bool:
+        return path.startswith(str(self._place))
 
     def is_empty(self) -> bool:
         from storewise.s3.listing import below

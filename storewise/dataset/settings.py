@@ -50,6 +50,11 @@ class Settings:
             raise StorewiseError(
                 f"partitions: expected 1 to {MAX_PARTITIONS}, found {self.partitions}"
             )
+        if self.study_fields and self.by != "hash":
+            raise StorewiseError(
+                f"by: {self.by} needs the names of queries and libraries, which are no fields of "
+                "the published study; leave --study-fields out, or use --by hash"
+            )
         if self.target_bytes < 1 or self.row_group < 1:
             raise StorewiseError("target size and rows of a row group must be at least 1")
 

@@ -75,8 +75,10 @@ def test_so_they_are_when_they_were_spilled(
 
 
 def test_documents_of_the_study_only(tmp_path: Path) -> None:
-    root = made(tmp_path, BOTH, wanted=Wanted(by="library", study_fields=True, partitions=2))
+    root = made(tmp_path, BOTH, wanted=Wanted(study_fields=True, partitions=2))
     assert stored(root) == expected(BOTH, study_fields=True)
+    with pytest.raises(StorewiseError, match="library needs the names of queries"):
+        Settings(by="library", study_fields=True)
 
 
 def test_what_readers_are_told(tmp_path: Path) -> None:
