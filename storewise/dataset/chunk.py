@@ -24,7 +24,7 @@ from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_inpu
 
 #: Text that is kept in memory while it is digested; longer inputs are read twice.
 KEPT_BYTES = 64 << 20
-ALIGNMENTS_PER_BATCH = 8192
+ALIGNMENTS_PER_BATCH = 4096
 _READ = 1 << 20
 _DONE = "done.json"
 
@@ -47,6 +47,11 @@ class InputRow:
     alignments: int = 0
     warning: str | None = None
     bad: str | None = None
+
+    @property
+    def documents(self) -> int:
+        """One for each search, three for each alignment."""
+        return self.queries + 3 * self.alignments
 
 
 @dataclass(frozen=True, slots=True)

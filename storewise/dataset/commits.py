@@ -182,7 +182,7 @@ def rows_table(rows: Iterable[InputRow], equal: Mapping[str, str], number: int) 
             "queries": row.queries if good else None,
             "hits": row.hits if good else None,
             "alignments": row.alignments if good else None,
-            "documents": row.queries + 3 * row.alignments if good else None,
+            "documents": row.documents if good else None,
             "warning": row.warning,
             "equal_to": equal.get(row.path),
             "bad": row.bad,

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from storewise.dataset import pieces as piece
 from storewise.dataset.commits import Commit, State, commit_name, number_of, stem
 from storewise.dataset.home import Home
-from storewise.dataset.rounds import Folders, commit_round
+from storewise.dataset.rounds import Folders, check_rows, commit_round
 from storewise.dataset.settings import Settings
 from storewise.dataset.writer import DataFile, Source, kind_named, partition_name, write_files
 from storewise.documents import DIGEST_BYTES, ID_BYTES, KINDS, Kind
@@ -99,6 +99,8 @@ def merge_files(
     added = [
         file for files in in_processes(_merge, jobs(), processes, killed=_killed) for file in files
     ]
+    if not dropped:
+        check_rows(home, sum(file.rows for files in groups.values() for file in files), added)
     replaced = {file.name for files in groups.values() for file in files}
     added += [file for file in state.files() if file.name not in replaced]
     rows = _named_equal(state.rows(), equal)

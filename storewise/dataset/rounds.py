@@ -175,6 +175,15 @@ class Equals:
         return None if there[1] == row.path else there[1]
 
 
+def check_rows(home: Home, documents: int, files: Sequence[DataFile]) -> None:
+    """Raises StorewiseError where files have not as many rows as there are documents."""
+    if (rows := sum(file.rows for file in files)) != documents:
+        raise StorewiseError(
+            f"{home}: {rows} documents were written of {documents}; nothing of this round is kept. "
+            "This is a defect of Storewise: please report it"
+        )
+
+
 def run_round(
     home: Home,
     folders: Folders,
@@ -202,8 +211,10 @@ def run_round(
     equals = Equals(known)
     equal: dict[str, str] = {}
     rows: list[InputRow] = []
+    documents = 0
 
     def wanted(of: Sequence[InputRow]) -> list[bool]:
+        nonlocal documents
         rows.extend(of)
         keep = []
         for row in of:
@@ -211,6 +222,7 @@ def run_round(
             if first is not None:
                 equal[row.path] = first
             keep.append(row.bad is None and first is None)
+            documents += row.documents if keep[-1] else 0
         return keep
 
     name = stem(share, number)
@@ -234,6 +246,7 @@ def run_round(
         )
         written = in_processes(_write, jobs, processes, killed=_killed)
         added = [file for files in written for file in files]
+    check_rows(home, documents, added)
     table = rows_table(rows, equal, number)
     commit = Commit(table, sorted(added))
     if share:

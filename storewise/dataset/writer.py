@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storewise.dataset import pieces as piece
@@ -18,6 +17,8 @@ from storewise.dataset.settings import Settings
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind
 from storewise.ssearch.parse.arrow import arrow_schema
 
+#: Arrow's bytes of a row group at most, about: a writer has one in memory, and a copy.
+GROUP_BYTES = 128 << 20
 #: Columns with few values, or with the same one in many rows that follow each other. For others
 #: dictionaries would be begun and thrown away.
 _DICTIONARIES = {"t", "f", "q", "lib", "gene", "chr", "seqid", "ti", PARAMS_COLUMN}
@@ -45,6 +46,13 @@ class Source:
     #: The batches that hold rows from `_start` on, which were not asked for yet.
     _waiting: list[Any] = field(default_factory=list)
     _start: int = 0
+
+    def row_bytes(self) -> int:
+        """Bytes of a row, about: those of the first batch; 1 where there is no row."""
+        if not len(self.pieces):
+            return 1
+        self.rows(0, 1)
+        return max(1, self._waiting[0].nbytes // len(self._waiting[0]))
 
     def rows(self, start: int, stop: int) -> list[Any]:
         """Rows `start` to `stop` in batches; `start` is never below an earlier one."""
@@ -226,8 +234,9 @@ def write_files(
         return []
     schema = arrow_schema(kind, study_fields=settings.study_fields)
     files = _Files(directory, kind, partition, stem, settings)
+    group = min(settings.row_group, max(1, GROUP_BYTES // sources[0].row_bytes()))
     try:
-        for window, rows in _Plan.of(sources).windows(settings.row_group):
+        for window, rows in _Plan.of(sources).windows(group):
             files.write(window.gather(sources, schema))
             advance(rows)
         files.end()
@@ -235,8 +244,3 @@ def write_files(
         files.abandon()
         raise
     return files.done
-
-
-def count_rows(pieces: Any) -> int:
-    """The rows of a table of pieces."""
-    return int(pc.sum(pieces["rows"]).as_py() or 0)
