@@ -52,7 +52,7 @@ class Source:
         if not len(self.pieces):
             return 1
         self.rows(0, 1)
-        return max(1, self._waiting[0].nbytes // len(self._waiting[0]))
+        return max(1, int(self._waiting[0].nbytes) // len(self._waiting[0]))
 
     def rows(self, start: int, stop: int) -> list[Any]:
         """Rows `start` to `stop` in batches; `start` is never below an earlier one."""
