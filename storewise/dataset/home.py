@@ -6,10 +6,14 @@ import fcntl
 import hashlib
 import os
 import shutil
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import IO, Protocol
+from uuid import uuid4
 
 from storewise.atomic import aside, write_aside
 from storewise.dataset.commits import FOLDER, number_of
@@ -19,6 +23,8 @@ from storewise.s3.uri import Place, is_remote, parse
 
 DESCRIPTION = "dataset.json"
 WORK = ".work"
+#: On S3 what keeps out other writers.
+LOCK = "lock.txt"
 #: Below it the directory of a writer that has no share.
 WHOLE = "whole"
 
@@ -36,6 +42,12 @@ class Home(Protocol):
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file, whole or not at all."""
+
+    def claim(self) -> None:
+        """Keep out writers of other hosts; StorewiseError where one is at it."""
+
+    def release(self) -> None:
+        """Let others write again."""
 
     def holds(self, path: str) -> bool:
         """Whether a file or object lies within."""
@@ -85,6 +97,12 @@ class Directory:
     def write_text(self, name: str, text: str) -> None:
         write_aside(self.root / name, text)
 
+    def claim(self) -> None:
+        """The lock on the directory's file holds on all hosts that share it."""
+
+    def release(self) -> None:
+        """As `claim`."""
+
     def holds(self, path: str) -> bool:
         return not is_remote(path) and Path(path).absolute().is_relative_to(self.root.absolute())
 
@@ -122,8 +140,11 @@ class Directory:
 
 
 class Bucket:
-    """A data set below a prefix on S3. Two writers on different hosts are not kept apart until the
-    second one commits a round of the same number, which is refused."""
+    """A data set below a prefix on S3.
+
+    An object, LOCK, keeps out writers on other hosts. A killed one leaves it; whoever goes on with
+    its scratch directory has a copy there, and may write.
+    """
 
     def __init__(self, place: Place, scratch: Path) -> None:
         self._place = place.folder()
@@ -148,13 +169,39 @@ class Bucket:
 
         put_text(self._place.below(name), text, {}, "")
 
+    def claim(self) -> None:
+        from storewise.s3.client import Changed
+        from storewise.s3.upload import put_text
+
+        copy = self.root / WORK / LOCK
+        if copy.exists() and copy.read_text(encoding="utf-8") == self.read_text(LOCK):
+            return
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        # The number tells it from the text of any other: S3 answers a second try as the first.
+        text = f"process {os.getpid()} of {socket.gethostname()} since {since} ({uuid4().hex})\n"
+        place = self._place.below(LOCK)
+        write_aside(copy, text)
+        try:
+            put_text(place, text, {}, "")
+        except Changed as error:
+            who = (self.read_text(LOCK) or "another process").partition(" (")[0]
+            raise StorewiseError(
+                f"{self}: {who} is writing this data set; wait until it has ended. If it was "
+                f"killed, call it again on its host, or remove {place}"
+            ) from error
+
+    def release(self) -> None:
+        self.delete([LOCK])
+        (self.root / WORK / LOCK).unlink(missing_ok=True)
+
     def holds(self, path: str) -> bool:
         return path.startswith(str(self._place))
 
     def is_empty(self) -> bool:
         from storewise.s3.listing import below
 
-        return next(below(self._place), None) is None
+        lock = self._place.below(LOCK).key
+        return all(key == lock for key, _ in islice(below(self._place), 2))
 
     def names(self) -> list[str]:
         from storewise.s3.listing import below
@@ -228,7 +275,11 @@ def locked(home: Home, share: str) -> Iterator[Path]:
     with (work / "lock").open("a") as whole, (own / "lock").open("a") as mine:
         _lock(whole, home, shared=bool(share))
         _lock(mine, home, shared=False)
-        yield own
+        home.claim()
+        try:
+            yield own
+        finally:
+            home.release()
 
 
 def _lock(file: IO[str], home: Home, *, shared: bool) -> None:

@@ -11,8 +11,9 @@ from support.s3.server import Bucket, Status
 
 from storewise.dataset.conversion import Options, convert, merge
 from storewise.dataset.home import Bucket as Home
-from storewise.dataset.home import home_of
+from storewise.dataset.home import home_of, locked
 from storewise.dataset.settings import Wanted
+from storewise.errors import StorewiseError
 from storewise.s3.client import ObjectError
 
 FILES = [str(path) for path in SMALL]
@@ -90,3 +91,24 @@ def test_a_refused_upload(s3: Bucket, tmp_path: Path, documents: Documents) -> N
     s3.faults.clear()
     convert(FILES, home, Options())
     assert stored(fetched(s3, tmp_path / "copy")) == documents
+
+
+def test_a_writer_on_another_host(
+    s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: Documents
+) -> None:
+    """Also one that was killed: its host goes on, others wait for a word of the user."""
+    where = f"{s3.uri}/made/set"
+    here, there = home_of(where, tmp_path / "here"), home_of(where, tmp_path / "there")
+    with locked(here, ""), pytest.raises(StorewiseError, match=r"process \d+ of .* is writing"):
+        convert(FILES, there, Options())
+    convert(FILES[:2], there, Options())
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "release", lambda home: None)
+        patched.setattr(Home, "put_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            convert(FILES, here, Options(update=True))
+    with pytest.raises(StorewiseError, match=rf"or remove {where}/lock.txt"):
+        convert(FILES, there, Options(update=True))
+    convert(FILES, here, Options(update=True))
+    assert stored(fetched(s3, tmp_path / "copy")) == documents
+    assert s3.keys("made/set/lock") == []
