@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from storewise.atomic import write_aside
-from storewise.dataset.commits import Commit, Known, State, commit_name, number_of
-from storewise.dataset.home import DESCRIPTION, Home, clear, locked
+from storewise.dataset.commits import FOLDER, Commit, Known, State, commit_name, number_of
+from storewise.dataset.home import DESCRIPTION, WORK, Home, clear, locked
 from storewise.dataset.merge import merge_files
 from storewise.dataset.rounds import (
     Folders,
@@ -89,7 +91,7 @@ class Summary:
 
 def load_state(home: Home) -> State:
     """What the commits of a data set say."""
-    names = [name for name in home.names() if name.startswith("inputs/")]
+    names = [name for name in home.names() if name.startswith(f"{FOLDER}/")]
     return State.of({name: Commit.read(home.local(name)) for name in names})
 
 
@@ -117,7 +119,13 @@ def describe(home: Home, wanted: Wanted, text: int) -> Settings:
         home.write_text(DESCRIPTION, dump(settings))
         return settings
     settings = parse(there, f"{home}/{DESCRIPTION}")
-    wanted.agree(settings, str(home))
+    try:
+        wanted.agree(settings, str(home))
+    except StorewiseError:
+        if any(name.startswith(f"{FOLDER}/") for name in home.names()):
+            raise
+        settings = wanted.new(text)  # nothing is in it yet
+        home.write_text(DESCRIPTION, dump(settings))
     return settings
 
 
@@ -160,6 +168,11 @@ def convert(
             clear(home, own, options.share)
     except OSError as error:
         raise _unwritable(home, error) from error
+    except pa.ArrowException as error:
+        raise StorewiseError(
+            f"{home}: a file of the conversion is damaged ({error}); after a crash of the host "
+            f"remove {home.root / WORK} and call the same again"
+        ) from error
     summary.seconds = time.monotonic() - begin
     return summary
 

@@ -167,6 +167,8 @@ class Bucket:
     def write_text(self, name: str, text: str) -> None:
         from storewise.s3.upload import put_text
 
+        self.delete([name])
+        self.delete([name])
         put_text(self._place.below(name), text, {}, "")
 
     def claim(self) -> None:

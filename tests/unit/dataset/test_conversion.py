@@ -193,6 +193,33 @@ def test_a_share_puts_a_bad_input_right(tmp_path: Path, copies: list[str]) -> No
     assert [row["bad"] for row in inputs_of(tmp_path / "set")] == [None] * len(copies)
 
 
+def test_settings_of_an_empty_data_set_may_change(tmp_path: Path, copies: list[str]) -> None:
+    bad = Path(copies[0]).with_name("bad.m10")
+    bad.write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="bad"):
+        made(tmp_path, [str(bad)])
+    root = made(tmp_path, [str(bad)], wanted=Wanted(by="query"), quarantine=True)
+    assert conversion.load_settings(home_of(root)).by == "query"
+    with pytest.raises(StorewiseError, match="was made with by = query"):
+        made(tmp_path, copies, wanted=Wanted(by="hash"), update=True)
+
+
+def test_work_that_was_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            convert(BOTH, home_of(tmp_path / "set"), Options())
+    work = tmp_path / "set" / ".work"
+    next(work.rglob("align.arrow")).write_bytes(b"nonsense" * 100)
+    with pytest.raises(StorewiseError, match=f"is damaged .* remove {work} and call the same"):
+        convert(BOTH, home_of(tmp_path / "set"), Options())
+    shutil.rmtree(work)
+    convert(BOTH, home_of(tmp_path / "set"), Options())
+    assert stored(tmp_path / "set") == expected(BOTH)
+
+
 def test_an_input_that_changed(tmp_path: Path, copies: list[str]) -> None:
     root = made(tmp_path, copies)
     os.utime(copies[0], ns=(1, 1))  # its content is the same
