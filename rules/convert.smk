@@ -17,7 +17,7 @@ rule begin_data_set:
     conda:
         "../envs/storewise.yaml"
     params:
-        place=f"{R}/dataset",
+        place=lambda wildcards: f"{R}/dataset",
         study_fields=STUDY.study_fields,
     message:
         "Beginning the data set"
@@ -42,7 +42,7 @@ rule convert_part:
         runtime=720,
         node_class="work",
     params:
-        place=f"{R}/dataset",
+        place=lambda wildcards: f"{R}/dataset",
         parts=STUDY.inputs.jobs,
         on_bad_input=STUDY.on_bad_input,
     message:
@@ -64,7 +64,7 @@ rule finish_data_set:
     conda:
         "../envs/storewise.yaml"
     params:
-        place=f"{R}/dataset",
+        place=lambda wildcards: f"{R}/dataset",
     message:
         "Merging small files of the data set"
     script:
