@@ -5,6 +5,7 @@
 #   snakemake analysis                     only analysis and report, from stored results
 #   snakemake report                       only the page
 #   snakemake publish                      only the results to S3, where the study says
+#   snakemake convert                      only a data set of the study's inputs
 #
 # There is no `configfile:` on purpose: Snakemake merges a user's --configfile into it, and a
 # study is one file that is read whole (docs/decisions.md).
@@ -21,6 +22,7 @@ include: "rules/slurm.smk"
 include: "rules/pbs.smk"
 include: "rules/search.smk"
 include: "rules/shard.smk"
+include: "rules/convert.smk"
 include: "rules/session.smk"
 include: "rules/workload.smk"
 include: "rules/analysis.smk"

@@ -30,6 +30,7 @@ QUESTIONS = {
     "study": "What is measured? File, checks, trials",
     "workloads": "What do clients ask of a store? Alignments, YCSB, sensors",
     "engines": "How does each store do it? A folder a store, a contract for all",
+    "dataset": "What is in a data set? Sorted Parquet files, updates",
     "ssearch": "What do SSEARCH files hold? Parser, manifest, searches",
     "metrics": "What is recorded? Times, hosts, the result schema",
     "s3": "How are objects read and written?",

@@ -12,13 +12,23 @@ import orjson
 import typer
 from rich.console import Console
 
-from storewise.errors import ResultError
+from storewise.errors import ResultError, StorewiseError
 from storewise.layout import STUDY, TRIALS
 
 Study = Annotated[str, typer.Argument(help="Name under config/studies, or a YAML file.")]
 Scale = Annotated[str | None, typer.Option("--scale", help="One of the study's scales.")]
 Results = Annotated[Path, typer.Option("--results", help="Directory with the studies' results.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="SSEARCH -m 10 outputs: files, directories, globs, @FILE with a path a line, "
+        "s3://...; - is standard input."
+    ),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
+]
 RESULTS = Path("results")
 _errors = Console(stderr=True)
 
@@ -59,6 +69,14 @@ def results_of(what: str, results: Path) -> Path:
         f"{what}: there are no results of a study, neither in this directory nor in "
         f"{names[-1]}{nearest(what, known)}; studies below {results} are "
         f"{', '.join(known) or 'none'}"
+    )
+
+
+def killed(name: str) -> StorewiseError:
+    """What is said where a process that reads inputs was killed from outside."""
+    return StorewiseError(
+        f"{name}: a process that read it, or a file after it, was killed (out of memory?); try "
+        "again with fewer --jobs"
     )
 
 

@@ -13,13 +13,14 @@ from storewise import __version__
 from storewise.cli.analyse import analyse
 from storewise.cli.compare import compare
 from storewise.cli.console import say
+from storewise.cli.convert import convert
 from storewise.cli.cost import cost
 from storewise.cli.hosts import doctor, profiles_app, sessions
 from storewise.cli.measures import measures
 from storewise.cli.publish import publish, pull
 from storewise.cli.report import report
 from storewise.cli.run import run
-from storewise.cli.ssearch import convert, init, inspect, manifest
+from storewise.cli.ssearch import init, inspect, manifest
 from storewise.cli.watch import watch
 from storewise.errors import StorewiseError
 

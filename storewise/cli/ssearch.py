@@ -1,52 +1,23 @@
-"""``storewise inspect``, ``convert``, ``manifest`` and ``init``: from SSEARCH outputs on."""
+"""``storewise inspect``, ``manifest`` and ``init``: what SSEARCH outputs there are."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, TypeVar
-from uuid import uuid4
+from typing import Annotated, Literal
 
 import orjson
 import typer
 
-from storewise.cli.console import RESULTS, outputs_of, say
+from storewise.cli.console import RESULTS, Files, Jobs, killed, outputs_of, say
 from storewise.cli.progress import shown
-from storewise.errors import StorewiseError
 from storewise.processes import in_processes
 from storewise.s3.uri import is_remote
-
-T = TypeVar("T")
-#: Standard input, and as an output standard output.
-STDIN = "-"
 
 #: Servers that a first study takes where they are found: one command installs each.
 SERVERS = ("postgres", "mariadb", "mongodb")
 #: Files that are named as not complete.
 MOST_NAMED = 5
-
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        help="SSEARCH -m 10 outputs: files, directories, globs, @FILE with a path a line, "
-        "s3://...; - is standard input."
-    ),
-]
-Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
-]
-
-
-def _killed(name: str) -> StorewiseError:
-    return StorewiseError(
-        f"{name}: a process that read it, or a file after it, was killed (out of memory?); try "
-        "again with fewer --jobs"
-    )
 
 
 def inspect(files: Files, jobs: Jobs = 1) -> None:
@@ -65,137 +36,12 @@ def inspect(files: Files, jobs: Jobs = 1) -> None:
     complete = True
     paths = outputs_of(files)
     with shown("inspecting") as update:
-        contents = in_processes(inspect_file, paths, jobs or os.cpu_count() or 1, killed=_killed)
+        contents = in_processes(inspect_file, paths, jobs or os.cpu_count() or 1, killed=killed)
         for done, content in enumerate(contents, 1):
             typer.echo(orjson.dumps(content).decode())
             complete = complete and bool(content["complete"])
             update(done, len(paths))
     raise typer.Exit(0 if complete else 1)
-
-
-def convert(
-    files: Files,
-    to: Annotated[
-        Literal["hits", "jsonl", "bson", "parquet"],
-        typer.Option(
-            "--to",
-            help="hits: one table of all hits. Others: all documents, four files for each output.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Directory for the documents. For hits the file: hits.parquet, hits.csv, or "
-            "hits.tsv; - prints TSV.",
-        ),
-    ],
-    jobs: Jobs = 1,
-) -> None:
-    """Turn SSEARCH outputs into tables and files that need no database.
-
-    **--to hits** makes one table with a row for each alignment. Its first twelve columns are those
-    of BLAST's `-outfmt 6`: qseqid sseqid pident length mismatch gapopen qstart qend sstart send
-    evalue bitscore. As in BLAST the length counts gaps, and `sstart` is above `send` on the minus
-    strand. `.tsv` has these columns and no heading, so that tools for BLAST read it. `.csv` (with a
-    heading) and `.parquet` have more: sstrand score gaps gene chromosome.
-
-    **--to jsonl, bson, parquet** write all documents. A *document* is one record as a store keeps
-    it: each search gives one, each alignment three (docs/documents.md).
-
-    A file that is not complete is named, and nothing of it is written; the others are converted all
-    the same. Exit status 0 only if all were converted.
-
-    Example: `storewise convert /data/ssearch --to hits -o hits.tsv`, or
-    `storewise convert results/*.m10.gz --to parquet -o documents --jobs 0`
-    """
-    paths, processes = outputs_of(files), jobs or os.cpu_count() or 1
-    if to == "hits":
-        raise typer.Exit(0 if _hits(paths, output, processes) else 1)
-    good = True
-    work = partial(_convert, form=to, directory=output)
-    for name, (made, warnings, error) in _worked("converting", work, paths, processes):
-        for path in made:
-            typer.echo(path)
-        good = _told(name, warnings, error) and good
-    raise typer.Exit(0 if good else 1)
-
-
-def _worked(
-    what: str, work: Callable[[str], T], names: Sequence[str], processes: int
-) -> Iterator[tuple[str, T]]:
-    """Each name with what the work made of it."""
-    with shown(what) as update:
-        results = in_processes(work, names, processes, killed=_killed)
-        for done, (name, result) in enumerate(zip(names, results, strict=True), 1):
-            yield name, result
-            update(done, len(names))
-
-
-def _told(name: str, warnings: Iterable[str], error: str) -> bool:
-    """Whether there was no error, after what is to be said of an input."""
-    for warning in warnings:
-        say(f"warning: {name}: {warning}")
-    if error:
-        say(error)
-    return not error
-
-
-def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], Iterable[str], str]:
-    """The documents' files, warnings, and why there are none."""
-    from storewise.ssearch.convert import convert_file
-
-    try:
-        done = convert_file(name, form, directory)
-    except StorewiseError as error:
-        return (), (), str(error)
-    return done.paths, done.warnings, ""
-
-
-def _hits(names: Sequence[str], output: Path, processes: int) -> bool:
-    """Write one table of hits; returns whether all inputs are in it."""
-    from storewise.atomic import aside
-    from storewise.ssearch.hits import form_of, join
-
-    form, to_stdout = form_of(output), str(output) == STDIN
-    good = True
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            beside = None if to_stdout else output.parent
-            parts = Path(stack.enter_context(TemporaryDirectory(prefix=".hits-", dir=beside)))
-            work = partial(_part, form=form, directory=parts)
-
-            def made() -> Iterator[Path]:
-                nonlocal good
-                for name, (part, warnings, error) in _worked("converting", work, names, processes):
-                    good = _told(name, warnings, error) and good
-                    if part is not None:
-                        yield part
-                        part.unlink()
-
-            if to_stdout:
-                join(made(), form, sys.stdout.buffer)
-                return good
-            with aside(output) as place, place.open("wb") as file:
-                join(made(), form, file)
-    except (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise StorewiseError(f"{output}: cannot be written: {error.strerror}") from error
-    say(f"wrote {output}")
-    return good
-
-
-def _part(name: str, *, form: str, directory: Path) -> tuple[Path | None, Iterable[str], str]:
-    """The hits of one input as a file, warnings, and why there are none."""
-    from storewise.ssearch.hits import write_hits
-
-    place = directory / uuid4().hex
-    try:
-        return place, write_hits(name, form, place), ""
-    except StorewiseError as error:
-        place.unlink(missing_ok=True)
-        return None, (), str(error)
 
 
 def manifest(

@@ -51,6 +51,11 @@ def _query(tags: Tags) -> str:
     return urlencode(tags, quote_via=quote)
 
 
+def _tagging(tags: Tags) -> dict[str, str]:
+    """The parameter of a request; without tags none, for which no right to tag is needed."""
+    return {"Tagging": _query(tags)} if tags else {}
+
+
 def _content_type(name: str) -> str:
     return _TYPES.get(os.path.splitext(name)[1], "application/octet-stream")  # noqa: PTH122
 
@@ -87,7 +92,7 @@ def _upload_parts(file: Sending, tags: Tags, advance: Callable[[int], None]) -> 
         ExtraArgs={
             "ChecksumAlgorithm": "SHA256",
             "ContentType": _content_type(file.place.key),
-            "Tagging": _query(tags),
+            **_tagging(tags),
         },
         Callback=advance,
         Config=TransferConfig(
@@ -143,7 +148,7 @@ def _put(place: Place, body: bytes, sha256: bytes, tags: Tags, **condition: str)
         ContentType=_content_type(place.key),
         ChecksumAlgorithm="SHA256",
         ChecksumSHA256=as_base64(sha256),
-        Tagging=_query(tags),
+        **_tagging(tags),
         **condition,
     )["ETag"]
     return etag
@@ -196,3 +201,25 @@ def overtaken(what: str) -> str:
         f"{what} written or deleted by another process meanwhile; is one publishing to the same "
         "folder? Publish again when it has ended"
     )
+
+
+def put_new(place: Place, content: bytes) -> None:
+    """Write a small object that is not there yet.
+
+    Raises Changed where another object has its name; an equal one is what a lost answer left.
+    """
+    digest = hashlib.sha256(content).digest()
+
+    def send() -> None:
+        try:
+            _put(place, content, digest, {}, IfNoneMatch="*")
+        except ClientError as error:
+            if code_of(error) == "NotImplemented":  # by a server that is not Amazon's
+                _put(place, content, digest, {})
+                return
+            if code_of(error) not in _OTHER:
+                raise
+            if stored_checksum(place)[0] != as_base64(digest):
+                raise Changed(f"{place}: written by another process meanwhile") from error
+
+    _until_whole(place, send)

@@ -1,4 +1,4 @@
-"""The documents of a file as files: JSON lines, BSON or Parquet, one for each kind."""
+"""The documents of a file as files: JSON lines or BSON, one for each kind."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ from tempfile import NamedTemporaryFile
 from typing import Any, BinaryIO, Literal, NamedTuple, cast, get_args
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from storewise.atomic import aside
-from storewise.documents import (
-    FULL_DIGEST_BYTES,
-    ID_BYTES,
-    KINDS,
-    PARAMS_COLUMN,
-    Document,
-    Kind,
-    fields,
-)
+from storewise.documents import FULL_DIGEST_BYTES, KINDS, Document, Kind
 from storewise.errors import InputError, StorewiseError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.reader import DocumentReader
@@ -38,74 +28,17 @@ from storewise.ssearch.parse.stream import (
     source_name,
 )
 
-Format = Literal["jsonl", "bson", "parquet"]
+Format = Literal["jsonl", "bson"]
 
 _BATCH = 10_000
 _CHUNK = 1 << 20
 _NAME_HASH_BYTES = 5
 _COMPRESSED = (".gz", ".zst", ".zstd")
-#: Columns of the ids, floats, ... that `documents.FIELDS` names.
-_ARROW_TYPES = {
-    "id": pa.binary(ID_BYTES),
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "str": pa.string(),
-}
-
-
-class _Rows:
-    """Documents one behind the other, each as `dump` makes bytes of it."""
-
-    def __init__(self, file: BinaryIO, dump: Callable[[Any], bytes]) -> None:
-        self._file = file
-        self._dump = dump
-
-    def write(self, documents: list[Any]) -> None:
-        self._file.writelines(map(self._dump, documents))
-
-    def close(self) -> None:
-        """Nothing is held back."""
 
 
 def _json_line(document: Document) -> bytes:
     """One object a line; ids as 24 hexadecimal digits, missing values as null."""
     return orjson.dumps(document, default=bytes.hex, option=orjson.OPT_APPEND_NEWLINE)
-
-
-class _Parquet:
-    """Columns typed by `documents.FIELDS`; a task's pg_/mp_ values as JSON in `params`."""
-
-    def __init__(self, file: BinaryIO, kind: Kind) -> None:
-        self._kind = kind
-        self._names = [field.name for field in fields(kind)]
-        columns = [(field.name, _ARROW_TYPES[field.type]) for field in fields(kind)]
-        if kind is Kind.TASKS:
-            columns.append((PARAMS_COLUMN, pa.string()))
-        self._schema = pa.schema(columns)
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-
-    def write(self, documents: list[Document]) -> None:
-        if not documents:
-            return
-        columns = {name: [document[name] for document in documents] for name in self._names}
-        if self._kind is Kind.TASKS:
-            known = set(self._names)
-            columns[PARAMS_COLUMN] = [
-                orjson.dumps({k: v for k, v in document.items() if k not in known}).decode()
-                for document in documents
-            ]
-        self._writer.write_table(pa.table(columns, schema=self._schema))
-
-    def close(self) -> None:
-        """Writes the footer; once."""
-        self._writer.close()
-
-
-def _writer(to: str, file: BinaryIO, kind: Kind) -> _Rows | _Parquet:
-    if to == "parquet":
-        return _Parquet(file, kind)
-    # BSON as mongodump writes it, and mongorestore and bsondump read it.
-    return _Rows(file, _json_line if to == "jsonl" else bytes)
 
 
 def output_stem(source: Source, digest: bytes) -> str:
@@ -181,12 +114,11 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Conv
     stem = output_stem(source, digest)
     paths = {kind: directory / f"{stem}.{kind.table}.{to}" for kind in KINDS}
     files: dict[Kind, BinaryIO] = {}
-    writers = {}
     for kind, path in paths.items():
         place = stack.enter_context(aside(path))
         files[kind] = stack.enter_context(place.open("wb"))
-        writers[kind] = _writer(to, files[kind], kind)
-        stack.callback(writers[kind].close)  # before its file, after an error too
+    # BSON as mongodump writes it, and mongorestore and bsondump read it.
+    dump: Callable[[Any], bytes] = _json_line if to == "jsonl" else bytes
     # The name for messages must be the input's, not the copy's.
     name = source_name(source)
     with open_input(readable) as stream:
@@ -201,15 +133,14 @@ def _convert(source: Source, to: str, directory: Path, stack: ExitStack) -> Conv
         try:
             for batch in reader:
                 for kind, documents in batch:
-                    writers[kind].write(documents)
+                    files[kind].writelines(map(dump, documents))
         except InputError as error:
             raise damage(stream, error) from error
         # The ids are made of the digest, so the file was read once before.
         if content.digest() != digest:
             raise InputError(name, CHANGED)
     # All are on disk before the first gets its name.
-    for kind, file in files.items():
-        writers[kind].close()
+    for file in files.values():
         file.flush()
         os.fsync(file.fileno())
     return Converted(list(paths.values()), reader.warnings)

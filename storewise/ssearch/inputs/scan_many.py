@@ -67,6 +67,13 @@ def status_of(paths: Sequence[str]) -> tuple[Any, list[BadRow]]:
     return pa.table(columns, schema=pa.schema(FILE_COLUMNS[:3])), missing
 
 
+def listed(paths: Sequence[str]) -> tuple[list[Listed], list[BadRow]]:
+    """As `status_of`, the files as tuples."""
+    table, missing = status_of(paths)
+    columns = [table[name].to_pylist() for name in Listed._fields]
+    return [Listed(*row) for row in zip(*columns, strict=True)], missing
+
+
 def survey(
     todo: Any,
     add: Callable[[list[FileRow]], None],

@@ -98,7 +98,7 @@ def test_good_files_among_bad_ones_are_converted(tmp_path: Path) -> None:
     names = ["1.m10", "2.m10", "3.m10"]
     for name, content in zip(names, (CONTENT, CONTENT[:HIT], CONTENT + b"\n"), strict=True):
         (tmp_path / name).write_bytes(content)
-    done = storewise("convert", *names, "--to", "parquet", "-o", "out", "--jobs", "2", cwd=tmp_path)
+    done = storewise("convert", *names, "--to", "bson", "-o", "out", "--jobs", "2", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("storewise: 2.m10, line ")
     assert done.stderr.count("\n") == 1

@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 
 import bson
-import pyarrow.parquet as pq
 import pytest
 from support.inputs.ssearch import DATA, plain, read
 
-from storewise.documents import PARAMS_COLUMN, Kind
+from storewise.documents import Kind
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.convert import convert_file
 from storewise.ssearch.parse.stream import content_digest
@@ -51,21 +50,6 @@ def test_bson(tmp_path: Path) -> None:
         assert result == documents
 
 
-def test_parquet(tmp_path: Path) -> None:
-    paths = convert_file(SOURCE, "parquet", tmp_path).paths
-    for (kind, documents), path in zip(expected().items(), paths, strict=True):
-        table = pq.read_table(path)
-        names = [field.name for field in kind.fields]
-        assert table.column_names == names + [PARAMS_COLUMN] * (kind is Kind.TASKS)
-        types = {"id": "fixed_size_binary[12]", "int": "int64", "float": "double", "str": "string"}
-        assert [str(f.type) for f in table.schema][: len(names)] == [
-            types[field.type] for field in kind.fields
-        ]
-        for row, document in zip(table.to_pylist(), documents, strict=True):
-            params = json.loads(row.pop(PARAMS_COLUMN, "{}"))
-            assert {**row, **params} == document
-
-
 def test_names_do_not_meet(tmp_path: Path) -> None:
     names = set()
     for directory in ("a", "b"):
@@ -85,7 +69,7 @@ def test_a_stream_gives_the_same(tmp_path: Path) -> None:
     assert sorted((tmp_path / "stream").iterdir()) == sorted(ours)
 
 
-@pytest.mark.parametrize("to", ["jsonl", "bson", "parquet"])
+@pytest.mark.parametrize("to", ["jsonl", "bson"])
 def test_nothing_stays_after_an_error(to: str, tmp_path: Path) -> None:
     content = (DATA / "ssearch36.m10").read_bytes()[:40_000]
     bad = tmp_path / "bad.m10"

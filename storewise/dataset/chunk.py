@@ -1,0 +1,188 @@
+"""A chunk: some inputs that one process reads, and the unit in which a killed run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from storewise.atomic import write_aside
+from storewise.dataset.runs import RUN_BYTES, Run, RunBuilder, RunWriter
+from storewise.dataset.settings import Settings
+from storewise.errors import InputError
+from storewise.s3.uri import is_remote
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.remote import Listed, fetched_ahead
+from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_input, unreadable
+
+#: Text that is kept in memory while it is digested; longer inputs are read twice.
+KEPT_BYTES = 64 << 20
+ALIGNMENTS_PER_BATCH = 4096
+_READ = 1 << 20
+_DONE = "done.json"
+
+
+@dataclass(frozen=True, slots=True)
+class InputRow:
+    """What is known of an input when it has been read.
+
+    `digest` is in hexadecimal digits, empty for a `bad` one; `bad` says why it was left out. `text`
+    is bytes of decompressed content.
+    """
+
+    path: str
+    bytes: int
+    mtime_ns: int
+    digest: str = ""
+    text: int = 0
+    queries: int = 0
+    hits: int = 0
+    alignments: int = 0
+    warning: str | None = None
+    bad: str | None = None
+
+    @property
+    def documents(self) -> int:
+        """One for each search, three for each alignment."""
+        return self.queries + 3 * self.alignments
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Inputs as they were listed, where their runs go, and whether bad ones are left out."""
+
+    files: Sequence[Listed]
+    directory: Path
+    settings: Settings
+    quarantine: bool
+
+    @property
+    def text(self) -> int:
+        """Stored bytes of its inputs."""
+        return sum(file.bytes for file in self.files)
+
+
+def chunk_name(files: Sequence[Listed], settings: Settings) -> str:
+    """The name of a chunk's directory: another for other inputs, changed ones, other settings."""
+    known = json.dumps([[list(file) for file in files], asdict(settings)])
+    return hashlib.blake2b(known.encode(), digest_size=10).hexdigest()
+
+
+def read_chunk(chunk: Chunk) -> list[InputRow]:
+    """Read the inputs of a chunk into runs below its directory; a finished one is left as it is.
+
+    Raises InputError for a bad input, if those are not to be left out.
+    """
+    done = chunk.directory / _DONE
+    if done.exists():
+        rows = [InputRow(**row) for row in json.loads(done.read_bytes())]
+        if chunk.quarantine or not any(row.bad for row in rows):
+            return rows
+    shutil.rmtree(chunk.directory, ignore_errors=True)
+    chunk.directory.mkdir(parents=True)
+    with RunWriter(chunk.directory, chunk.settings) as writer:
+        rows = _read(chunk, writer.write)
+    write_aside(done, json.dumps([asdict(row) for row in rows]))
+    return rows
+
+
+def read_in_memory(chunk: Chunk) -> tuple[list[InputRow], list[Run]]:
+    """The inputs of a chunk and their runs, none of which was written."""
+    runs: list[Run] = []
+    return _read(chunk, runs.append), runs
+
+
+def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
+    builder = RunBuilder(chunk.settings)
+    rows = []
+    with fetched_ahead(chunk.files):
+        for number, file in enumerate(chunk.files):
+            try:
+                rows.append(_read_input(number, file, builder, chunk.directory, take))
+            except InputError as error:
+                if not chunk.quarantine:
+                    raise
+                rows.append(InputRow(*file, bad=str(error)))
+    if builder.size:
+        take(builder.take())
+    return rows
+
+
+def _read_input(
+    number: int, file: Listed, builder: RunBuilder, directory: Path, take: Callable[[Run], None]
+) -> InputRow:
+    builder.begin_input()
+    with _content(file, directory) as (content, digest):
+        reader = DocumentReader(
+            content,
+            digest,
+            encoding="arrow",
+            alignments_per_batch=ALIGNMENTS_PER_BATCH,
+            name=file.path,
+        )
+        text = 0
+        for batch in reader:
+            text = batch.bytes_read
+            builder.add(number, digest, batch)
+            if builder.size >= RUN_BYTES:
+                take(builder.take())
+    _check_unchanged(file)
+    counts = reader.counts
+    return InputRow(
+        *file,
+        digest=digest.hex(),
+        text=text,
+        queries=counts.queries,
+        hits=counts.hits,
+        alignments=counts.alignments,
+        warning="; ".join(reader.warnings) or None,
+    )
+
+
+def _check_unchanged(file: Listed) -> None:
+    """Raises InputError for a file that is no longer as it was listed."""
+    if is_remote(file.path):
+        return  # objects are compared when they are opened
+    try:
+        status = os.stat(file.path)  # noqa: PTH116 - as fast as it can be, for a million files
+    except OSError as error:
+        raise unreadable(file.path, error) from error
+    if (status.st_size, status.st_mtime_ns) != (file.bytes, file.mtime_ns):
+        raise InputError(file.path, CHANGED)
+
+
+@contextmanager
+def _content(file: Listed, directory: Path) -> Iterator[tuple[Source, bytes]]:
+    """The text of an input and its digest, which the ids need before the first is made.
+
+    A short text is kept in memory. A longer one is read a second time, of an object from a copy:
+    one transfer, and no other object of the name in between.
+    """
+    kept = bytearray()
+    with open_input(file.path, file) as stream:
+        text = Digesting(stream, file.path)
+        while len(kept) <= KEPT_BYTES and (data := text.read(_READ)):
+            kept += data
+        if len(kept) <= KEPT_BYTES:
+            yield io.BytesIO(kept), text.digest()
+            return
+        if is_remote(file.path):
+            directory.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=directory, suffix=".copy") as copy:
+                copy.write(kept)
+                kept.clear()
+                while data := text.read(_READ):
+                    copy.write(data)
+                copy.flush()
+                yield copy.name, text.digest()
+            return
+        kept.clear()
+        digest = text.digest()
+    yield file.path, digest

@@ -1,0 +1,307 @@
+"""Where a data set lies: a directory, or a prefix on S3 with a directory for work beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import IO, Protocol
+from uuid import uuid4
+
+from storewise.atomic import aside, write_aside
+from storewise.dataset.commits import FOLDER, number_of
+from storewise.documents import KINDS
+from storewise.errors import StorewiseError
+from storewise.s3.uri import Place, is_remote, parse
+
+DESCRIPTION = "dataset.json"
+WORK = ".work"
+#: On S3 what keeps out other writers.
+LOCK = "lock.txt"
+#: Below it the directory of a writer that has no share.
+WHOLE = "whole"
+
+
+class Home(Protocol):
+    """A data set's files, by their names below it."""
+
+    root: Path
+    """The directory in which `work` lies."""
+
+    def __str__(self) -> str: ...
+
+    def read_text(self, name: str) -> str | None:
+        """A small file; None where it is not there."""
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a small file, whole or not at all."""
+
+    def claim(self) -> None:
+        """Keep out writers of other hosts; StorewiseError where one is at it."""
+
+    def release(self) -> None:
+        """Let others write again."""
+
+    def holds(self, path: str) -> bool:
+        """Whether a file or object lies within."""
+
+    def is_empty(self) -> bool:
+        """Whether nothing is there but what is hidden."""
+
+    def names(self) -> list[str]:
+        """Commits and data files that are there, whoever knows them."""
+
+    def local(self, name: str) -> Path:
+        """A file of this host with the content of one that is there."""
+
+    def put(self, file: Path, name: str) -> None:
+        """Give a finished file its name; it may be there already from a try that was killed."""
+
+    def put_commit(self, file: Path, name: str) -> None:
+        """Give a commit its name; StorewiseError where another one has it."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove files, as far as they are there."""
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Directory:
+    """A data set in a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    def read_text(self, name: str) -> str | None:
+        try:
+            return (self.root / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def write_text(self, name: str, text: str) -> None:
+        write_aside(self.root / name, text)
+
+    def claim(self) -> None:
+        """The lock on the directory's file holds on all hosts that share it."""
+
+    def release(self) -> None:
+        """As `claim`."""
+
+    def holds(self, path: str) -> bool:
+        return not is_remote(path) and Path(path).absolute().is_relative_to(self.root.absolute())
+
+    def is_empty(self) -> bool:
+        return all(path.name.startswith(".") for path in self.root.iterdir())
+
+    def names(self) -> list[str]:
+        folders = [self.root / FOLDER]
+        folders += [path for kind in KINDS for path in (self.root / kind.table).glob("part=*")]
+        files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
+        names = (file.relative_to(self.root).as_posix() for file in files)
+        return sorted(name for name in names if number_of(name))
+
+    def local(self, name: str) -> Path:
+        return self.root / name
+
+    def put(self, file: Path, name: str) -> None:
+        path = self.root / name
+        if file.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(path)
+            _sync(path.parent)
+        elif not path.exists():
+            raise StorewiseError(
+                f"{path}: was taken away from the work of a conversion that was killed; remove "
+                f"{self.root / WORK} and call it again"
+            )
+
+    def put_commit(self, file: Path, name: str) -> None:
+        self.put(file, name)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
+
+
+class Bucket:
+    """A data set below a prefix on S3.
+
+    An object, LOCK, keeps out writers on other hosts. A killed one leaves it; whoever goes on with
+    its scratch directory has a copy there, and may write.
+    """
+
+    def __init__(self, place: Place, scratch: Path) -> None:
+        self._place = place.folder()
+        self.root = scratch
+
+    def __str__(self) -> str:
+        return str(self._place)
+
+    def read_text(self, name: str) -> str | None:
+        from storewise.s3.client import NotThere, explained, s3
+
+        place = self._place.below(name)
+        try:
+            with explained(place):
+                answer = s3().get_object(Bucket=place.bucket, Key=place.key)
+                return str(answer["Body"].read().decode())
+        except NotThere:
+            return None
+
+    def write_text(self, name: str, text: str) -> None:
+        from storewise.s3.upload import put_text
+
+        self.delete([name])
+        self.delete([name])
+        put_text(self._place.below(name), text, {}, "")
+
+    def claim(self) -> None:
+        from storewise.s3.client import Changed
+        from storewise.s3.upload import put_text
+
+        copy = self.root / WORK / LOCK
+        if copy.exists() and copy.read_text(encoding="utf-8") == self.read_text(LOCK):
+            return
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        # The number tells it from the text of any other: S3 answers a second try as the first.
+        text = f"process {os.getpid()} of {socket.gethostname()} since {since} ({uuid4().hex})\n"
+        place = self._place.below(LOCK)
+        write_aside(copy, text)
+        try:
+            put_text(place, text, {}, "")
+        except Changed as error:
+            who = (self.read_text(LOCK) or "another process").partition(" (")[0]
+            raise StorewiseError(
+                f"{self}: {who} is writing this data set; wait until it has ended. If it was "
+                f"killed, call it again on its host, or remove {place}"
+            ) from error
+
+    def release(self) -> None:
+        self.delete([LOCK])
+        (self.root / WORK / LOCK).unlink(missing_ok=True)
+
+    def holds(self, path: str) -> bool:
+        return path.startswith(str(self._place))
+
+    def is_empty(self) -> bool:
+        from storewise.s3.listing import below
+
+        lock = self._place.below(LOCK).key
+        return all(key == lock for key, _ in islice(below(self._place), 2))
+
+    def names(self) -> list[str]:
+        from storewise.s3.listing import below
+
+        start = len(self._place.key)
+        names = (key[start:] for key, _ in below(self._place))
+        return sorted(name for name in names if number_of(name))
+
+    def local(self, name: str) -> Path:
+        from storewise.s3.client import explained, s3
+
+        path = self.root / WORK / "fetched" / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            place = self._place.below(name)
+            with aside(path) as file, explained(place):
+                s3().download_file(place.bucket, place.key, str(file))
+        return path
+
+    def put(self, file: Path, name: str) -> None:
+        from storewise.s3.checksums import digest_file
+        from storewise.s3.upload import Sending, upload
+
+        # The file stays until the round is committed: a killed run sends it again.
+        upload(Sending(file, self._place.below(name), digest_file(file)), {}, lambda bytes: None)
+
+    def put_commit(self, file: Path, name: str) -> None:
+        from storewise.s3.upload import put_new
+
+        put_new(self._place.below(name), file.read_bytes())
+        file.unlink()
+
+    def delete(self, names: Iterable[str]) -> None:
+        from storewise.s3.client import explained, in_threads, s3
+
+        def remove(name: str) -> None:
+            place = self._place.below(name)
+            with explained(place):
+                s3().delete_object(Bucket=place.bucket, Key=place.key)
+            (self.root / WORK / "fetched" / name).unlink(missing_ok=True)
+
+        for _ in in_threads(remove, names):
+            pass
+
+
+def home_of(where: str | Path, scratch: Path | None = None) -> Home:
+    """The data set at a path or ``s3://BUCKET/PREFIX``.
+
+    `scratch` is a directory for what is under way on the way to S3, by default one of the working
+    directory whose name has a hash of the place, so that a killed run is gone on with.
+    """
+    if not is_remote(str(where)):
+        return Directory(Path(where))
+    place = parse(str(where)).folder()
+    if scratch is None:
+        scratch = Path(
+            f".storewise-{hashlib.blake2b(str(place).encode(), digest_size=6).hexdigest()}"
+        )
+    return Bucket(place, scratch)
+
+
+@contextmanager
+def locked(home: Home, share: str) -> Iterator[Path]:
+    """Within, no other process of this file system writes what we write; gives our directory of
+    work. A share excludes itself and a writer of the whole. StorewiseError where another is at it.
+    """
+    work = home.root / WORK
+    work.mkdir(parents=True, exist_ok=True)
+    own = work / (share or WHOLE)
+    own.mkdir(exist_ok=True)
+    with (work / "lock").open("a") as whole, (own / "lock").open("a") as mine:
+        _lock(whole, home, shared=bool(share))
+        _lock(mine, home, shared=False)
+        home.claim()
+        try:
+            yield own
+        finally:
+            home.release()
+
+
+def _lock(file: IO[str], home: Home, *, shared: bool) -> None:
+    """Lock a file, which the one before us may have removed after we opened it."""
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(file.fileno()), Path(file.name).stat()):
+            raise BlockingIOError
+    except (BlockingIOError, FileNotFoundError) as error:
+        raise StorewiseError(
+            f"{home}: another process is writing this data set; wait until it has ended"
+        ) from error
+
+
+def clear(home: Home, own: Path, share: str) -> None:
+    """Remove the work of a finished conversion; shares leave the lock that they have together."""
+    shutil.rmtree(own, ignore_errors=True)
+    if share:
+        return
+    shutil.rmtree(home.root / WORK, ignore_errors=True)
+    if isinstance(home, Bucket) and not any(home.root.iterdir()):
+        home.root.rmdir()

@@ -1,0 +1,294 @@
+"""Rounds: what is read, sorted and committed together."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storewise.dataset.chunk import Chunk, InputRow, chunk_name, read_chunk, read_in_memory
+from storewise.dataset.commits import (
+    Commit,
+    Known,
+    State,
+    commit_name,
+    rows_table,
+    stem,
+    without_paths,
+)
+from storewise.dataset.home import WHOLE, Home
+from storewise.dataset.pieces import digest_number
+from storewise.dataset.runs import Run, spilled
+from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
+from storewise.dataset.writer import DataFile, Source, kind_named, write_files
+from storewise.documents import KINDS
+from storewise.errors import StorewiseError
+from storewise.processes import in_processes
+from storewise.ssearch.parse.remote import Listed
+
+#: Text that is read and written by one process without a file between.
+IN_MEMORY = 64 << 20
+#: Chunks of a round at most: a process that writes has the files of all of them open.
+_CHUNKS = 400
+#: Bytes of work on disk for a byte of text: spilled runs, and the finished files beside them.
+_WORK_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where a round works, below the directory of a share."""
+
+    own: Path
+
+    @property
+    def share(self) -> str:
+        """The share whose directory it is; empty for a writer of the whole."""
+        return "" if self.own.name == WHOLE else self.own.name
+
+    @property
+    def chunks(self) -> Path:
+        """Runs of inputs that were read."""
+        return self.own / "chunks"
+
+    @property
+    def out(self) -> Path:
+        """Finished files that have not got their names."""
+        return self.own / "out"
+
+    def commit(self, number: int) -> Path:
+        """The journal of a round: its commit, before it has its name."""
+        return self.own / f"{number:04d}.commit"
+
+    def commits(self) -> list[Path]:
+        """Journals that a killed run left."""
+        return sorted(self.own.glob("*.commit"))
+
+
+def chunk_bytes(text: int, processes: int) -> int:
+    """Bytes of text of a chunk: several for each process, none so large that much is lost."""
+    return min(max(text // (4 * processes), 16 << 20), 256 << 20)
+
+
+def chunks_of(files: Sequence[Listed], size: int) -> Iterator[list[Listed]]:
+    """Cuts inputs into chunks of about so many bytes of text, in their order."""
+    chunk: list[Listed] = []
+    text = 0
+    for file in files:
+        chunk.append(file)
+        text += text_bytes(file.path, file.bytes)
+        if text >= size:
+            yield chunk
+            chunk, text = [], 0
+    if chunk:
+        yield chunk
+
+
+def text_of(files: Sequence[Listed]) -> int:
+    """Bytes of text of inputs, about."""
+    return sum(text_bytes(file.path, file.bytes) for file in files)
+
+
+def rounds_of(
+    chunks: Sequence[list[Listed]], settings: Settings, folder: Path
+) -> Iterator[list[list[Listed]]]:
+    """Joins chunks into rounds whose files will have about the target size, and that fit on the
+    disk beside what they become."""
+    most = settings.partitions * settings.target_bytes / SHARE_OF_TEXT
+    most = min(most, shutil.disk_usage(folder).free / _WORK_SHARE)
+    joined: list[list[Listed]] = []
+    text = 0
+    for chunk in chunks:
+        size = text_of(chunk)
+        if joined and (text + size > most or len(joined) == _CHUNKS):
+            yield joined
+            joined, text = [], 0
+        joined.append(chunk)
+        text += size
+    if joined:
+        yield joined
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """The files of a kind and partition that are to be written of spilled chunks."""
+
+    chunks: Sequence[tuple[Path, Sequence[bool]]]
+    out: Path
+    kind: str
+    partition: int
+    stem: str
+    settings: Settings
+
+
+def _write(job: _Writing) -> list[DataFile]:
+    kind = kind_named(job.kind)
+    sources = [
+        Source(pieces, rows, keep)
+        for directory, keep in job.chunks
+        for pieces, rows in spilled(directory, kind, job.partition)
+    ]
+    return write_files(sources, job.out, kind, job.partition, job.stem, job.settings)
+
+
+def _write_runs(
+    runs: Sequence[Run], keep: Sequence[bool], out: Path, name: str, settings: Settings
+) -> Iterator[list[DataFile]]:
+    for kind in KINDS:
+        for partition in range(settings.partitions):
+            parts = (run.slices(kind, partition) for run in runs)
+            sources = [
+                Source(pieces, rows.to_batches(), keep) for pieces, rows in parts if len(pieces)
+            ]
+            yield write_files(sources, out, kind, partition, name, settings)
+
+
+def _killed(what: object) -> StorewiseError:
+    return StorewiseError(
+        "a process of the conversion was killed (out of memory?); call it again with fewer --jobs: "
+        "what is finished is kept"
+    )
+
+
+class Equals:
+    """Tells inputs that are equal to one that was there before."""
+
+    def __init__(self, known: dict[str, Known]) -> None:
+        self._by_digest: dict[int, tuple[bytes, str]] = {}
+        for path, one in known.items():
+            if one.digest is not None:
+                self._by_digest.setdefault(digest_number(one.digest), (one.digest, path))
+
+    def first(self, row: InputRow) -> str | None:
+        """The path of the input that `row` is equal to; None for a new one, which is known then.
+
+        StorewiseError for two inputs that differ, while the part of their digests does not that
+        ids have.
+        """
+        digest = bytes.fromhex(row.digest)
+        there = self._by_digest.setdefault(digest_number(digest), (digest, row.path))
+        if there[0] != digest:
+            raise StorewiseError(
+                f"{row.path} and {there[1]} differ, but their documents would have the same ids; "
+                "convert them into two data sets"
+            )
+        return None if there[1] == row.path else there[1]
+
+
+def check_rows(home: Home, documents: int, files: Sequence[DataFile]) -> None:
+    """Raises StorewiseError where files have not as many rows as there are documents."""
+    if (rows := sum(file.rows for file in files)) != documents:
+        raise StorewiseError(
+            f"{home}: {rows} documents were written of {documents}; nothing of this round is kept. "
+            "This is a defect of Storewise: please report it"
+        )
+
+
+def run_round(
+    home: Home,
+    folders: Folders,
+    state: State,
+    settings: Settings,
+    inputs: Sequence[list[Listed]],
+    number: int,
+    share: str,
+    *,
+    processes: int,
+    quarantine: bool,
+    read: Callable[[int], None],
+) -> Commit:
+    """Read inputs and write their files; returns the commit that has still to be made.
+
+    `read` is told the stored bytes of inputs that have been read. Raises InputError for a bad
+    input, if those are not to be left out.
+    """
+    chunks = [
+        Chunk(files, folders.chunks / chunk_name(files, settings), settings, quarantine)
+        for files in inputs
+    ]
+    shutil.rmtree(folders.out, ignore_errors=True)
+    known = state.known()
+    equals = Equals(known)
+    equal: dict[str, str] = {}
+    rows: list[InputRow] = []
+    documents = 0
+
+    def wanted(of: Sequence[InputRow]) -> list[bool]:
+        nonlocal documents
+        rows.extend(of)
+        keep = []
+        for row in of:
+            first = None if row.bad else equals.first(row)
+            if first is not None:
+                equal[row.path] = first
+            keep.append(row.bad is None and first is None)
+            documents += row.documents if keep[-1] else 0
+        return keep
+
+    name = stem(share, number)
+    small = len(chunks) == 1 and text_of(inputs[0]) <= IN_MEMORY
+    if small and not chunks[0].directory.exists():
+        some, runs = read_in_memory(chunks[0])
+        read(chunks[0].text)
+        written = _write_runs(runs, wanted(some), folders.out, name, settings)
+        added = [file for files in written for file in files]
+    else:
+        spills = []
+        results = in_processes(read_chunk, chunks, processes, killed=_killed)
+        for chunk, some in zip(chunks, results, strict=True):
+            spills.append((chunk.directory, wanted(some)))
+            read(chunk.text)
+        jobs = (
+            _Writing(spills, folders.out, kind.table, partition, name, settings)
+            # The largest kinds first, so that no process has one alone at the end.
+            for kind in reversed(KINDS)
+            for partition in range(settings.partitions)
+        )
+        written = in_processes(_write, jobs, processes, killed=_killed)
+        added = [file for files in written for file in files]
+    check_rows(home, documents, added)
+    table = rows_table(rows, equal, number)
+    commit = Commit(table, sorted(added))
+    if share:
+        return commit  # others may be replacing the same one: the merge at the end sees to it
+    return _superseding(commit, state, known, [row.path for row in rows])
+
+
+def _superseding(
+    commit: Commit, state: State, known: dict[str, Known], paths: Sequence[str]
+) -> Commit:
+    """The commit, which replaces those that have a row of its inputs already (bad ones)."""
+    import pyarrow as pa
+
+    old = sorted({known[path].commit for path in paths if path in known})
+    for name in old:
+        before = state.commits[name]
+        commit.rows = pa.concat_tables([commit.rows, without_paths(before.rows, paths)])
+        commit.added += before.added
+        commit.removed += [name, *before.removed]
+    return commit
+
+
+def carry_out(home: Home, folders: Folders, journal: Path, share: str) -> None:
+    """Do what a journal says, as far as it was not done before."""
+    commit = Commit.read(journal)
+    number = int(journal.stem)
+    there = set(home.names())
+    for file in commit.added:
+        # A commit that replaces another one names the files of that, too.
+        if (folders.out / file.name).exists():
+            home.put(folders.out / file.name, file.name)
+        elif file.name not in there:
+            home.put(folders.out / file.name, file.name)  # says what is wrong
+    home.put_commit(journal, commit_name(share, number))
+    home.delete(name for name in commit.removed if name in there)
+    shutil.rmtree(folders.out, ignore_errors=True)
+
+
+def commit_round(home: Home, folders: Folders, commit: Commit, number: int, share: str) -> None:
+    """Give the round's files their names; from the journal on it is carried out by whoever comes
+    next."""
+    journal = folders.commit(number)
+    commit.write(journal)
+    carry_out(home, folders, journal, share)
+    shutil.rmtree(folders.chunks, ignore_errors=True)

@@ -1,0 +1,133 @@
+"""How a data set is laid out: what is said when it is made, and kept for every update."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+
+from storewise import __version__
+from storewise.errors import StorewiseError
+
+By = Literal["query", "library", "hash"]
+
+#: Of the directory's layout; another one is not read.
+FORMAT = 1
+MAX_PARTITIONS = 256
+#: More partitions than these are only made where they are asked for.
+USUAL_PARTITIONS = 64
+TARGET_BYTES = 512_000_000
+#: Bytes of the largest kind, compressed, for a byte of text; measured on the sample.
+SHARE_OF_TEXT = 0.15
+#: Bytes of text for a byte of a compressed input, about.
+EXPANSION = 5
+_COMPRESSED = (".gz", ".zst", ".zstd")
+_UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]i?b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`by` says which documents share a partition, `partitions` how many there are.
+
+    A file ends when it has `target_bytes`. Row groups have `row_group` rows; `level` is zstd's.
+    """
+
+    by: By = "hash"
+    partitions: int = 1
+    target_bytes: int = TARGET_BYTES
+    study_fields: bool = False
+    row_group: int = 65536
+    level: int = 1
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise StorewiseError(f"by: {self.by!r} is none of {', '.join(get_args(By))}")
+        if not 1 <= self.partitions <= MAX_PARTITIONS:
+            raise StorewiseError(
+                f"partitions: expected 1 to {MAX_PARTITIONS}, found {self.partitions}"
+            )
+        if self.study_fields and self.by != "hash":
+            raise StorewiseError(
+                f"by: {self.by} needs the names of queries and libraries, which are no fields of "
+                "the published study; leave --study-fields out, or use --by hash"
+            )
+        if self.target_bytes < 1 or self.row_group < 1:
+            raise StorewiseError("target size and rows of a row group must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a caller says of the settings; None where nothing is said."""
+
+    by: By | None = None
+    partitions: int | None = None
+    target_bytes: int | None = None
+    study_fields: bool | None = None
+    row_group: int | None = None
+    level: int | None = None
+
+    def said(self) -> dict[str, Any]:
+        """What is not None."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    def new(self, text_bytes: int) -> Settings:
+        """The settings of a new data set for inputs with so many bytes of text."""
+        settings = Settings(**self.said())
+        if self.partitions is not None:
+            return settings
+        wanted = -(-int(text_bytes * SHARE_OF_TEXT) // settings.target_bytes)
+        return replace(settings, partitions=min(max(1, wanted), USUAL_PARTITIONS))
+
+    def agree(self, settings: Settings, where: str) -> None:
+        """Raises StorewiseError where something else is said than a data set has."""
+        for key, value in self.said().items():
+            if (there := getattr(settings, key)) != value:
+                raise StorewiseError(
+                    f"{where}: was made with {key} = {there}, and {value} is asked for; leave the "
+                    "option out, or make a new data set"
+                )
+
+
+def text_bytes(path: str, size: int) -> int:
+    """About how many bytes of text a stored file has."""
+    return size * EXPANSION if path.endswith(_COMPRESSED) else size
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 512MB, 1.5 GB or 64MiB; StorewiseError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not (size := int(float(match[1]) * _UNITS[match[2].lower()])):
+        raise StorewiseError(f"{text!r} is no size; expected a number and a unit, such as 512MB")
+    return size
+
+
+def dump(settings: Settings) -> str:
+    """The text of ``dataset.json``."""
+    made_by = {"storewise": __version__, "pyarrow": pa.__version__}
+    record = {"format": FORMAT, **asdict(settings), "made_by": made_by}
+    return json.dumps(record, indent=1) + "\n"
+
+
+def parse(text: str, name: str) -> Settings:
+    """The settings in a ``dataset.json``; StorewiseError where it is none of this version."""
+    try:
+        record = json.loads(text)
+        form = record.pop("format")
+        record.pop("made_by", None)
+    except (ValueError, AttributeError, KeyError) as error:
+        raise StorewiseError(
+            f"{name}: is no description of a data set; expected what `storewise convert` writes"
+        ) from error
+    if form != FORMAT:
+        raise StorewiseError(
+            f"{name}: has format {form}, this version knows {FORMAT}; make the data set again, or "
+            "use the version that made it"
+        )
+    try:
+        return Settings(**record)
+    except TypeError as error:
+        raise StorewiseError(f"{name}: {error}") from error

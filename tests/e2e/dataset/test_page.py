@@ -1,0 +1,40 @@
+"""The examples of docs/dataset.md print what the page says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import storewise
+from support.paths import ROOT, SAMPLE
+
+PAGE = (ROOT / "docs" / "dataset.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("page")
+    done = storewise("convert", f"{SAMPLE}/*.m10.*", "--to", "parquet", "-o", place / "dataset")
+    assert done.returncode == 0 and "73,455 documents in 4 files" in done.stderr
+    return place
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example(place: Path, number: int) -> None:
+    code, printed = EXAMPLES[number]
+    if "import polars" in code and importlib.util.find_spec("polars") is None:
+        pytest.skip("polars is not installed: Storewise does not need it")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True
+    )
+    lines = [line.rstrip() for line in done.stdout.strip().splitlines()]
+    assert lines == printed.strip().splitlines()
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 4

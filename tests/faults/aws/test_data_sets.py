@@ -1,0 +1,114 @@
+"""Data sets on S3, over a real socket: made, interrupted, updated, merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.inputs.datasets import Documents, expected, inputs_of, stored
+from support.paths import SMALL
+from support.s3.server import Bucket, Status
+
+from storewise.dataset.conversion import Options, convert, merge
+from storewise.dataset.home import Bucket as Home
+from storewise.dataset.home import home_of, locked
+from storewise.dataset.settings import Wanted
+from storewise.errors import StorewiseError
+from storewise.s3.client import ObjectError
+
+FILES = [str(path) for path in SMALL]
+
+
+def fetched(s3: Bucket, place: Path) -> Path:
+    """The data set as a directory."""
+    for key in s3.keys("made/set/"):
+        path = place / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(s3.get(key))
+    return place / "made/set"
+
+
+@pytest.fixture
+def documents() -> Documents:
+    return expected(FILES)
+
+
+def test_from_objects_to_objects(
+    s3: Bucket, s3_corpus: list[str], tmp_path: Path, documents: Documents
+) -> None:
+    scratch = tmp_path / "scratch"
+    home = home_of(f"{s3.uri}/made/set", scratch)
+    wanted = Wanted(by="query", partitions=2)
+    convert(s3_corpus[:2], home, Options(wanted))
+    assert not scratch.exists()
+    done = convert(s3_corpus, home, Options(update=True))
+    assert done.inputs == len(s3_corpus) - 2
+    assert convert(s3_corpus, home, Options()).inputs == 0
+    assert stored(fetched(s3, tmp_path / "one")) == documents
+    merge(home)
+    root = fetched(s3, tmp_path / "two")
+    assert stored(root) == documents
+    assert [row["path"] for row in inputs_of(root)] == s3_corpus
+    assert len(s3.keys("made/set/align/")) <= 2
+    assert not scratch.exists()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("step", ["put", "put_commit"])
+def test_interrupted_on_the_way(
+    s3: Bucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    documents: Documents,
+    step: str,
+    lost: bool,
+) -> None:
+    """Also where another host goes on, which has nothing of the first one's work."""
+    where = f"{s3.uri}/made/set"
+    with monkeypatch.context() as patched:
+        inner = getattr(Home, step)
+
+        def interrupted(self: Home, file: Path, name: str) -> None:
+            inner(self, file, name)
+            raise KeyboardInterrupt
+
+        patched.setattr(Home, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            convert(FILES, home_of(where, tmp_path / "scratch"), Options())
+    again = home_of(where, tmp_path / ("other" if lost else "scratch"))
+    convert(FILES, again, Options())
+    root = fetched(s3, tmp_path / "copy")
+    assert stored(root) == documents
+    assert [row["path"] for row in inputs_of(root)] == sorted(FILES)
+
+
+def test_a_refused_upload(s3: Bucket, tmp_path: Path, documents: Documents) -> None:
+    home = home_of(f"{s3.uri}/made/set", tmp_path / "scratch")
+    s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="align/part", times=None)
+    with pytest.raises(ObjectError, match=r"access denied for PutObject"):
+        convert(FILES, home, Options())
+    assert s3.keys("made/set/inputs/") == []
+    s3.faults.clear()
+    convert(FILES, home, Options())
+    assert stored(fetched(s3, tmp_path / "copy")) == documents
+
+
+def test_a_writer_on_another_host(
+    s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: Documents
+) -> None:
+    """Also one that was killed: its host goes on, others wait for a word of the user."""
+    where = f"{s3.uri}/made/set"
+    here, there = home_of(where, tmp_path / "here"), home_of(where, tmp_path / "there")
+    with locked(here, ""), pytest.raises(StorewiseError, match=r"process \d+ of .* is writing"):
+        convert(FILES, there, Options())
+    convert(FILES[:2], there, Options())
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "release", lambda home: None)
+        patched.setattr(Home, "put_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            convert(FILES, here, Options(update=True))
+    with pytest.raises(StorewiseError, match=rf"or remove {where}/lock.txt"):
+        convert(FILES, there, Options(update=True))
+    convert(FILES, here, Options(update=True))
+    assert stored(fetched(s3, tmp_path / "copy")) == documents
+    assert s3.keys("made/set/lock") == []

@@ -1,0 +1,88 @@
+"""What a data set holds, read back from its files, and what it should hold."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+
+from storewise.documents import KINDS, PARAMS_COLUMN, Kind
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import content_digest
+
+Documents = dict[Kind, dict[bytes, dict[str, Any]]]
+
+
+def expected(paths: Iterable[Path | str], *, study_fields: bool = False) -> Documents:
+    """The documents of the reference reader, by id; equal inputs count once."""
+    result: Documents = {kind: {} for kind in KINDS}
+    for path in paths:
+        for kind, documents in _reference(Path(path).read_bytes(), study_fields).items():
+            result[kind] |= documents
+    return result
+
+
+@cache
+def _reference(content: bytes, study_fields: bool) -> Documents:
+    digest = content_digest(io.BytesIO(content))
+    source = io.BytesIO(content)
+    reader = DocumentReader(source, digest, mode="reference", study_fields=study_fields)
+    result: Documents = {kind: {} for kind in KINDS}
+    for batch in reader:
+        for kind, documents in batch:
+            result[kind] |= {document["_id"]: document for document in documents}
+    return result
+
+
+def files_of(root: Path, kind: Kind) -> list[Path]:
+    """The data files of a kind."""
+    return sorted((root / kind.table).glob("part=*/*.parquet"))
+
+
+def stored(root: Path) -> Documents:
+    """The documents of a data set by id; fails for one that is there twice."""
+    result: Documents = {kind: {} for kind in KINDS}
+    for kind in KINDS:
+        for path in files_of(root, kind):
+            for row in pq.ParquetFile(path).read().to_pylist():
+                document = {**row, **orjson.loads(row.pop(PARAMS_COLUMN, "{}"))}
+                document.pop(PARAMS_COLUMN, None)
+                assert document["_id"] not in result[kind]
+                result[kind][document["_id"]] = document
+    return result
+
+
+def check_order(root: Path, by: str) -> None:
+    """Fails where rows are not in their order, or documents of one search are apart."""
+    names, searches = {}, defaultdict(set)
+    for path in files_of(root, Kind.TASKS):
+        for row in pq.ParquetFile(path).read().to_pylist():
+            names[row["_id"]] = (row["lib"], row["q"])
+    for kind in KINDS:
+        for path in files_of(root, kind):
+            keys = []
+            for row in pq.ParquetFile(path).read().to_pylist():
+                search = row["ti"] if kind is not Kind.TASKS else row["_id"]
+                library, query = names[search]
+                before = {"hash": (), "query": (query,), "library": (library, query)}[by]
+                keys.append((*before, row["_id"]))
+                shared = {"hash": row["_id"][:7], "query": query, "library": library}[by]
+                searches[shared].add(path.parent.name)
+            assert keys == sorted(keys)
+    assert all(len(partitions) == 1 for partitions in searches.values())
+
+
+def inputs_of(root: Path) -> list[dict[str, Any]]:
+    """The rows of a data set's inputs, in the order of their paths."""
+    rows = [
+        row
+        for path in (root / "inputs").glob("*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    ]
+    return sorted(rows, key=lambda row: row["path"])

@@ -1,0 +1,350 @@
+"""Data sets: what is in them, in which order, and what comes of updates and bad inputs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from support.inputs.datasets import check_order, expected, files_of, inputs_of, stored
+from support.paths import DATA, SAMPLE
+
+from storewise.dataset import chunk, conversion, rounds, runs
+from storewise.dataset.conversion import Options, convert, merge
+from storewise.dataset.home import Directory, home_of, locked
+from storewise.dataset.settings import Settings, Wanted
+from storewise.documents import KINDS, Kind
+from storewise.errors import InputError, StorewiseError
+from storewise.ssearch.parse.stream import open_input
+
+#: The smallest of the sample, and other layouts; one query is in two of them.
+BOTH = sorted(map(str, sorted(SAMPLE.glob("*.m10*"), key=lambda path: path.stat().st_size)[:6])) + [
+    str(DATA / name) for name in ("ssearch36.m10", "ssearch36_nohits.m10", "tfastx36.m10")
+]
+WAYS = [(by, partitions) for by in ("hash", "query", "library") for partitions in (1, 5)]
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> list[str]:
+    """Inputs that a test may change."""
+    place = tmp_path / "inputs"
+    place.mkdir()
+    return [shutil.copy(path, place) for path in BOTH[:5]]
+
+
+@pytest.fixture
+def spilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small runs in files, several chunks, and inputs that do not fit into memory."""
+    monkeypatch.setattr(rounds, "IN_MEMORY", 0)
+    monkeypatch.setattr(chunk, "RUN_BYTES", 300_000)
+    monkeypatch.setattr(chunk, "KEPT_BYTES", 100_000)
+    monkeypatch.setattr(chunk, "ALIGNMENTS_PER_BATCH", 100)
+    monkeypatch.setattr(runs, "BATCH_ROWS", 64)
+    monkeypatch.setattr(conversion, "chunk_bytes", lambda text, processes: 40_000)
+
+
+def made(tmp_path: Path, paths: list[str], **options: Any) -> Path:
+    """A data set of some inputs."""
+    convert(paths, home_of(tmp_path / "set"), Options(**options))
+    return tmp_path / "set"
+
+
+@pytest.mark.parametrize(("by", "partitions"), WAYS)
+def test_all_documents_are_there_in_order(tmp_path: Path, by: Any, partitions: int) -> None:
+    root = made(tmp_path, BOTH, wanted=Wanted(by=by, partitions=partitions))
+    assert stored(root) == expected(BOTH)
+    check_order(root, by)
+    assert all(len(files_of(root, kind)) <= partitions for kind in KINDS)
+    assert [row["path"] for row in inputs_of(root)] == sorted(BOTH)
+    assert not (root / ".work").exists()
+
+
+@pytest.mark.parametrize(("by", "partitions"), WAYS)
+def test_so_they_are_when_they_were_spilled(
+    tmp_path: Path, by: Any, partitions: int, spilled: None
+) -> None:
+    wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=6_000)
+    root = made(tmp_path, BOTH, wanted=wanted)
+    assert stored(root) == expected(BOTH)
+    check_order(root, by)
+    assert max(row["round"] for row in inputs_of(root)) > 1  # a round has what fits the target
+    assert not (root / ".work").exists()
+
+
+def test_documents_of_the_study_only(tmp_path: Path) -> None:
+    root = made(tmp_path, BOTH, wanted=Wanted(study_fields=True, partitions=2))
+    assert stored(root) == expected(BOTH, study_fields=True)
+    with pytest.raises(StorewiseError, match="library needs the names of queries"):
+        Settings(by="library", study_fields=True)
+
+
+def test_what_readers_are_told(tmp_path: Path) -> None:
+    root = made(tmp_path, BOTH, wanted=Wanted(row_group=100))
+    (path,) = files_of(root, Kind.ALIGN)
+    metadata = pq.ParquetFile(path).metadata
+    group = metadata.row_group(0)
+    assert metadata.num_row_groups > 1 and group.num_rows == 100
+    assert group.sorting_columns[0].column_index == 0
+    assert group.column(0).statistics.min < group.column(0).statistics.max
+    assert group.column(0).compression == "ZSTD"
+
+
+def test_partitions_follow_from_the_text() -> None:
+    assert Wanted().new(1 << 20).partitions == 1
+    assert Wanted().new(300 << 30).partitions == 64
+    assert Wanted(target_bytes=1 << 20).new(20 << 20).partitions == 3
+    assert Wanted(partitions=200).new(1).partitions == 200
+    with pytest.raises(StorewiseError, match="1 to 256"):
+        Settings(partitions=257)
+
+
+def test_an_update_adds_only_what_is_new(tmp_path: Path) -> None:
+    root = made(tmp_path, BOTH[:3])
+    before = {path: path.stat().st_mtime_ns for path in files_of(root, Kind.ALIGN)}
+    with pytest.raises(StorewiseError, match=r"use --update to add what is new"):
+        made(tmp_path, BOTH)
+    again = convert(BOTH[:3], home_of(root), Options())
+    assert (again.inputs, again.read) == (0, 0)
+    more = convert(BOTH, home_of(root), Options(update=True))
+    assert more.inputs == len(BOTH) - 3 and more.documents == sum(map(len, expected(BOTH).values()))
+    assert stored(root) == expected(BOTH)
+    assert before.items() <= {p: p.stat().st_mtime_ns for p in files_of(root, Kind.ALIGN)}.items()
+    with pytest.raises(StorewiseError, match="was made with by = hash, and query is asked for"):
+        convert(BOTH, home_of(root), Options(wanted=Wanted(by="query")))
+
+
+@pytest.mark.parametrize("by", ["hash", "query", "library"])
+def test_many_updates_leave_few_files(tmp_path: Path, by: Any) -> None:
+    for end in range(1, len(BOTH) + 1):
+        root = made(tmp_path, BOTH[:end], wanted=Wanted(by=by, row_group=400), update=True)
+        assert all(len(files_of(root, kind)) < conversion.SMALL_FILES for kind in KINDS)
+    assert stored(root) == expected(BOTH)
+    check_order(root, by)
+    merge(Directory(root))
+    assert all(len(files_of(root, kind)) == 1 for kind in KINDS)
+    assert len(list((root / "inputs").iterdir())) == 1
+    assert stored(root) == expected(BOTH)
+    check_order(root, by)
+
+
+def test_equal_inputs_are_used_once_and_named(tmp_path: Path, copies: list[str]) -> None:
+    twin = str(Path(copies[0]).with_name("zz.m10"))
+    with open_input(copies[0]) as text:
+        Path(twin).write_bytes(text.read(1 << 30))
+    done = convert([*copies, twin], home_of(tmp_path / "set"), Options())
+    assert done.equal == [(twin, copies[0])]
+    assert stored(tmp_path / "set") == expected(copies)
+    later = str(Path(copies[0]).with_name("later.m10"))
+    shutil.copy(twin, later)
+    more = convert([later], home_of(tmp_path / "set"), Options(update=True))
+    assert more.equal == [(later, copies[0])]
+    assert stored(tmp_path / "set") == expected(copies)
+    assert {row["path"]: row["equal_to"] for row in inputs_of(tmp_path / "set")} == {
+        **dict.fromkeys(copies),
+        twin: copies[0],
+        later: copies[0],
+    }
+
+
+def test_a_bad_input_ends_it_or_is_left_out(tmp_path: Path, copies: list[str]) -> None:
+    bad = str(Path(copies[0]).with_name("bad.m10"))
+    Path(bad).write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
+    root = tmp_path / "set"
+    with pytest.raises(InputError, match=rf"{bad}, line \d+ \(byte \d+\): "):
+        convert([*copies, bad], home_of(root), Options())
+    done = convert([*copies, bad], home_of(root), Options(quarantine=True))
+    assert len(done.bad) == 1 and done.bad[0].startswith(f"{bad}, line ")
+    assert stored(root) == expected(copies)
+    assert [row["bad"] for row in inputs_of(root)].count(None) == len(copies)
+    # It is put right, and its row with it.
+    shutil.copy(DATA / "ssearch36.m10", bad)
+    convert([*copies, bad], home_of(root), Options(update=True))
+    assert stored(root) == expected([*copies, bad])
+    assert [row["path"] for row in inputs_of(root)] == sorted([*copies, bad])
+    assert all(row["bad"] is None for row in inputs_of(root))
+
+
+def test_a_bad_input_among_spilled_ones(tmp_path: Path, copies: list[str], spilled: None) -> None:
+    bad = Path(copies[0]).with_name("bad.m10")
+    bad.write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
+    missing = str(Path(copies[0]).with_name("missing.m10"))
+    names = sorted([*copies, str(bad), missing])
+    with pytest.raises(InputError, match="missing"):
+        convert(names, home_of(tmp_path / "set"), Options(wanted=Wanted(by="query")))
+    wanted = Wanted(by="query", row_group=300)
+    done = convert(names, home_of(tmp_path / "set"), Options(wanted, quarantine=True))
+    assert len(done.bad) == 2
+    assert stored(tmp_path / "set") == expected(copies)
+
+
+def test_a_share_puts_a_bad_input_right(tmp_path: Path, copies: list[str]) -> None:
+    home = home_of(tmp_path / "set")
+    good = Path(copies[0]).read_bytes()
+    Path(copies[0]).write_bytes(b"nonsense")
+    convert(copies, home, Options(quarantine=True))
+    Path(copies[0]).write_bytes(good)
+    done = convert(copies, home, Options(share="s0", update=True))
+    assert done.documents == sum(map(len, expected(copies).values()))
+    merge(home)
+    assert stored(tmp_path / "set") == expected(copies)
+    assert [row["bad"] for row in inputs_of(tmp_path / "set")] == [None] * len(copies)
+
+
+def test_settings_of_an_empty_data_set_may_change(tmp_path: Path, copies: list[str]) -> None:
+    bad = Path(copies[0]).with_name("bad.m10")
+    bad.write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="bad"):
+        made(tmp_path, [str(bad)])
+    root = made(tmp_path, [str(bad)], wanted=Wanted(by="query"), quarantine=True)
+    assert conversion.load_settings(home_of(root)).by == "query"
+    with pytest.raises(StorewiseError, match="was made with by = query"):
+        made(tmp_path, copies, wanted=Wanted(by="hash"), update=True)
+
+
+def test_work_that_was_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            convert(BOTH, home_of(tmp_path / "set"), Options())
+    work = tmp_path / "set" / ".work"
+    next(work.rglob("align.arrow")).write_bytes(b"nonsense" * 100)
+    with pytest.raises(StorewiseError, match=f"is damaged .* remove {work} and call the same"):
+        convert(BOTH, home_of(tmp_path / "set"), Options())
+    shutil.rmtree(work)
+    convert(BOTH, home_of(tmp_path / "set"), Options())
+    assert stored(tmp_path / "set") == expected(BOTH)
+
+
+def test_an_input_that_changed(tmp_path: Path, copies: list[str]) -> None:
+    root = made(tmp_path, copies)
+    os.utime(copies[0], ns=(1, 1))  # its content is the same
+    assert convert(copies, home_of(root), Options()).inputs == 0
+    shutil.copy(DATA / "ssearch36.m10", copies[0])
+    with pytest.raises(StorewiseError, match="has changed since it was put into the data set"):
+        convert(copies, home_of(root), Options(update=True))
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    root = made(tmp_path, BOTH[:2])
+    home = home_of(root)
+    with locked(home, ""):
+        for share in ("", "s1"):
+            with pytest.raises(StorewiseError, match="another process is writing"):
+                convert(BOTH[:2], home, Options(share=share))
+    with locked(home, "s1"):
+        with pytest.raises(StorewiseError, match="another process is writing"):
+            convert(BOTH[:2], home, Options())
+        assert convert(BOTH[2:4], home, Options(share="s2", update=True)).inputs == 2
+
+
+@pytest.mark.parametrize("by", ["hash", "query", "library"])
+def test_shares_are_put_together(tmp_path: Path, by: Any, copies: list[str]) -> None:
+    """Of equal inputs in two shares, which know nothing of each other, one stays."""
+    root = tmp_path / "set"
+    twin = str(Path(copies[0]).with_name("zz.m10"))
+    shutil.copy(copies[0], twin)
+    home = home_of(root)
+    wanted = Wanted(by=by, partitions=3, row_group=200)
+    convert(copies[:3], home, Options(wanted, share="s0", update=True))
+    hidden = root / "inputs" / "s0-0001.parquet"
+    hidden.rename(tmp_path / "hidden")
+    convert([*copies[3:], twin], home, Options(wanted, share="s1", update=True))
+    (tmp_path / "hidden").rename(hidden)
+    done = merge(home)
+    assert stored(root) == expected(copies)
+    assert done.documents == sum(map(len, expected(copies).values()))
+    check_order(root, by)
+    assert {row["path"]: row["equal_to"] for row in inputs_of(root)}[twin] == copies[0]
+    assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
+    # Numbers are not used again.
+    convert(BOTH, home, Options(share="s1", update=True))
+    merge(home)
+    assert len(stored(root)[Kind.ALIGN]) == len(expected(BOTH)[Kind.ALIGN])
+
+
+class Killed(BaseException):
+    """Stands for a SIGKILL at a step."""
+
+
+STEPS = ["read", "write", "journal", "put", "put_commit", "delete"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_killed_conversion_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None, step: str, nth: int
+) -> None:
+    root = tmp_path / "set"
+    wanted = Wanted(partitions=2, target_bytes=6_000, row_group=200)
+    with monkeypatch.context() as patched:
+        left = [nth]
+
+        def killing(inner: Any) -> Any:
+            def call(*arguments: Any) -> Any:
+                left[0] -= 1
+                if not left[0]:
+                    raise Killed
+                return inner(*arguments)
+
+            return call
+
+        if step == "read":
+            patched.setattr(rounds, "read_chunk", killing(rounds.read_chunk))
+        elif step == "write":
+            patched.setattr(rounds, "_write", killing(rounds._write))
+        elif step == "journal":
+            patched.setattr(rounds, "carry_out", killing(rounds.carry_out))
+        else:
+            patched.setattr(Directory, step, killing(getattr(Directory, step)))
+        with pytest.raises(Killed):
+            convert(BOTH, home_of(root), Options(wanted))
+    left_behind = stored(root)
+    assert all(left_behind[kind].items() <= expected(BOTH)[kind].items() for kind in KINDS)
+    convert(BOTH, home_of(root), Options(wanted))
+    assert stored(root) == expected(BOTH)
+    assert [row["path"] for row in inputs_of(root)] == sorted(BOTH)
+    assert not (root / ".work").exists()
+
+
+def test_finished_chunks_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            convert(BOTH, home_of(tmp_path / "set"), Options())
+    monkeypatch.setattr(chunk, "_read", lambda *_: pytest.fail("was read again"))
+    convert(BOTH, home_of(tmp_path / "set"), Options())
+    assert stored(tmp_path / "set") == expected(BOTH)
+
+
+def test_a_merge_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for end in (2, 4, 6):
+        root = made(tmp_path, BOTH[:end], update=True)
+    for step in ("put", "put_commit", "delete"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Directory, step, lambda *_: (_ for _ in ()).throw(Killed))
+            with pytest.raises(Killed):
+                merge(Directory(root))
+    convert(BOTH[:6], home_of(root), Options())
+    assert stored(root) == expected(BOTH[:6])
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorewiseError, match="cannot be written: File exists"):
+        convert(BOTH[:1], home_of(tmp_path / "file"), Options())
+    with pytest.raises(StorewiseError, match="standard input"):
+        convert(["-"], home_of(tmp_path / "set"), Options())
+    with pytest.raises(StorewiseError, match="has files, but is no data set"):
+        convert(BOTH[:1], home_of(tmp_path), Options())
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "dataset.json").write_text('{"format": 7}')
+    with pytest.raises(StorewiseError, match="has format 7, this version knows 1"):
+        convert(BOTH[:1], home_of(other), Options())
