@@ -48,6 +48,8 @@ class Lines:
         self._base = 0
         self._end = 0
         self._ended = False
+        #: A NUL byte, or the return of CR LF, that follows the buffer.
+        self._foreign: bytes | None = None
         self._find()
 
     @property
@@ -163,8 +165,9 @@ class Lines:
         return None
 
     def fill(self) -> bool:
-        """Reads more bytes behind the current line; False at the end of the stream."""
-        if self._ended:
+        """Reads more bytes behind the current line; False at the end of the stream, or of what is
+        text."""
+        if self._ended or self._foreign is not None:
             return False
         chunk = self._stream.read(self._chunk)
         if not chunk:
@@ -175,26 +178,28 @@ class Lines:
         self._end -= self.position
         self.position = 0
         self.buffer = rest + chunk if rest else chunk
-        if b"\0" in chunk:
-            raise self.error(
-                "a NUL byte",
-                expected=TEXT_EXPECTED,
-                position=self.buffer.index(b"\0", len(rest)),
-            )
+        # What is wrong before it is said first, however far ahead the buffer goes.
+        places = [self.buffer.find(b"\0", len(rest))] if b"\0" in chunk else []
         # A carriage return may be the last byte of one chunk, its line feed the first of the next.
         if b"\r" in chunk or rest.endswith(b"\r"):
-            self._check_line_ends(max(len(rest) - 1, 0))
+            places.append(self.buffer.find(b"\r\n", max(len(rest) - 1, 0)))
+        if places := [place for place in places if place >= 0]:
+            place = min(places)
+            self._foreign = self.buffer[place : place + 1]
+            self.buffer = self.buffer[:place]
         return True
 
-    def _check_line_ends(self, start: int) -> None:
-        place = self.buffer.find(b"\r\n", start)
-        if place >= 0:
-            raise self.error(
-                "the line ends with CR LF",
-                expected=LF_EXPECTED,
-                found=shown(self.buffer[max(place - 30, 0) : place + 2]),
-                position=place,
-            )
+    def _no_text(self, foreign: bytes) -> InputError:
+        """The error for the bytes behind the buffer, which are not of lines of text."""
+        place = len(self.buffer)
+        if foreign == b"\0":
+            return self.error("a NUL byte", expected=TEXT_EXPECTED, position=place)
+        return self.error(
+            "the line ends with CR LF",
+            expected=LF_EXPECTED,
+            found=shown(self.buffer[max(place - 30, 0) :] + b"\r\n"),
+            position=place,
+        )
 
     def _find(self) -> None:
         start = self.position
@@ -210,5 +215,7 @@ class Lines:
             if not self.fill():
                 break
             start = self.position + searched
+        if self._foreign is not None:
+            raise self._no_text(self._foreign)
         self._end, self.terminated = len(self.buffer), False
         self.line = self.buffer[self.position :] if self.position < len(self.buffer) else None
