@@ -142,9 +142,11 @@ def check_plan(plan):
         planned = {str(f) for job in jobs for f in job.output}
         missing = [f for f in final_outputs(trial) if f not in planned]
         if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise WorkflowError(
                 f"the targets ask for a part of trial {trial_id} only; a trial is measured whole "
-                f"(missing in the plan: {', '.join(missing)}). Name no target instead."
+                f"(not asked for: {', '.join(missing[:3])}{more}). Run snakemake without a target: "
+                "it measures every trial that is not complete."
             )
     if not plan:
         return

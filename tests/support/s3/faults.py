@@ -51,6 +51,12 @@ class Delay(NamedTuple):
     seconds: float
 
 
+class Together(NamedTuple):
+    """The answer comes when as many requests wait for theirs as the barrier has parties."""
+
+    barrier: threading.Barrier
+
+
 class Cut(NamedTuple):
     """The connection ends after `after` bytes of the answer's body; its length promised more."""
 
@@ -79,7 +85,7 @@ class Status(NamedTuple):
     message: str = "as the test asked"
 
 
-Fault = Reset | Lost | Delay | Cut | Stall | Flip | Status
+Fault = Reset | Lost | Delay | Together | Cut | Stall | Flip | Status
 
 
 class Request(NamedTuple):
@@ -308,6 +314,8 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                 match fault:
                     case Delay(seconds):
                         time.sleep(seconds)
+                    case Together(barrier):
+                        barrier.wait(timeout=60)
                     case Reset():
                         self._reset()
                         return

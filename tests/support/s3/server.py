@@ -21,7 +21,18 @@ from storewise.processes import dies_with_parent
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from support.s3.faults import Cut, Delay, Faults, Flip, Lost, Reset, Stall, Status, environment
+from support.s3.faults import (
+    Cut,
+    Delay,
+    Faults,
+    Flip,
+    Lost,
+    Reset,
+    Stall,
+    Status,
+    Together,
+    environment,
+)
 
 __all__ = [
     "Bucket",
@@ -34,6 +45,7 @@ __all__ = [
     "S3Server",
     "Stall",
     "Status",
+    "Together",
 ]
 
 #: Keys of a page of a listing: so few that tests meet second pages (S3: 1,000).
