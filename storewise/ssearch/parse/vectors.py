@@ -62,12 +62,15 @@ _BEHIND = 256
 class _Keys(NamedTuple):
     """The key lines of an alignment, those of the scores and of both sequences one after another.
 
-    `sizes` is where a line's value starts, `longest` how long it may be; both have one column.
+    `words` are how the lines begin, eight bytes after the other, of which only the bits of `masks`
+    count: a row of words for each line. `sizes` is where a line's value starts, `longest` how long
+    it may be; both have one column.
     """
 
     scores: int
     query: int
-    words: list[_Words]
+    words: npt.NDArray[np.uint64]
+    masks: npt.NDArray[np.uint64]
     sizes: Integers
     longest: Integers
     roles: dict[str, int]
@@ -80,16 +83,6 @@ class _Keys(NamedTuple):
     """Lines that must have a value."""
     exact: list[int]
     """Lines without a value."""
-
-
-class _Words(NamedTuple):
-    """Eight bytes that some lines must have, at `offsets` from each line's start; only the bits of
-    `masks` count. All have one column."""
-
-    rows: slice | list[int]
-    offsets: Integers
-    words: npt.NDArray[np.uint64]
-    masks: npt.NDArray[np.uint64]
 
 
 @lru_cache(maxsize=64)
@@ -113,10 +106,14 @@ def _keys(layout: Layout) -> _Keys:
         longest[row] = _LONGEST_FLOAT if role in FLOATS else _LONGEST_INTEGER
     longest[numbers] = _LONGEST_INTEGER
     integers = [name for name in INTEGERS if name in roles]
+    width = -(-max(map(len, starts)) // _WORD) * _WORD
+    words = b"".join(start.ljust(width, b"\0") for start in starts)
+    masks = b"".join((b"\xff" * len(start)).ljust(width, b"\0") for start in starts)
     return _Keys(
         scores=len(layout.keys),
         query=len(layout.query),
-        words=_words(starts),
+        words=np.frombuffer(words, "<u8").reshape(len(starts), -1),
+        masks=np.frombuffer(masks, "<u8").reshape(len(starts), -1),
         sizes=np.array([[len(start)] for start in starts]),
         longest=longest,
         roles=roles,
@@ -128,28 +125,11 @@ def _keys(layout: Layout) -> _Keys:
     )
 
 
-def _words(starts: list[bytes]) -> list[_Words]:
-    """The beginnings of lines, eight bytes of each at a time."""
-    result = []
-    for first in range(0, max(map(len, starts)), _WORD):
-        rows = [row for row, start in enumerate(starts) if len(start) > first]
-        places = [min(first, max(len(starts[row]) - _WORD, 0)) for row in rows]
-        pieces = [starts[row][at : at + _WORD] for row, at in zip(rows, places, strict=True)]
-        result.append(
-            _Words(
-                slice(None) if len(rows) == len(starts) else rows,
-                np.array(places)[:, None],
-                np.array([int.from_bytes(piece, "little") for piece in pieces], np.uint64)[:, None],
-                np.array([(1 << 8 * len(piece)) - 1 for piece in pieces], np.uint64)[:, None],
-            )
-        )
-    return result
-
-
 class _Lines:
     """The lines of a window: where each starts and ends (at its newline).
 
-    A window ends behind the next line that starts with `>>>`.
+    A window ends behind the next line that starts with `>>>`. `starts` has one more: where the last
+    line ends.
     """
 
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
@@ -157,34 +137,47 @@ class _Lines:
         self._padded = np.full(size + _BEHIND, _NEWLINE, np.uint8)
         self._padded[:size] = np.frombuffer(buffer, np.uint8, size, start)
         self.bytes: Bytes = self._padded[:size]
-        self.starts = np.zeros_like(self.ends)
-        np.add(self.ends[:-1], 1, out=self.starts[1:])
-        self.first = self.bytes.take(self.starts)
-        # Eight bytes from any place on, as one number.
-        self._words = np.ndarray((size + _BEHIND - _WORD,), "<u8", self._padded, strides=(1,))
+        self.starts = np.zeros(len(self.ends) + 1, np.int64)
+        np.add(self.ends, 1, out=self.starts[1:])
+        self.first = self.bytes.take(self.starts[:-1])
 
-    def words(self, places: Integers) -> npt.NDArray[np.uint64]:
-        """Eight bytes from each place on; behind the window are newlines."""
-        return cast(npt.NDArray[np.uint64], self._words[places])
+    def words(self, places: Integers, count: int) -> npt.NDArray[np.uint64]:
+        """The bytes from each place on as `count` numbers of eight bytes, in a last axis; behind
+        the window are newlines."""
+        size = _WORD * count
+        # Elements of many bytes take numpy no longer than those of eight.
+        strings = np.ndarray((len(self._padded) - size,), f"V{size}", self._padded, strides=(1,))
+        return strings[places].view("<u8").reshape(*places.shape, count)
+
+    def word(self, places: Integers) -> npt.NDArray[np.uint64]:
+        """The eight bytes from each place on."""
+        return self.words(places, 1)[..., 0]
 
     def begin(self, places: Integers, text: bytes) -> Flags:
         """Which of the places begin with `text`, of at most eight bytes."""
         mask = np.uint64((1 << 8 * len(text)) - 1)
-        return cast(Flags, self.words(places) & mask == int.from_bytes(text, "little"))
+        return cast(Flags, self.word(places) & mask == int.from_bytes(text, "little"))
 
     def at(self, places: Integers) -> Bytes:
         """The bytes at places; those behind the window are newlines."""
         return self._padded[places]
 
-    def begins(self, numbers: Integers) -> Integers:
-        """Where the lines of these numbers start; one behind the last where that ends."""
-        behind = numbers == len(self.starts)
-        starts = self.starts[np.where(behind, 0, numbers)]
-        return np.where(behind, self.ends[-1] + 1, starts)
+    def text(self, first: Integers, behind: Integers) -> tuple[bytes, Integers]:
+        """Lines from those of numbers `first` to those before `behind`, one alignment after the
+        other, and how many bytes each has without its newlines."""
+        begins, ends = self.starts[first], self.starts[behind]
+        # Every other piece, of what is between them too.
+        edges = np.empty(2 * len(begins) + 1, np.int32)
+        edges[:-1:2], edges[1::2], edges[-1] = begins, ends, ends[-1]
+        buffers = [None, pa.py_buffer(edges), pa.py_buffer(self._padded)]
+        pieces = pa.Array.from_buffers(pa.binary(), 2 * len(begins), buffers)
+        text = pieces.take(pa.array(np.arange(0, 2 * len(begins), 2))).buffers()[2]
+        widths = ends - begins
+        return text.slice(0, int(widths.sum())).to_pybytes(), widths - (behind - first)
 
     def cut(self, count: int) -> None:
         """Keeps the first `count` lines."""
-        self.ends, self.starts = self.ends[:count], self.starts[:count]
+        self.ends, self.starts = self.ends[:count], self.starts[: count + 1]
         self.first = self.first[:count]
 
 
@@ -200,13 +193,13 @@ class _Window:
         if count and 3 * count == len(marks) and not last:
             count -= 1  # what follows it is not in the window
         self.hit, self.query, self.library = (marks[i : 3 * count : 3] for i in range(3))
-        self.behind = np.append(marks[3 : 3 * count + 1 : 3], [len(lines.starts)])[:count]
+        self.behind = np.append(marks[3 : 3 * count + 1 : 3], [len(lines.ends)])[:count]
         self.codes = self.behind - layout.codes
         self.residues = self.library + 1 + len(layout.library)
         self.consensus = self.codes
         if layout.consensus:
             semicolons = np.flatnonzero(lines.first == _SEMICOLON)
-            semicolons = np.append(semicolons, [len(lines.starts)])
+            semicolons = np.append(semicolons, [len(lines.ends)])
             self.consensus = semicolons[np.searchsorted(semicolons, self.residues)]
         self.count = count
         self.failed = False
@@ -241,11 +234,11 @@ class _Window:
             right &= np.logical_or.accumulate(opens)
         begins, ends = self._key_lines()
         wrong = np.zeros(self.count, np.uint64)
-        for rows, offsets, words, masks in keys.words:
-            found_words = lines.words(begins[rows] + offsets)
-            found_words ^= words
-            found_words &= masks
-            wrong |= np.bitwise_or.reduce(found_words, axis=0)
+        read = lines.words(begins, keys.words.shape[1])
+        for i in range(keys.words.shape[1]):
+            differ = read[:, :, i] ^ keys.words[:, i, None]
+            differ &= keys.masks[:, i, None]
+            wrong |= np.bitwise_or.reduce(differ, axis=0)
         right &= wrong == 0
         values = begins
         values += keys.sizes
@@ -306,7 +299,7 @@ class _Window:
         keys = self._keys
         ends, sizes = (values + lengths)[keys.wanted], lengths[keys.wanted]
         if sizes.max() <= _WORD and ends[:, 0].min() >= _WORD:
-            words = self._lines.words(ends - _WORD)
+            words = self._lines.word(ends - _WORD)
             unused = _UNUSED.take(sizes)
             words &= ~unused
             words |= unused & _ZEROS
@@ -368,38 +361,30 @@ class _Window:
             ("query", self.query + 1 + self._keys.query, self.library),
             ("library", self.residues, self.consensus),
         ):
-            pieces, widths = self._pieces(buffer, start, first, behind)
-            text = b"".join(pieces).translate(None, b"\n")
+            text, widths = self._lines.text(first, behind)
+            text = text.translate(None, b"\n")
             if text.translate(None, _RESIDUES):
                 raise ValueError("no residue")
             result.append((text, widths))
-            minus = np.frombuffer(text, np.uint8) == _MINUS
-            gaps = np.add.reduceat(minus, np.cumsum(widths) - widths, dtype=np.int64)
+            minus = np.flatnonzero(np.frombuffer(text, np.uint8) == _MINUS)
+            ends = np.cumsum(widths)
+            gaps = np.searchsorted(minus, ends) - np.searchsorted(minus, ends - widths)
             span = np.abs(found[f"{which}_stop"] - found[f"{which}_start"]) + 1
             right &= (widths == found["overlap"]) & (widths - gaps == span)
         if frame[0]:
             reverse = found["query_start"] > found["query_stop"]
             right &= (frame[: self.count] == _REVERSE) == reverse
         if self._layout.consensus:
-            pieces, _ = self._pieces(buffer, start, self.consensus + 1, self.codes)
-            if b"".join(pieces).translate(None, _CONSENSUS):
+            text, _ = self._lines.text(self.consensus + 1, self.codes)
+            if text.translate(None, _CONSENSUS):
                 raise ValueError("a consensus has no such character")
         if self._layout.codes:
-            begins, ends = self._lines.begins(self.codes), self._lines.begins(self.behind)
+            begins, ends = self._lines.starts[self.codes], self._lines.starts[self.behind]
             for begin, end in zip(begins + start, ends + start, strict=True):
                 if not all(map(CODE_KEY.fullmatch, buffer[begin : end - 1].split(b"\n"))):
                     raise ValueError("no `al_code` line")
         self.keep(right)
         return result
-
-    def _pieces(
-        self, buffer: bytes, start: int, first: Integers, behind: Integers
-    ) -> tuple[list[bytes], Integers]:
-        """Lines of each alignment, and how many bytes each has without their newlines."""
-        begins, ends = self._lines.begins(first), self._lines.begins(behind)
-        places = zip((begins + start).tolist(), (ends + start).tolist(), strict=True)
-        pieces = [buffer[begin:end] for begin, end in places]
-        return pieces, (ends - begins) - (behind - first)
 
     def _append(
         self,
@@ -476,10 +461,10 @@ def take(
     met an alignment that failed a check; `hit` is that which a leading `>--` continues.
     """
     lines = _Lines(buffer, start, end)
-    empty = np.flatnonzero(lines.starts == lines.ends)
+    empty = np.flatnonzero(lines.starts[:-1] == lines.ends)
     if len(empty):
         lines.cut(int(empty[0]))
-    if not len(lines.starts):
+    if not len(lines.ends):
         return start, hit, False
     window = _Window(lines, layout, last=len(empty) > 0, most=columns.room)
     if window.count:
@@ -488,5 +473,5 @@ def take(
         except (ValueError, pa.ArrowException):
             return start, hit, True
     if window.count:
-        start += int(lines.begins(window.behind[-1:])[0])
+        start += int(lines.starts[window.behind[-1]])
     return start, hit, window.failed
