@@ -190,8 +190,10 @@ def _data_set(
     from storewise.dataset.conversion import Options
     from storewise.dataset.conversion import convert as convert_to
     from storewise.dataset.home import home_of
+    from storewise.dataset.memory import spare
     from storewise.dataset.settings import Wanted, parse_size
 
+    spare()
     wanted = Wanted(
         by=by,
         partitions=partitions,

@@ -40,7 +40,7 @@ class Settings:
     partitions: int = 1
     target_bytes: int = TARGET_BYTES
     study_fields: bool = False
-    row_group: int = 65536
+    row_group: int = 32768
     level: int = 1
 
     def __post_init__(self) -> None:

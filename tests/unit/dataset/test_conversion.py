@@ -39,7 +39,7 @@ def copies(tmp_path: Path) -> list[str]:
 def spilled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small runs in files, several chunks, and inputs that do not fit into memory."""
     monkeypatch.setattr(rounds, "IN_MEMORY", 0)
-    monkeypatch.setattr(chunk, "RUN_BYTES", 300_000)
+    monkeypatch.setattr(runs, "_MOST_BYTES", 300_000)
     monkeypatch.setattr(chunk, "KEPT_BYTES", 100_000)
     monkeypatch.setattr(chunk, "ALIGNMENTS_PER_BATCH", 100)
     monkeypatch.setattr(runs, "BATCH_ROWS", 64)
